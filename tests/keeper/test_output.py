@@ -90,9 +90,7 @@ async def test_full_ring_stops_the_program_and_loses_no_byte(keeper):
 async def test_memory_of_consumed_output_is_released_when_the_program_is_idle(keeper):
     terminal = await spawn(keeper, "head -c 400000 /dev/zero; read x; :")
     await terminal.wait_for(lambda self: len(self.output) == 400_000)
-    with trio.fail_after(10):
-        while os.fstat(terminal.found.ring).st_blocks * 512 > 5 * 4096:
-            await trio.sleep(0.02)
+    await poll(lambda: os.fstat(terminal.found.ring).st_blocks * 512 <= 5 * 4096)
     os.write(terminal.found.master, b"\n")
     await terminal.wait_closed()
 
@@ -101,8 +99,9 @@ async def test_keeper_finds_free_space_without_a_wake_up(keeper):
     terminal = await spawn(keeper, "seq 100000", consume=False)
     header = terminal.ring.header
     await poll(lambda: header[ring.STALLED])
-    # The keeper sleeps except for periodic checks, and this is less free space than it waits for.
-    await trio.sleep(0.15)
+    # In a later turn only periodic checks find free space that is less than the keeper waits for.
+    await run(keeper, "true")
+    assert header[ring.HEAD] == RING_BYTES
     header[ring.CONSUMED] = 1000
     await poll(lambda: header[ring.HEAD] == RING_BYTES + 1000)
     keeper.forget(terminal.name)
@@ -163,7 +162,8 @@ async def test_exit_with_a_full_ring_is_reported_once_there_is_free_space(keeper
     terminal = await spawn(keeper, line, consume=False)
     await poll(lambda: terminal.ring.header[ring.STALLED])
     await poll(lambda: not is_alive(terminal.pid))
-    await trio.sleep(0.06)
+    # The exit of a program that is started later is reported later.
+    await run(keeper, "true")
     assert terminal.report is None
     terminal.consumes = True
     terminal.consume_all()
@@ -218,8 +218,10 @@ async def test_stalled_terminal_does_not_delay_others(keeper):
 async def test_keeper_serves_all_terminals_when_several_flood(keeper):
     terminals = [await spawn(keeper, "yes; :") for _ in range(8)]
     for terminal in terminals:
-        await terminal.wait_for(lambda self: len(self.output) > 200_000)
-    assert max(len(terminal.output) for terminal in terminals) < 40_000_000
+        await terminal.wait_for(lambda self: len(self.output) > 500_000)
+    # With equal turns the factor is below 2; the rest allows for how the system schedules `yes`.
+    sizes = sorted(len(terminal.output) for terminal in terminals)
+    assert sizes[-1] < 6 * sizes[0], sizes
     for terminal in terminals:
         keeper.forget(terminal.name)
         terminal.close()
@@ -246,7 +248,8 @@ async def test_traced_program_is_reported_when_the_tracer_detaches(keeper):
     with tracing(terminal.pid):
         os.write(terminal.master, b"\n")
         await poll(lambda: not is_alive(terminal.pid))
-        await trio.sleep(0.05)
+        # The exit of a program that is started later is reported later.
+        await run(keeper, "true")
         assert terminal.report is None
     report = await terminal.wait_exited()
     assert os.waitstatus_to_exitcode(report.status) == 3

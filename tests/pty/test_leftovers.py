@@ -37,14 +37,33 @@ def left():
     started = []
 
     def start(**variables):
-        process = subprocess.Popen(["sleep", "60"], env={**os.environ, **variables})
+        process = start_echo(["cat"], env={**os.environ, **variables})
         started.append(process)
         return process
 
     yield start
     for process in started:
-        process.kill()
-        process.wait()
+        end_echo(process)
+
+
+def start_echo(command, **more):
+    """Start a program that echoes its stdin."""
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **more)
+
+
+def end_echo(process):
+    process.kill()
+    process.communicate()
+
+
+def is_spared(process):
+    """Return whether a program still echoes. One that was sent SIGKILL does not, at once."""
+    try:
+        process.stdin.write(b"still here\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        return False
+    return process.stdout.readline() == b"still here\n"
 
 
 def marker_environment(daemon, terminal="term_1"):
@@ -77,21 +96,18 @@ async def test_processes_that_are_not_leftovers_of_this_socket_are_spared(own_da
         left(**marker_environment(gone._replace(place=own_daemon.place + 1))),
     ]
     await end_leftovers(own_daemon, {"term_held"})
-    await trio.sleep(0.1)
-    assert [process.poll() for process in others] == [None] * len(others)
+    assert [is_spared(process) for process in others] == [True] * len(others)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
 async def test_processes_of_another_user_are_spared(own_daemon):
     gone = own_daemon._replace(pid=GONE)
-    process = subprocess.Popen(["sleep", "60"], env=marker_environment(gone), user=2_147_000_000)
+    process = start_echo(["cat"], env=marker_environment(gone), user=2_147_000_000)
     try:
         await end_leftovers(own_daemon)
-        await trio.sleep(0.1)
-        assert process.poll() is None
+        assert is_spared(process)
     finally:
-        process.kill()
-        process.wait()
+        end_echo(process)
 
 
 async def test_this_process_and_its_ancestors_are_spared(own_daemon):
@@ -143,17 +159,14 @@ async def test_control_groups_of_running_daemons_and_of_units_are_spared(own_dae
     kept = []
     try:
         for directory in (unit, os.path.dirname(tree.join)):
-            join = f"echo 0 > {directory}/cgroup.procs; echo; exec env -i sleep 60"
-            kept.append(subprocess.Popen(["/bin/sh", "-c", join], stdout=subprocess.PIPE))
+            join = f"echo 0 > {directory}/cgroup.procs; echo; exec env -i cat"
+            kept.append(start_echo(["/bin/sh", "-c", join]))
             kept[-1].stdout.readline()
         await end_leftovers(own_daemon)
-        await trio.sleep(0.1)
-        assert [process.poll() for process in kept] == [None, None]
+        assert [is_spared(process) for process in kept] == [True, True]
     finally:
         for process in kept:
-            process.kill()
-            process.stdout.close()
-            process.wait()
+            end_echo(process)
         await tree.close()
         groups.close()
         os.rmdir(unit)

@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from acpterm.pty import linux, processes
+from acpterm.pty.tracking import subreaper as subreapers
 from acpterm.pty.tracking.subreaper import Subreaper
 from acpterm.pty.tracking.tree import end
 from tests.pty.scarcity import no_descriptors
@@ -219,19 +220,39 @@ async def run_reaps_orphans_and_no_first_children():
         nursery.cancel_scope.cancel()
 
 
+def record_failures(target, name, failed):
+    """Add `name` to `failed` when this method of `target` raises `OSError`."""
+    method = getattr(target, name)
+
+    async def call():
+        try:
+            return await method()
+        except OSError:
+            failed.add(name)
+            raise
+
+    setattr(target, name, call)
+
+
 @scenario
 async def tree_ends_and_orphans_are_reaped_when_there_are_no_descriptors_for_a_while():
     subreaper = Subreaper()
+    # Shortens this scenario, which takes several rounds.
+    subreapers._REAP_INTERVAL_S = 0.2
     async with trio.open_nursery() as nursery:
         nursery.start_soon(subreaper.run, lambda: False)
+        await trio.testing.wait_all_tasks_blocked()
         tree = new(subreaper, "one")
         process = start(tree, "(setsid sleep 60 & echo $!); echo $$; exec sleep 60")
         orphan, _ = pids(process, 2)
+        failed = set()
         with no_descriptors():
+            record_failures(tree, "empty", failed)
+            record_failures(subreaper, "_orphans_now", failed)
             nursery.start_soon(end, tree, 0)
-            # Triggers a round in a second.
+            # Triggers a round.
             os.kill(os.getpid(), signal.SIGCHLD)
-            await trio.sleep(1.2)
+            await poll(lambda: failed == {"empty", "_orphans_now"})
             assert process.poll() is None
         assert await reap(tree, process) in (-signal.SIGTERM, -signal.SIGKILL)
         await poll(lambda: linux.read_stat(orphan) is None)
