@@ -1,6 +1,13 @@
-"""The figures of docs/performance.md: `python -m benchmarks`.
+"""The benchmarks: `python -m benchmarks` measures the figures of docs/performance.md.
 
-Every figure has a baseline that is measured in the same run, alternating with it, so that other
-load on the machine affects both. The daemon is `acpterm serve` with its default settings, as a
-separate process, over its Unix socket.
+A figure is a measured value with its baseline. The baseline is measured in the same run,
+alternating with the value, so that other load on the machine affects both. The measured daemon is
+`acpterm serve` with default settings, as a separate process, over its Unix socket.
+
+- `figures`: one module per group of figures, with a function `measure`.
+- `figure`: a figure and its target. `table`: figures as Markdown and JSON. `page`: writes the table
+  of docs/performance.md.
+- `processes`: starts the measured daemon and the baselines.
+- `client`: the client that measures. `connector`: connects it from another process.
+- `plain_server`, `bare`, `encode`: baselines, run as processes. `poll`, `updates`: load, likewise.
 """

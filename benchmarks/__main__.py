@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure, print the table, write the JSON."""
+"""`python -m benchmarks`: measures the figures, prints them as a table, and writes them as JSON."""
 
 import argparse
 import importlib
@@ -26,7 +26,7 @@ NAMES = (
 
 
 def main() -> int:
-    """Measure; return the exit status: 1 if a measurement failed, whatever the figures are."""
+    """Measure; return the exit status: 1 if a measurement failed. A missed target is no failure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--quick", action="store_true", help="small sizes: a smoke test, no figures to rely on"

@@ -1,7 +1,7 @@
 """The baselines: programs without a daemon. Run by `processes.Bare`, in a process of its own.
 
 Each line of stdin is a request: a function of this file, how often to call it, and the program's
-argv, separated by tabs. The answer is one line: the nanoseconds that each call took.
+argv, separated by tabs. The response is one line: the nanoseconds that each call took.
 """
 
 import os
@@ -16,7 +16,7 @@ _BUFFER = bytearray(64 * 1024)
 
 
 def spawn(argv: list[str]) -> int:
-    """Return the time until `ptyprocess` has spawned the program."""
+    """Return the nanoseconds until `ptyprocess` has spawned the program."""
     before = time.perf_counter_ns()
     process = PtyProcess.spawn(argv)
     taken = time.perf_counter_ns() - before
@@ -26,7 +26,7 @@ def spawn(argv: list[str]) -> int:
 
 
 def spawn_and_wait(argv: list[str]) -> int:
-    """Return the time until `ptyprocess` has spawned the program and it was waited for."""
+    """Return the nanoseconds until `ptyprocess` has spawned the program and has reaped it."""
     before = time.perf_counter_ns()
     process = PtyProcess.spawn(argv)
     os.waitpid(process.pid, 0)
@@ -36,7 +36,7 @@ def spawn_and_wait(argv: list[str]) -> int:
 
 
 def read(argv: list[str]) -> int:
-    """Return the time from the program's start until its output is read and it was waited for."""
+    """Return the nanoseconds from the program's start until its output is read and it is reaped."""
     before = time.perf_counter_ns()
     pid, fd = os.forkpty()
     if not pid:
@@ -54,7 +54,10 @@ def read(argv: list[str]) -> int:
 
 
 def notice(argv: list[str]) -> int:
-    """Return the time from a program's last instruction, which it prints, until waitpid returns."""
+    """Return the nanoseconds from the program's last instruction until waitpid returns.
+
+    The program prints the time of that instruction.
+    """
     pid, fd = os.forkpty()
     if not pid:
         os.execv(argv[0], argv)

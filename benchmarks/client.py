@@ -1,7 +1,7 @@
 """A minimal client: a blocking socket, msgspec, and no checks.
 
-Its cost is part of every figure, so it does as little as a client can. The baselines that answer on
-a socket are measured with it too.
+Its cost is part of every figure, so it does as little as possible. Baselines that are servers
+(`plain_server`) are measured with the same client.
 """
 
 import itertools
@@ -51,10 +51,11 @@ class Lines:
 
 
 class Client:
-    """One connection to a server; responses are awaited one at a time, or taken as they come.
+    """One connection to a server.
 
-    `resume` is the secret of a connection that was lost: its sessions are taken up again.
-    `own` is further members of `_meta.acpterm`.
+    `ask` waits for the response to a request; `send` and `receive` allow to pipeline requests.
+    `resume` is the secret of a lost connection, whose sessions are resumed. `own` has further
+    members of `_meta.acpterm`.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Client:
             own["resume"] = resume
         if own:
             params["_meta"] = {"acpterm": own}
-        # The server serves from here on.
+        # Once it has responded, the server is ready.
         meta = ((self.ask("initialize", params)).get("_meta") or {}).get("acpterm") or {}
         self.resume: str | None = meta.get("resume")
         self.resumed: bool = meta.get("resumed") is True
@@ -85,7 +86,7 @@ class Client:
         self._sock.close()
 
     def encode(self, method: str, params: dict[str, Any]) -> tuple[int, bytes]:
-        """Return the id and the line of a new request."""
+        """Return the id and the line of a new request, which the caller sends."""
         id_ = next(self._ids)
         message = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
         return id_, self._encode(message) + b"\n"
@@ -108,7 +109,10 @@ class Client:
         return self.receive().result
 
     def create(self, command: str, *args: str, argv: bool = True) -> dict[str, str]:
-        """Create a terminal; return the params that name it. `argv` False leaves out `args`."""
+        """Create a terminal; return the params that name it, for further requests.
+
+        If `argv` is false, `command` is a line for the shell, and `args` is left out.
+        """
         params: dict[str, Any] = {"sessionId": SESSION, "command": command}
         if argv:
             params["args"] = args
@@ -134,7 +138,10 @@ class Client:
 
 
 def polls(client: Client, terminal: dict[str, str], count: int, pause_s: float) -> list[float]:
-    """Poll the output `count` times, `pause_s` apart; return milliseconds until each answer."""
+    """Poll a terminal's output `count` times, `pause_s` seconds apart.
+
+    Return the milliseconds until each response.
+    """
     taken = []
     for _ in range(count):
         time.sleep(pause_s)

@@ -1,7 +1,8 @@
-"""Connects a figure's agents to a daemon, from a process of its own.
+"""Connects to the agents' socket of a daemon from a separate process.
 
-The daemon takes what descends from a process with an agent's connection for an agent, and so the
-process itself. The process of the figures asks as the user as well.
+The daemon treats a process that holds an agent's connection, and all its descendants, as an agent,
+and refuses them the user's socket. The process that measures needs both sockets, so a separate
+process connects as the agent and passes the connection back.
 """
 
 import atexit

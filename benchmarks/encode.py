@@ -1,4 +1,4 @@
-"""Answer each byte on a socket with one line: a message of `msgspec` that holds a file's text."""
+"""A baseline: responds to each byte with one line, a file's text encoded by `msgspec`."""
 
 import socket
 import sys

@@ -8,19 +8,22 @@ from typing import Any
 
 @dataclass
 class Figure:
-    """A measured figure; `value`, `baseline` and `plain` are in `unit`."""
+    """A measured figure: a value, its baseline and its target.
+
+    `value`, `baseline` and `plain` are in `unit`.
+    """
 
     name: str
     unit: str
     value: float | None
-    """None: not available with the version that was measured."""
+    """The measured value; None if this version of acpterm does not have what is measured."""
     baseline: float | None = None
     plain: float | None = None
-    """The same measurement of the plain server, where that is not the baseline."""
+    """The same measurement of `plain_server`, if that is not the baseline."""
     aim: str = ""
-    """What is to be reached, in words; empty for a figure that is only reported."""
+    """The target, in words; empty for a figure without a target."""
     compared: str = ""
-    """The ratio to the baseline or the difference, in words."""
+    """The ratio of value and baseline, or their difference, in words."""
     met: bool | None = None
     detail: dict[str, Any] = field(default_factory=dict)
 
@@ -37,9 +40,10 @@ def compare(
     more: float | None = None,
     **detail: Any,
 ) -> Figure:
-    """Return a figure with a baseline and at most one aim.
+    """Return a figure with a baseline and at most one target.
 
-    `at_most`, `at_least`: times the baseline; `more`: how much more than the baseline, in `unit`.
+    The target is that the value is `at_most` or `at_least` that many times the baseline, or above
+    the baseline by at most `more`, in `unit`.
     """
     figure = Figure(name, unit, value, baseline, plain, detail=detail)
     figure.compared = f"{value / baseline:.2f} times"
@@ -56,25 +60,25 @@ def compare(
 def below(
     name: str, unit: str, value: float, most: float, *, plain: float | None = None, **detail: Any
 ) -> Figure:
-    """Return a figure without a baseline that is to be at most `most`."""
+    """Return a figure without a baseline, whose target is at most `most`."""
     aim = f"at most {most:g} {unit}"
     return Figure(name, unit, value, None, plain, aim, "", value <= most, detail)
 
 
 def above(name: str, unit: str, value: float, least: float, **detail: Any) -> Figure:
-    """Return a figure without a baseline that is to be at least `least`."""
+    """Return a figure without a baseline, whose target is at least `least`."""
     aim = f"at least {least:g} {unit}".rstrip()
     return Figure(name, unit, value, aim=aim, met=value >= least, detail=detail)
 
 
 def report(name: str, unit: str, value: float, baseline: float | None, **detail: Any) -> Figure:
-    """Return a figure without an aim."""
+    """Return a figure without a target."""
     compared = "" if baseline is None else f"{value / baseline:.2f} times"
     return Figure(name, unit, value, baseline, compared=compared, detail=detail)
 
 
 def unavailable(name: str, unit: str, aim: str, reason: str) -> Figure:
-    """Return a figure that this version cannot be measured for."""
+    """Return a figure that cannot be measured with this version of acpterm, and why."""
     return Figure(name, unit, None, aim=aim, detail={"reason": reason})
 
 
@@ -84,5 +88,5 @@ def p50(values: Sequence[float]) -> float:
 
 
 def p99(values: Sequence[float]) -> float:
-    """Return the value that one in a hundred is above."""
+    """Return the 99th percentile."""
     return sorted(values)[max(0, -(-99 * len(values) // 100) - 1)]

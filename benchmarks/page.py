@@ -1,4 +1,4 @@
-"""Write the table of docs/performance.md: `python -m benchmarks.page RESULTS`.
+"""Writes the table of docs/performance.md: `python -m benchmarks.page RESULTS`.
 
 RESULTS is a file that `python -m benchmarks --json` wrote.
 """

@@ -1,4 +1,4 @@
-"""Poll a quiet terminal every 5 ms until stdin closes; then print what each took, in ms."""
+"""Polls a quiet terminal every 5 ms until stdin closes; then prints each response time, in ms."""
 
 import json
 import select

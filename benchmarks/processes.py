@@ -1,4 +1,4 @@
-"""The measured processes: the daemon, the baselines, and a poller."""
+"""Starts the measured processes: the daemon, the baselines, and a poller."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                # As daemons are started; Linux shares processors out by session.
+                # As daemons are started; Linux schedules processes by session.
                 start_new_session=True,
             )
         self.pid = self._process.pid
@@ -74,7 +74,7 @@ class Server:
         self.directory.cleanup()
 
     def client(self, resume: str | None = None, **own: Any) -> Client:
-        """Connect a client; `own`: members of its `_meta.acpterm`."""
+        """Connect a client; `resume` and `own` are as for `Client`."""
         return Client(self.socket, resume, own)
 
     def pids(self) -> list[int]:
@@ -82,10 +82,10 @@ class Server:
         return [self.pid]
 
     def memory(self) -> dict[str, float]:
-        """Return the server's memory in KiB, every page once: `own`, and the sum of `rss`.
+        """Return the server's memory in KiB: `own`, and `rss`, the sum of resident memory.
 
-        Own memory is anonymous and shared memory (the rings). Pages of files, such as libraries,
-        are left out: they are shared with any other process that uses them.
+        Own memory is anonymous and shared memory (the rings), each page counted once. Pages of
+        files, such as libraries, are left out: other processes share them.
         """
         sums = {"own": 0.0, "rss": 0.0}
         for pid in self.pids():
@@ -104,7 +104,7 @@ class Server:
 
 
 class Daemon(Server):
-    """`acpterm serve`, with default settings unless the environment has others."""
+    """A running `acpterm serve`, with default settings unless the environment has others."""
 
     def __init__(self, **settings: str) -> None:
         env = {f"ACPTERM_{name.upper()}": value for name, value in settings.items()}
@@ -115,7 +115,7 @@ class Daemon(Server):
             time.sleep(0.01)
 
     def status(self) -> dict[str, Any]:
-        """Return the answer to `_acpterm/status`."""
+        """Return the result of `_acpterm/status`."""
         client = Client(self.user_socket)
         try:
             status: dict[str, Any] = client.ask("_acpterm/status", {})
@@ -141,14 +141,14 @@ class Daemon(Server):
 
 
 class PlainServer(Server):
-    """`plain_server.py`."""
+    """A running `plain_server.py`."""
 
     def __init__(self) -> None:
         super().__init__("benchmarks.plain_server")
 
 
 class Bare:
-    """`bare.py` in a fresh process that has nothing else loaded, as long as a block lasts."""
+    """Runs `bare.py`, in a fresh process that has nothing else loaded, while a block lasts."""
 
     def __enter__(self) -> Self:
         library = Path(ptyprocess.__file__).parent.parent
@@ -169,7 +169,10 @@ class Bare:
         self._process.communicate()
 
     def __call__(self, what: str, count: int, *argv: str) -> list[float]:
-        """Call `what` (a function of `bare.py`) `count` times; return the milliseconds of each."""
+        """Call the function `what` of `bare.py` `count` times for the program `argv`.
+
+        Return the milliseconds of each call.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(what, count, *argv, sep="\t", file=self._process.stdin, flush=True)
@@ -178,7 +181,7 @@ class Bare:
 
 @contextlib.contextmanager
 def encoder(file: str) -> Iterator[socket.socket]:
-    """Run `encode.py` at the other end of a socket: it answers each byte with the encoded file."""
+    """Run `encode.py`; yield a socket on which it responds to each byte with the encoded file."""
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
@@ -194,7 +197,7 @@ def encoder(file: str) -> Iterator[socket.socket]:
 def poller(path: str) -> Iterator[list[float]]:
     """Poll a quiet terminal of the server at `path` every 5 ms, from a process of its own.
 
-    The list is filled at the end of the block: milliseconds until each answer.
+    Yield a list, which is filled at the end of the block: milliseconds until each response.
     """
     taken: list[float] = []
     process = subprocess.Popen(
@@ -215,7 +218,7 @@ def poller(path: str) -> Iterator[list[float]]:
 
 @contextlib.contextmanager
 def lines(size: int, *, coloured: bool = False) -> Iterator[str]:
-    """Yield a file of lines of 80 cells, `size` bytes or a line less.
+    """Yield the path of a file of lines of 80 cells, with `size` bytes or a line less.
 
     A coloured line has five SGR sequences, as the output of compilers and of `ls --color` has.
     """
@@ -244,7 +247,7 @@ def _coloured(number: int) -> str:
 
 
 def resident_memory(pid: int) -> float:
-    """Return the resident memory of a process in MiB, that of libraries included."""
+    """Return the resident memory of a process in MiB, including its libraries."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 

@@ -12,12 +12,12 @@ _HEADER = ("figure", "acpterm", "baseline", "compared", "plain server", "to reac
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Return a table in Markdown."""
+    """Return a table of figures in Markdown."""
     return markdown([_HEADER, *map(_row, figures)])
 
 
 def markdown(rows: Sequence[tuple[str, ...]]) -> str:
-    """Return rows, the first of which is the header, as a table in Markdown."""
+    """Return a table in Markdown; the first of `rows` is the header."""
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rows.insert(1, tuple("-" * width for width in widths))
@@ -40,12 +40,12 @@ def _row(figure: Figure) -> tuple[str, ...]:
 
 
 def value(number: float, unit: str) -> str:
-    """Return a number with its unit, as precise as it is worth."""
+    """Return a number with its unit, rounded to its significant digits."""
     return (f"{number:.0f} {unit}" if abs(number) >= 100 else f"{number:.2f} {unit}").rstrip()
 
 
 def machine() -> dict[str, object]:
-    """Return what the figures were measured on."""
+    """Return a description of this machine, on which the figures were measured."""
     return {
         "system": f"{platform.system()} {platform.release()}",
         "architecture": platform.machine(),

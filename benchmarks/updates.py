@@ -1,4 +1,4 @@
-"""An agent that answers its first line and then sends many updates: `python updates.py COUNT`.
+"""An agent that responds to its first line, then sends updates: `python updates.py COUNT`.
 
 One in four is a tool call's update with content, which a proxy has to decode; the others are chunks
 of a message.

@@ -1,4 +1,17 @@
-"""The command line: one module per command, which parses arguments, calls and prints."""
+"""The command line. One module per command: it parses arguments, calls `client`, and prints.
+
+To add a command, write a module with a click command named `command`, and add a line to `_COMMANDS`
+in `main.py`. docs/HACKING.md, "The map of a change", lists the tests and pages to extend.
+
+- `main`: the group of all commands, which imports a command's module when it is used.
+- `_options`: options that several commands share, and how to fail. `_params`: parameter types.
+- `_daemon`: connects to the daemon and sends requests, for most commands. `_async`: the same in
+  trio.
+- `_output`: prints on stdout. `_tables`: the table of terminals. `_keyboard`: quits on the key q.
+- `_run_attached`: `run` without -d. `_watch`: `ls --watch`.
+
+Docstrings of functions named `command` are the commands' help, from which docs/ is generated.
+"""
 
 from acpterm.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Run commands that need concurrency, with trio. Only these commands import this module."""
+"""Runs commands that need trio; all others avoid its import and use `_daemon`."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar

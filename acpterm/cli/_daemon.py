@@ -1,4 +1,4 @@
-"""Requests that commands send to the daemon, for one terminal or for several at once."""
+"""Connects to the daemon, and sends it a command's requests. With trio: `_async`."""
 
 from collections.abc import Callable, Iterable
 from typing import Final, NoReturn, TypeVar
@@ -20,7 +20,7 @@ _MESSAGE_MAX: Final = 2000
 
 
 class _Any(Wire):
-    """A response of which no member is used."""
+    """A result none of whose members is used."""
 
 
 def call(
@@ -60,12 +60,15 @@ def call_running(
 def call_each(
     config: str | None, socket: str | None, method: str, terminals: Iterable[str]
 ) -> NoReturn:
-    """Send a request for each terminal, print the errors and exit: with 1 if a request failed."""
+    """Send `_acpterm/terminal/METHOD` for each terminal, print the errors, and exit.
+
+    The exit status is 1 if a request failed, else 0.
+    """
     end(call(config, socket, lambda client: failures(client, method, terminals)))
 
 
 def failures(client: BlockingClient, method: str, terminals: Iterable[str]) -> list[str]:
-    """Send a request for each terminal; return the error messages, in the terminals' order."""
+    """Send `_acpterm/terminal/METHOD` for each terminal; return the error messages, in order."""
     requests = [UserTerminalRequest(name) for name in dict.fromkeys(terminals)]
     errors = {
         index: response.message
@@ -76,7 +79,7 @@ def failures(client: BlockingClient, method: str, terminals: Iterable[str]) -> l
 
 
 def end(failures: Iterable[str], status: int = 1) -> NoReturn:
-    """Print the messages of failures, and exit: with `status` if there was one, else with 0."""
+    """Print the error messages `failures`, and exit with `status` if there are any, else 0."""
     failed = False
     for message in failures:
         click.echo(f"acpterm: {one_line(message, _MESSAGE_MAX)}", err=True)

@@ -1,4 +1,4 @@
-"""Quit a running command with the key q: keys are read unbuffered and without echo."""
+"""Lets the user quit a running command with the key q; keys are read unbuffered, without echo."""
 
 import contextlib
 import os
@@ -53,7 +53,7 @@ def quiet_keys() -> Iterator[None]:
 
 
 def has_keyboard() -> bool:
-    """Return whether stdout is a terminal and this is its foreground process group."""
+    """Return whether stdout is a terminal, and we are in its foreground process group."""
     try:
         return os.isatty(1) and os.tcgetpgrp(0) == os.getpgrp()
     except OSError:

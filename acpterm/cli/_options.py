@@ -1,4 +1,4 @@
-"""Options that several commands share, the settings, and how a command fails."""
+"""Options that several commands share, loading of the settings, and `fail`."""
 
 import shlex
 from collections.abc import Callable
@@ -68,7 +68,7 @@ class BeforeAgent(click.Command):
             raise click.UsageError(f"put -- before the agent's command: {line}", ctx)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Return the parts of the usage line."""
+        """Return the parts of the usage line, with the agent's command at its end."""
         return [*super().collect_usage_pieces(ctx), "-- AGENT [ARG]…"]
 
 
@@ -100,7 +100,10 @@ def at_daemon(function: F) -> F:
 
 
 def settings(config: str | None, **flags: object) -> Settings:
-    """Load the settings, with `flags` over the other sources; fail if they are invalid."""
+    """Load the settings, where `flags` (from options) take precedence; fail if they are invalid.
+
+    `config` is the path of the settings file given on the command line, if any.
+    """
     try:
         return load(config, flags=flags)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Output of commands on stdout, in whole lines that are written at once."""
+"""Prints a command's output on stdout, as whole lines in a single write."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from acpterm.runtime.blocking_io import write_fully
 
 
 def echo(text: str) -> None:
-    """Print one or more lines at once. May block; raises `BrokenPipeError` if stdout has no reader.
+    """Print one or more lines in one write; blocks. Raises `BrokenPipeError` without a reader.
 
     Characters that the encoding of stdout lacks are printed as question marks.
     """

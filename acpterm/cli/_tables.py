@@ -46,7 +46,7 @@ _REVERSE: Final = "7"
 
 
 class Styles(Enum):
-    """The styles that a table may use."""
+    """The text styles that a table may use."""
 
     NONE = auto()
     ATTRIBUTES = auto()
@@ -80,8 +80,9 @@ def table(
 ) -> list[str]:
     """Return the lines of a table, the header first, at most `columns` wide.
 
-    With None the table is as wide as its content. `selected` is the index of the row to highlight.
-    If `rows` are a part of a longer list, `among` are all its rows: the columns are sized for them.
+    If `columns` is None, the table is as wide as its content. `selected` is the index of the row to
+    highlight. If `rows` are only a part of a list, `among` are all rows of the list, for which the
+    columns are sized.
     """
     sizes = _sizes(rows if among is None else among, columns)
     headers = [(getattr(HEADER, name), size, _BOLD) for name, size in sizes.items()]
@@ -132,7 +133,10 @@ def cut_to(text: str, size: int) -> str:
 
 
 def _sizes(rows: Sequence[Row], columns: int | None) -> dict[str, int]:
-    """Return the columns that fit into the width, with their widths. The ID is never cut."""
+    """Return the columns that fit into the window, with their widths. The ID is never cut.
+
+    `columns` is the width of the window; None if it does not matter.
+    """
     needs = {
         name: max(cell_len(getattr(row, name)) for row in (HEADER, *rows)) for name in Row._fields
     }

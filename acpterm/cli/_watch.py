@@ -1,10 +1,10 @@
-"""`acpterm ls --watch`: show the list again whenever something changes, until Ctrl-C or q.
+"""`acpterm ls --watch`: shows the list again whenever something changes, until Ctrl-C or q.
 
-In a window the list takes the whole screen.
+If stdout is a window, the list fills its screen, and keys control it.
 
-States: the list is *watched* until a key quits it or opens the selected terminal. The terminal is
-then *attached* to, in this window and on the same connection, until the user detaches; afterwards
-the list is watched again. The list uses the screen only while it is watched.
+States: *watched*, until a key quits the list or opens the selected terminal; *attached* to that
+terminal, in this window and over the same connection to the daemon, until the user detaches; then
+*watched* again. The list is on the screen only in *watched*.
 """
 
 import contextlib
@@ -48,9 +48,9 @@ def watch(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Show the terminals that `chosen` selects until Ctrl-C, q or another signal.
+    """Show the terminals that `chosen` selects from all, until Ctrl-C, q or another signal.
 
-    Returns the exit status.
+    `everything` includes released terminals. Return the exit status.
     """
     keys = detach_filter(config, socket)
 
@@ -98,7 +98,8 @@ async def _watch_screen(
 ) -> int:
     """Show the terminals until Ctrl-C, q or another signal; return the exit status.
 
-    `keys` detach from a terminal that was opened from the list.
+    `items` selects the items of the list from all terminals. `keys` detach from a terminal that was
+    opened from the list.
     """
     view = ListView()
     note = ""
@@ -111,7 +112,10 @@ async def _watch_screen(
 
 
 async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
-    """Attach to a terminal until the user detaches or it ends; return a note about its state."""
+    """Attach to a terminal until the user detaches or its program ends.
+
+    Return a note about the terminal's state, to show below the list.
+    """
     # The user may type a password.
     linux.forbid_inspection()
     try:

@@ -86,7 +86,7 @@ async def latest(client: UserClient) -> TerminalInfo:
 
 
 def detach_filter(config: str | None, socket: str | None) -> DetachFilter:
-    """Return the filter for the key that detaches; fail if the settings are invalid."""
+    """Return the filter for the detach keys of the settings; fail if the settings are invalid."""
     return DetachFilter(settings(config, socket=socket).detach_key)
 
 

@@ -126,7 +126,10 @@ def _missing_warning(lost: int) -> str:
 def _write_text(
     client: BlockingClient, terminal: str, file: BinaryIO, escape: Callable[[str], str]
 ) -> int:
-    """Write the terminal's text; return the bytes missing at the beginning, or `UNKNOWN`."""
+    """Write the terminal's text to `file`, each piece passed through `escape`.
+
+    Return the number of bytes missing at the beginning of the text, or `UNKNOWN`.
+    """
     missing, last = 0, ""
     for complete, line, lost in follow_text(client, terminal, stay=False):
         missing = missing or lost

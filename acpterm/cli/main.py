@@ -59,7 +59,7 @@ ALIASES: Final = {
     "ps": "ls",
     "stop": "kill",
 }
-"""Aliases of commands: names that mean the same in docker, gh or tmux."""
+"""The command for each alias: names that mean the same in docker, gh or tmux."""
 
 # Commands of other programs that take other arguments, and what to run instead.
 _ELSEWHERE: Final = {

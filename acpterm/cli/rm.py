@@ -38,7 +38,7 @@ def _remove_all(client: BlockingClient) -> list[str]:
     messages = failures(client, "release", ended)
     if not messages:
         return []
-    # Ignore errors if all of them are gone: the daemon itself removes the oldest meanwhile.
+    # The daemon itself may have removed the oldest ones since: ignore errors if none is left.
     found = client.call("terminal/list", ListRequest(all=True), ListResponse)
     left = {terminal.terminal_id for terminal in found.terminals}
     return messages if left.intersection(ended) else []

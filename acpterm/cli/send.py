@@ -18,7 +18,7 @@ _KEY = ("-k", "--key")
 
 
 class _InOrder(click.Command):
-    """A command that gets its TEXTs and --keys as `steps`, in the order of the command line."""
+    """A command whose function gets TEXTs and --keys as `steps`, in the command line's order."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, and record the order of texts and keys."""
@@ -45,9 +45,9 @@ class _InOrder(click.Command):
         )
 
     def _in_order(self, args: list[str]) -> Iterator[tuple[bool, str]]:
-        """Yield keys' names and other arguments in order, the terminal first.
+        """Yield the arguments in their order, the terminal first: TEXTs, and values of --key.
 
-        The first item of each pair is whether the second is a key's name.
+        The first item of each pair is whether the second is the name of a key.
         """
         valued = {
             name

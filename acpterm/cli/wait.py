@@ -25,9 +25,9 @@ from acpterm.jsonrpc import RpcError
 _TIMED_OUT: Final = 124
 # Seconds after the timeout in which the command may still end in order.
 _EXIT_GRACE_S: Final = 0.5
-# Time for a last look at what other terminals have printed; it is within that grace.
+# Seconds for the last search of other terminals' output; less than the time above.
 _LAST_READ_TIMEOUT_S: Final = 0.3
-# Characters of searched text that are kept. A longer match is not found.
+# Characters of searched text that are retained. A longer match is not found.
 RETAINED_CHARS: Final = 64 * 1024
 
 
@@ -118,9 +118,10 @@ def _give_up(*_: object) -> NoReturn:
 
 
 def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
-    """Wait for all programs to end; return the exit status and no message.
+    """Wait for the programs of all terminals to end; return the exit status and an empty message.
 
-    The names of those that have ended are removed from `left`.
+    `ids` has the terminals' ids by name. The names of those that have ended are removed from
+    `left`.
     """
     codes: dict[str, int] = {}
     order = list(ids)
@@ -137,9 +138,13 @@ def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) ->
 def _take_printed(
     client: BlockingClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
 ) -> None:
-    """Print the matches that those after the first in `left` have printed, and remove these."""
+    """After the timeout, search the output of all but the first of the terminals `left` once more.
+
+    Print the matches, and remove the terminals that have one from `left`. `ids` has their ids by
+    name.
+    """
     client.deadline = time.monotonic() + _LAST_READ_TIMEOUT_S
-    # Whatever fails now, the time was up before.
+    # An error now is irrelevant: the timeout has passed already.
     printed: list[str] = []
     with suppress(DeadlineError, DaemonError, RpcError, OSError):
         for name in [name for name in left[1:] if name in ids]:
@@ -155,10 +160,10 @@ def _take_printed(
 def _wait_printed(
     client: BlockingClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
 ) -> tuple[int, str]:
-    """Wait for each program to print a match, one after the other; return a status and a message.
+    """Wait for a match of `pattern` in the output of each terminal, one terminal after the other.
 
-    The output of each terminal is read from its beginning. The names of those with a match are
-    removed from `left`.
+    Return the exit status, and an error message or "". `ids` has the terminals' ids by name. Output
+    is searched from its beginning. The names of terminals with a match are removed from `left`.
     """
     for name, identifier in ids.items():
         search = LineSearch(pattern)
@@ -186,7 +191,7 @@ class LineSearch:
         self._begin = 0
 
     def find(self, over: str, line: str) -> str | None:
-        """Search new complete lines and the current line; return the lines of a match."""
+        """Search new complete lines and the current line; return the lines that a match spans."""
         text = self._retained + over + line
         if found := self._pattern.search(text, self._begin):
             begin = text.rfind("\n", 0, found.start()) + 1

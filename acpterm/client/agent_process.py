@@ -1,12 +1,12 @@
-"""The agent process: started here, spoken to on its stdin and stdout, and always ended.
+"""Runs an agent as a child process, exchanges messages on its stdin and stdout, and always ends it.
 
 States: *running*; *exited*, once the process is reaped and `returncode` is set. `open_agent` owns
 the process, its pipes and its whole process tree. When its block ends, the agent's stdin is closed
 and the agent has `EXIT_TIMEOUT_S` to exit; then the tree gets SIGTERM, a grace period, and SIGKILL.
-This is needed: some agents stay after their stdin closed, and some leave programs behind.
+Closing stdin is not enough: some agents keep running, and some leave other processes behind.
 
-The agent's stderr is passed on to ours. Its last lines are kept, since they usually say why an
-agent does not work. The agent inherits our environment and working directory.
+The agent's stderr is copied to our stderr. Its last lines are kept for error messages, since they
+usually say why an agent does not work. The agent inherits our environment and working directory.
 """
 
 import math
@@ -29,17 +29,18 @@ from acpterm.runtime import stdio
 
 # Time for the agent to exit by itself once its stdin is closed.
 EXIT_TIMEOUT_S: Final = 1.0
-# Time for its tree to end, in addition to `EXIT_TIMEOUT_S` and the grace period.
+# Time for the agent's process tree to end, in addition to `EXIT_TIMEOUT_S` and the grace period.
 _KILL_TIMEOUT_S: Final = 5.0
 # Time for the rest of stderr to arrive after the agent has exited.
 STDERR_TAIL_TIMEOUT_S: Final = 0.5
 STDERR_LINES_MAX: Final = 10
 _STDERR_LINE_BYTES: Final = 500
-# After the agent has exited, other programs may hold its stdout open: how long it may stay silent.
+# After the agent has exited, other processes may hold its stdout open: reading stops once nothing
+# has arrived for this time.
 DRAIN_TIMEOUT_S: Final = 0.5
 
 StderrFilter: TypeAlias = Callable[[bytes], bytes]
-"""Transforms a piece of the agent's stderr before it is written to ours."""
+"""Transforms a chunk of the agent's stderr before the chunk is written to our stderr."""
 
 
 class StartError(Exception):
@@ -47,7 +48,7 @@ class StartError(Exception):
 
 
 class _Stdout(trio.abc.ReceiveStream):
-    """The agent's stdout. It ends once the agent has exited, even if children hold it open."""
+    """The agent's stdout. It ends soon after the agent exits, even if others have it open."""
 
     def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self._stream = stream
@@ -82,7 +83,7 @@ class AgentProcess:
         self.stdout: Final = _Stdout(process.stdout)
         self.exited: Final = trio.Event()
         self.stdin_closed_at: float | None = None
-        """`trio.current_time()` when its stdin was closed."""
+        """`trio.current_time()` when the agent's stdin was closed; None while it is open."""
         self._process = process
         self._stderr_lines: deque[str] = deque(maxlen=STDERR_LINES_MAX)
         self._stderr_closed: Final = trio.Event()
@@ -98,7 +99,7 @@ class AgentProcess:
         return self._process.returncode if self.exited.is_set() else None
 
     def exit_message(self) -> str:
-        """Return how the agent ended and its last stderr lines, to answer pending requests with."""
+        """Return how the agent ended, with its last stderr lines: an error for pending requests."""
         code = self.returncode
         if code is None:
             ending = "has closed its stdout"
@@ -109,7 +110,7 @@ class AgentProcess:
         return f"the agent {self.command!r} {ending}{self.stderr_tail()}"
 
     def stderr_tail(self) -> str:
-        """Return the last lines of stderr as the end of a message; "" if there are none."""
+        """Return the last lines of stderr, as text to append to a message; "" if there are none."""
         lines = [line for line in self._stderr_lines if line]
         return "; its last words: " + "\n".join(lines) if lines else ""
 
@@ -125,10 +126,10 @@ class AgentProcess:
             await self.stdin.aclose()
 
     async def pump_stderr(self, stderr_filter: StderrFilter | None) -> None:
-        """Keep the last lines of stderr, and write all of it to ours through `stderr_filter`.
+        """Read the agent's stderr to its end: keep its last lines, and copy it to our stderr.
 
-        With None nothing is written. Reading continues when our stderr breaks, so that the agent
-        never blocks on a full pipe.
+        Each chunk passes through `stderr_filter` first; if that is None, nothing is copied. Reading
+        continues if our stderr breaks, so that the agent never blocks on a full pipe.
         """
         stderr = self._process.stderr
         assert stderr is not None  # noqa: S101  it is a pipe
@@ -151,7 +152,7 @@ class AgentProcess:
             await stderr.aclose()
 
     async def reap(self, tree: ProcessTree) -> None:
-        """Wait until the process has exited, and record it."""
+        """Wait until the agent's process has exited; record the exit here and in `tree`."""
         await self._process.wait()
         tree.reaped()
         self.exited.set()
@@ -167,10 +168,11 @@ def _line(data: bytes) -> str:
 async def open_agent(
     argv: Sequence[str], trees: Trees, *, grace: float, stderr_filter: StderrFilter | None
 ) -> AsyncIterator[AgentProcess]:
-    """Run an agent while the block lasts; then end its whole process tree.
+    """Run the agent `argv` while the block lasts; then end its whole process tree.
 
-    `grace`: seconds between SIGTERM and SIGKILL. `stderr_filter` is applied to the agent's stderr
-    before it is written to ours; with None nothing is written. Raises `StartError`.
+    `trees` tracks the agent's processes. `grace`: seconds between SIGTERM and SIGKILL.
+    `stderr_filter` transforms the agent's stderr before it is written to our stderr; if it is None,
+    nothing is written. Raises `StartError`.
     """
     tree = trees.new(f"agent_{secrets.token_hex(16)}")
     starting = True
@@ -186,7 +188,7 @@ async def open_agent(
     finally:
         starting = False
     agent = AgentProcess(argv[0], process)
-    # Shielded: stderr is read and the process reaped until it has ended, whatever is cancelled.
+    # Shielded: even on cancellation, stderr is read and the process reaped until it has ended.
     watching = trio.CancelScope(shield=True)
 
     async def watch() -> None:
@@ -234,7 +236,7 @@ async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # Ctrl-C in our terminal is for us: we send the agent a `session/cancel`.
+                # Ctrl-C in our terminal must signal only us: we send the agent `session/cancel`.
                 start_new_session=True,
             )
     except (OSError, ValueError) as error:
@@ -253,7 +255,10 @@ def _not_found(command: str) -> str:
 
 
 def exit_status(code: int | None) -> int:
-    """Return our exit status for an agent's exit code: 128 + N for signal N, 1 if unknown."""
+    """Return the exit status to exit with after an agent has exited with `code`.
+
+    `code` is as in `subprocess`: -N, for signal N, becomes 128 + N; None (unknown) becomes 1.
+    """
     if code is None:
         return 1
     return code if code >= 0 else 128 - code

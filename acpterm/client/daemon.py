@@ -1,10 +1,10 @@
-"""Connecting to the daemon, and starting it if it is not running.
+"""Connects to the daemon, and starts it if it is not running.
 
-As with tmux there is one daemon per user, and the first command that needs it starts it (see
+There is one daemon per user, as with tmux. The first command that needs the daemon starts it (see
 `daemon_process`).
 
-Two commands may start it at the same time: the second daemon finds the lock of the first and exits,
-and both commands connect to the first.
+Two commands may start a daemon at the same time: the second daemon finds the lock of the first and
+exits, and both commands connect to the first.
 
 These functions block. `daemon_stream` has the equivalents for trio.
 """
@@ -50,7 +50,7 @@ class NotRunningError(DaemonError):
 
 
 class NoAnswerError(DaemonError):
-    """The host has not answered `initialize` in time. A daemon may have no worker."""
+    """The host has not responded to `initialize` in time, for example because it has no worker."""
 
 
 def connect(
@@ -62,10 +62,10 @@ def connect(
 ) -> socket.socket:
     """Connect to the daemon, and start it if it is not running. Raises `DaemonError`.
 
-    Connects to the agents' socket, or with `user` to the user's. `config` is the settings file that
-    was named explicitly, if any: the daemon reads it too. Must be called before this process adopts
-    orphans (`Trees`), because the daemon must not become its child. Blocks for at most
-    `start_timeout_s`.
+    Connects to the agents' socket, or to the user's socket if `user` is true. `config` is the path
+    of the settings file given on the command line, if any; a started daemon reads it too. Call this
+    before this process becomes a subreaper (`Trees`): otherwise a started daemon would become its
+    child. Blocks for at most `start_timeout_s`.
     """
     path = user_socket(settings) if user else agent_socket(settings)
     with contextlib.suppress(OSError):
@@ -80,7 +80,10 @@ def connect(
 def _start_and_connect(
     settings: Settings, config: str | None, path: str, deadline: float, *, start: bool
 ) -> socket.socket:
-    """Start a daemon, unless a service manager does, and connect to it once it listens."""
+    """Start a daemon, and connect to `path` once the daemon listens there.
+
+    `deadline` is by `time.monotonic()`. `start` is false if a service manager starts the daemon.
+    """
     # This is slow to import, and most commands find a running daemon.
     from acpterm.client.daemon_process import ALREADY_LISTENS  # noqa: PLC0415
 
@@ -129,8 +132,8 @@ def _start(settings: Settings, config: str | None) -> "DaemonProcess":
 def _wake(settings: Settings) -> socket.socket | None:
     """Connect to the agents' socket; return None if no process listens there.
 
-    If a service manager listens, the connection makes it start the daemon, which then listens on
-    the user's socket too. Keep the connection open until that socket accepts.
+    If a service manager listens, this connection makes it start the daemon, which then listens on
+    the user's socket too. The caller keeps this connection open until the user's socket accepts.
     """
     try:
         return open_socket(agent_socket(settings))
@@ -148,11 +151,11 @@ def _open_within(seconds: float, path: str, deadline: float) -> socket.socket | 
 
 
 def open_socket(path: str) -> socket.socket:
-    """Connect without waiting; return a blocking socket.
+    """Connect to the Unix socket at `path` without waiting; return a blocking socket.
 
-    Raises `OSError`; that is a `BlockingIOError` if the listener's queue is full. Raises
+    Raises `OSError`: `BlockingIOError` if the listener's queue of connections is full. Raises
     `DaemonError` if the listener belongs to another user: clients send their environment, and in a
-    directory that others can write to, such as `/tmp`, any user's program can listen at the path.
+    shared directory such as `/tmp`, a program of any user can listen at the path.
     """
     sock = socket.socket(socket.AF_UNIX)
     try:
@@ -180,9 +183,9 @@ def _check_owner(sock: socket.socket, path: str) -> None:
 
 
 def connect_running(settings: Settings) -> socket.socket | None:
-    """Connect to the user's socket of a running daemon; return None if none is running.
+    """Connect to the user's socket of a running daemon; return None if no daemon is running.
 
-    Raises `DaemonError` if no daemon can listen there.
+    Raises `PlaceError`, a `DaemonError`, if no daemon can listen at the configured paths.
     """
     try:
         return open_socket(user_socket(settings))
@@ -192,12 +195,12 @@ def connect_running(settings: Settings) -> socket.socket | None:
 
 
 class Lock(NamedTuple):
-    """The content of the lock file, which the keeper writes beside the agents' socket."""
+    """The content of the lock file, which the daemon's keeper writes beside the agents' socket."""
 
     pid: int | None = None
-    """The keeper's."""
+    """The keeper's process id."""
     message: str | None = None
-    """Why there is no worker, and what to do; None while there is one."""
+    """Why there is no worker, and what to do about it; None while there is a worker."""
 
 
 def read_lock(settings: Settings) -> Lock:
@@ -212,7 +215,10 @@ def read_lock(settings: Settings) -> Lock:
 
 
 def _check_paths(settings: Settings, alternative: str = "") -> None:
-    """Raise `PlaceError` if no daemon can listen at the paths; its message ends `alternative`."""
+    """Raise `PlaceError` if no daemon can listen at the paths of both sockets.
+
+    `alternative` is appended to the message, as in ", or use --embedded".
+    """
     for path in (agent_socket(settings), user_socket(settings)):
         if (size := len(os.fsencode(path))) > PATH_BYTES_MAX:
             raise PlaceError(
@@ -228,12 +234,16 @@ def _check_paths(settings: Settings, alternative: str = "") -> None:
 
 
 def log_file(settings: Settings) -> str:
-    """Return the path of the log of a daemon that a command starts."""
+    """Return the path of the log that a daemon writes if a command started it."""
     return f"{agent_socket(settings)}.log"
 
 
 def _wait_for_lock_holder(settings: Settings, path: str, deadline: float) -> socket.socket | None:
-    """Connect to the daemon that has the lock, once it listens; report the wait on stderr."""
+    """Connect to the daemon that holds the lock, once it listens; report the wait on stderr.
+
+    Return None if the daemon does not listen at `path` before `deadline` (`time.monotonic()`) or
+    within `_REBIND_TIMEOUT_S`.
+    """
     pid = read_lock(settings).pid
     if pid is not None and not os.path.lexists(path):
         with contextlib.suppress(OSError):

@@ -1,8 +1,9 @@
-"""Starting a daemon as a separate process.
+"""Starts a daemon as a separate process.
 
-The daemon has its own session and no terminal, so it outlives the command that started it. It exits
-by itself when no client was connected for a while (`idle_exit`). It logs to a file beside its
-socket. If the daemon does not start to listen, the error message quotes that log.
+The daemon has its own session and no controlling terminal, so it outlives the command that started
+it. It exits by itself once no client has been connected for a while (setting `idle_exit`). It logs
+to a file beside its socket. If the daemon does not start to listen, the error message quotes that
+log.
 """
 
 import os
@@ -28,13 +29,13 @@ class StartError(Exception):
 
 
 class DaemonProcess:
-    """A started daemon, identified by its log, whose first line is the pid."""
+    """A daemon that was started here. The first line of its log, the file `log`, is its pid."""
 
     def __init__(self, log: str) -> None:
         self._log: Final = log
 
     def is_alive(self) -> bool:
-        """Return whether the daemon is running. A daemon whose pid is not known yet counts too."""
+        """Return whether the daemon is running, or has not yet written its pid to the log."""
         try:
             with open(self._log, "rb") as file:
                 found = identity(int(file.readline()))
@@ -44,7 +45,7 @@ class DaemonProcess:
         return found is not None and not found.zombie
 
     def output(self) -> str:
-        """Return the end of the log, without the pid."""
+        """Return the end of the log without the line of the pid, or why it cannot be read."""
         try:
             with open(self._log, errors="replace") as file:
                 lines = file.read()[-_QUOTED_MAX:].strip().splitlines()[1:]
@@ -54,12 +55,15 @@ class DaemonProcess:
 
 
 def is_in_a_terminal() -> bool:
-    """Return whether this process descends from a program of a terminal, by its marks."""
+    """Return whether this process carries the marks of a program in one of acpterm's terminals."""
     return marks.TERMINAL in os.environ or marks.read(os.getpid()).tag is not None
 
 
 def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
-    """Start a daemon that writes to the file `log`. Raises `StartError`."""
+    """Start a daemon whose log is the file `log`. Raises `StartError`.
+
+    `config` is the path of the settings file given on the command line, if any.
+    """
     if is_in_a_terminal():
         raise StartError(
             f"no daemon listens at {user_socket(settings)}, and none is started from within a "
@@ -73,7 +77,7 @@ def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
     env[marks.DETACHED[-1]] = "1"
     if settings.user_socket is not None:
         env[f"{ENV_PREFIX}USER_SOCKET"] = user_socket(settings)
-    # The daemon runs in another directory.
+    # The daemon's working directory is /, so a relative path would be wrong there.
     if config is not None:
         command += ["--config", os.path.abspath(config)]
     elif named := env.get(f"{ENV_PREFIX}CONFIG"):

@@ -1,6 +1,7 @@
-"""Connections to the daemon as trio streams, and reconnection after a loss.
+"""Connects to the daemon as `daemon` does, but with trio streams; reconnects after a loss.
 
-For commands with one request or one stream of output see `user.blocking_client`.
+Commands that send one request or read one stream of output use `user.blocking_client` instead,
+which does without trio.
 """
 
 import math
@@ -27,27 +28,30 @@ _CHUNK: Final = 64 * 1024
 
 
 class Reconnected(NamedTuple):
-    """A new connection, on which `initialize` was answered."""
+    """A new connection to the daemon, on which the daemon has responded to `initialize`."""
 
     stream: trio.SocketStream
     welcome: Welcome
     received: bytes
-    """Bytes received after the answer to `initialize`."""
+    """Bytes received after the response to `initialize`."""
 
 
 async def connect(
     settings: Settings, config: str | None = None, *, user: bool = False
 ) -> trio.SocketStream:
-    """Connect to the daemon as `daemon.connect` does, in a thread. Raises `DaemonError`.
+    """Call `daemon.connect` in a thread; return its connection as a stream. Raises `DaemonError`.
 
-    Cancellation does not stop a daemon that is being started.
+    If this is cancelled, a daemon that is being started continues to start.
     """
     connecting = partial(daemon.connect, settings, config, user=user)
     return _stream(await run_blocking(connecting, abandon_on_cancel=True))
 
 
 async def connect_running(settings: Settings) -> trio.SocketStream | None:
-    """Connect to the user's socket as `daemon.connect_running` does. Raises `DaemonError`."""
+    """Connect to the user's socket of a running daemon; return None if no daemon is running.
+
+    Raises `DaemonError` if no daemon can listen at the configured paths.
+    """
     await trio.lowlevel.checkpoint()
     sock = daemon.connect_running(settings)
     return None if sock is None else _stream(sock)
@@ -60,13 +64,13 @@ def _stream(sock: socket.socket) -> trio.SocketStream:
 async def shake_hands(
     stream: trio.SocketStream, params: dict[str, Any], seconds: float
 ) -> tuple[Welcome, bytes]:
-    """Send `initialize`; return the parsed answer and the bytes received after it.
+    """Send `initialize` with `params`; return the parsed response and the bytes received after it.
 
-    Raises `HandshakeError` if there is no valid answer within `seconds`.
+    Raises `HandshakeError` if there is no valid response within `seconds`.
     """
     handshake = Handshake(params)
     with trio.move_on_after(seconds):
-        with suppress(trio.BrokenResourceError):  # an answer may have arrived before the break
+        with suppress(trio.BrokenResourceError):  # a response may have arrived before the break
             await stream.send_all(handshake.line)
         while True:
             try:
@@ -81,10 +85,11 @@ async def shake_hands(
 async def reconnect(
     settings: Settings, params: dict[str, Any], seconds: float, *, user: bool = False
 ) -> Reconnected:
-    """Connect to the daemon again, and wait until a worker answers `initialize`.
+    """Connect to the daemon again, and wait until a worker responds to `initialize`.
 
-    Connects to the agents' socket, or with `user` to the user's. Raises `DaemonError` if the daemon
-    has ended or refuses, or after `seconds`. Callers put "the daemon is gone: " before its message.
+    Connects to the agents' socket, or to the user's socket if `user` is true. Raises `DaemonError`
+    if the daemon has ended, refuses, or has not responded after `seconds`; callers put "the daemon
+    is gone: " before the error's message.
     """
     path = user_socket(settings) if user else agent_socket(settings)
     attempts = ReconnectAttempts(settings, seconds)

@@ -1,18 +1,18 @@
-"""Our end of a JSON-RPC stream: sends requests and dispatches what the peer sends.
+"""Our end of a JSON-RPC stream: sends requests and dispatches the messages that the peer sends.
 
-There are two uses: towards the host, which only sends responses, and in `acpterm prompt` towards
-the agent, which sends requests as well.
+There are two kinds of peers: the host, which only sends responses, and in `acpterm prompt` the
+agent, which sends requests as well.
 
-States: *open*; *closed*, once the stream has ended or broken or `run` was cancelled. Then each
-pending request, and immediately each later one, gets a `LostError`. Messages that are queued before
-`run` has started are sent when it starts.
+States: *open*; *closed*, once the stream has ended or broken or `run` was cancelled. In *closed*,
+every pending request, and every request made later, fails with a `LostError`. Messages that are
+queued before `run` has started are sent when it starts.
 
-With a `Recovery` there is a third state, *recovering*, once the stream has ended or broken. New
-requests and notifications are queued meanwhile. `Recovery.reconnect` returns another stream, on
-which all messages are sent again that the peer may not have read or answered (`unanswered`). If it
-raises, the endpoint is closed.
+An endpoint with a `Recovery` has a third state, *recovering*, once the stream has ended or broken:
+new requests and notifications are queued, and `Recovery.reconnect` is awaited. It returns another
+stream, on which all messages are sent again that the peer may not have read or responded to
+(`unanswered`). If it raises, the endpoint is closed.
 
-The reader calls the callbacks for responses, requests and notifications in the order in which the
+The callbacks for responses, requests and notifications are called in the order in which the
 messages arrive. Callbacks must not block.
 """
 
@@ -55,26 +55,33 @@ class Recovery(Protocol):
 
     @property
     def unanswered(self) -> Unanswered:
-        """The messages to send again after a loss; the endpoint records them here."""
+        """Where the endpoint records the messages that it has to send again after a loss."""
 
     async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
-        """Return another stream and the bytes already received from it. Raises `LostError`."""
+        """Return another stream, and the bytes that were already received on it.
+
+        Raises `LostError` if there is no peer to reconnect to.
+        """
 
 
 class Endpoint:
-    """One end of a stream.
+    """Our end of `stream`.
 
-    `name` is what error messages call the peer. With `lenient`, lone surrogates in received lines
-    are replaced instead of being an error.
+    `name` is what error messages call the peer. `max_line` is the maximum length of a received
+    line, in bytes. If `lenient`, lone surrogates in received lines are replaced instead of being an
+    error. `recovery` reconnects a lost stream; without it the endpoint is closed.
 
-    - `on_request` is called with each request, which `respond` or `fail` answers, then or later. By
-      default every request is refused.
+    - `on_request` is called with each request. The response is sent with `respond` or `fail`, in
+      the callback or later. By default every request is refused.
     - `on_notification` is called with each notification.
     - `on_cancel` is called with the id of each pending request that the peer cancels.
-    - `on_invalid` is called for each line that is not a message; no response is sent. Without it
-      the first such line closes the endpoint, since it may have been an awaited response.
-    - `exit_reason` is awaited when the stream has ended, and returns why, for pending requests.
+    - `on_invalid` is called for each line that is not a message; no response is sent. Without
+      `on_invalid` the first such line closes the endpoint, since it may have been an awaited
+      response.
+    - `exit_reason` is awaited when the stream has ended, and returns why it has: the error message
+      of the pending requests.
     - `before_event` is awaited before each message is dispatched.
+    - `throttle` is awaited after each message; the next one is dispatched once it returns.
     """
 
     def __init__(
@@ -108,11 +115,11 @@ class Endpoint:
         self._exit_reason = exit_reason
         self._before_event = before_event
         self.throttle = throttle
-        """Awaited after each message, until the next one may be dispatched. It can be replaced,
-        since the queue that a host's responses go to only exists after the host's endpoint."""
+        """Awaited after each message; the next one is dispatched once it returns. Assignable, since
+        the queue that takes the host's responses is created after the host's endpoint."""
 
     async def run(self) -> None:
-        """Read and write until the stream ends or breaks; then close it, also when cancelled."""
+        """Send and receive until the stream ends or breaks; then close it, also when cancelled."""
         received = b""
         try:
             while self._closed is None:
@@ -133,7 +140,10 @@ class Endpoint:
             nursery.cancel_scope.cancel()
 
     async def _recover(self, recovery: Recovery) -> bytes:
-        """Reconnect, queue the messages to send again, and return the bytes received."""
+        """Reconnect, and queue the messages to send again.
+
+        Return the bytes that were already received on the new stream.
+        """
         self._peer.close()  # drops an incomplete line
         lost = recovery.unanswered.lost()
         self._queue.restart(lost.lines)
@@ -150,9 +160,10 @@ class Endpoint:
         return received
 
     def call(self, method: str, params: Any, on_response: OnResponse) -> int | None:
-        """Send a request; `on_response` is called with its result or error. Never blocks.
+        """Queue a request; `on_response` is called later with its result or error. Never blocks.
 
-        Return the request's id, for `cancel`; None if the endpoint is closed.
+        Return the request's id, for `cancel`. If the endpoint is closed, call `on_response` with
+        the error at once, and return None.
         """
         if self._closed is not None:
             on_response(self._closed)
@@ -165,9 +176,9 @@ class Endpoint:
         return id_
 
     async def request(self, method: str, params: Any) -> Raw:
-        """Send a request and wait for its result. Raises `RpcError` for an error.
+        """Send a request and return its result. Raises `RpcError` if the response is an error.
 
-        When cancelled, it sends `$/cancel_request` and ignores the response.
+        If this is cancelled, `$/cancel_request` is sent and the response is ignored.
         """
         responses: list[Response] = []
         received = trio.Event()
@@ -188,7 +199,7 @@ class Endpoint:
         return responses[0]
 
     def notify(self, method: str, params: Any) -> None:
-        """Send a notification. Never blocks; dropped once the endpoint is closed."""
+        """Queue a notification; drop it if the endpoint is closed. Never blocks."""
         if self._closed is None:
             line = self._peer.notify(method, params)
             if self._unanswered is not None:
@@ -196,7 +207,10 @@ class Endpoint:
             self._queue.put(line)
 
     def cancel(self, id_: int) -> None:
-        """Send `$/cancel_request` for a request of ours; its response still comes."""
+        """Queue a `$/cancel_request` for our request `id_`, which still gets a response.
+
+        Do nothing if the request is not pending.
+        """
         if self._closed is None and id_ in self._pending:
             line = self._peer.cancel(id_)
             if self._unanswered is not None:
@@ -225,7 +239,10 @@ class Endpoint:
         await self._queue.drain()
 
     def close(self, why: RpcError) -> None:
-        """Fail every pending request, and every later one, with `why`."""
+        """Close the endpoint: fail every pending and every later request with `why`.
+
+        If it is closed already, the first reason remains.
+        """
         if self._closed is None:
             self._closed = why
         pending, self._pending = self._pending, {}

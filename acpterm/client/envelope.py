@@ -1,7 +1,7 @@
-"""The outer members of a JSON-RPC message: enough to route it without decoding its contents.
+"""Parses the outer members of a JSON-RPC message: enough to route it without decoding its contents.
 
-A message that is only passed on is passed on as the line that was received. So an `Envelope` is
-never encoded again; `params`, `result` and `error` are the raw JSON that was received.
+A message to pass on unchanged is sent as the line that was received, so an `Envelope` is never
+encoded. `params`, `result` and `error` are the raw JSON that was received.
 """
 
 from typing import Final, cast
@@ -14,7 +14,7 @@ from acpterm.jsonrpc import Id
 
 
 class Envelope(Struct, frozen=True):
-    """The members of a message that are present."""
+    """The outer members of a message; a member that the message lacks is `UNSET`."""
 
     # `float` because JSON has one number type: 1.0 is the same id as 1.
     id: int | float | str | UnsetType | None = UNSET
@@ -25,7 +25,10 @@ class Envelope(Struct, frozen=True):
 
     @property
     def key(self) -> Id:
-        """The id to respond with, as received: a peer may use numbers that it should not."""
+        """The id as received, to respond with; None if there is none.
+
+        It may be a number that JSON-RPC advises against, such as 1.5.
+        """
         return None if isinstance(self.id, UnsetType) else cast("Id", self.id)
 
     @property
@@ -45,7 +48,7 @@ EMPTY: Final = Envelope()
 
 
 def parse_envelope(line: bytes) -> Envelope:
-    """Parse the outer members of a line; return `EMPTY` if it is not a message."""
+    """Parse the outer members of the message in `line`; return `EMPTY` if it is not a message."""
     try:
         return _envelopes.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

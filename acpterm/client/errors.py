@@ -1,4 +1,4 @@
-"""Errors that several clients raise, and messages out of the exception groups of nurseries."""
+"""The error for a lost connection, and `root_error`, the message of an exception group."""
 
 import os
 
@@ -6,16 +6,16 @@ from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 
 
 class LostError(RpcError):
-    """The connection has ended, and no answer comes; the message says why."""
+    """The peer's connection has ended, so no response will come; the message says why."""
 
     def __init__(self, message: str) -> None:
         super().__init__(INTERNAL_ERROR, message)
 
 
 def root_error(error: BaseException) -> str:
-    """Return the message of `error`, or of the first exception if it is a group.
+    """Return the message of `error`; for an exception group, that of its first exception.
 
-    The message of an `OSError` is its text and the file name, if it has one, without the number.
+    The message of an `OSError` is its text after the file name, if any, without the error number.
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,12 +1,12 @@
-"""`initialize`, as clients of a daemon send it, and reconnection after a loss.
+"""`initialize`, as clients send it to a daemon, and when to stop trying to reconnect. No I/O.
 
-The daemon answers with a secret (`_meta.acpterm.resume`). A client that has lost its connection
-connects again and presents it; `resumed` in the answer says whether the daemon still has the
-client's sessions. The newest secret counts.
+The daemon's response contains a secret (`_meta.acpterm.resume`). A client that has lost its
+connection connects again and presents the secret; `resumed` in the response says whether the daemon
+still has the client's sessions. Each response replaces the secret.
 
 A connection is lost when the daemon's worker dies. The keeper continues to listen, so a new
-connection succeeds at once, and is answered when the next worker is ready. If no process listens,
-the daemon itself has ended. It comes back only if a service manager restarts it, and then soon.
+connection succeeds at once, and the next worker responds on it when ready. If no process listens,
+the daemon itself has ended. Only a service manager would start it again, and would do so soon.
 """
 
 import math
@@ -33,30 +33,31 @@ from acpterm.jsonrpc import (
 from acpterm.runtime.exec_context import RLIMITS, ExecContext
 
 INITIALIZE_TIMEOUT_S: Final = 10.0
-"""Seconds to wait for the answer to `initialize`."""
+"""Seconds to wait for the response to `initialize`."""
 RETRY_PAUSE_S: Final = 0.05
-"""Seconds between two attempts to connect again."""
+"""Seconds between two attempts to reconnect."""
 _NO_WORKER_TIMEOUT_S: Final = 3.0
-# A daemon that ends removes its socket; a daemon that is killed leaves it. A service manager may
-# start another one at once.
+# How long to retry without a socket file (the daemon has ended), and with one at which no process
+# listens (the daemon was killed): a service manager may start another daemon at once.
 _NO_SOCKET_TIMEOUT_S: Final = 0.5
 _NO_LISTENER_TIMEOUT_S: Final = 3.0
 
 
 class Welcome(NamedTuple):
-    """What the answer to `initialize` says about resuming."""
+    """The part of the response to `initialize` that concerns resuming."""
 
     secret: str | None = None
     """The secret to present after a loss; None if the daemon does not support resuming."""
     resumed: bool = False
+    """Whether the daemon still has the sessions of the presented secret."""
 
 
 class HandshakeError(Exception):
-    """The answer to `initialize` is no valid result; the message describes it."""
+    """There is no valid result for `initialize`; the message says what happened instead."""
 
 
 class ClosedError(HandshakeError):
-    """The connection was closed before the answer arrived."""
+    """The daemon closed the connection before its response to `initialize` was complete."""
 
 
 def initialize_params(
@@ -68,9 +69,9 @@ def initialize_params(
 ) -> dict[str, Any]:
     """Return the params of `initialize`.
 
-    `context` has the environment, directory, umask and limits for terminals. It is left out when a
-    connection is resumed with `secret`: the daemon has it, and an agent may have changed it.
-    `relay`: the agent is the parent of this process.
+    `name` is the client's name. `context` is the execution context that terminals start with.
+    `secret` resumes a lost connection; leave `context` out then, since the daemon has it, perhaps
+    with changes by the agent. `relay`: this process relays for an agent that is its parent process.
     """
     own: dict[str, Any] = {"relay": True} if relay else {}
     if context is not None:
@@ -85,10 +86,10 @@ def initialize_params(
 
 
 def _to_wire(context: ExecContext) -> agent_api.ExecContext:
-    """Return an execution context as `initialize` sends it to a host in another process.
+    """Convert an execution context to the form in which `initialize` sends it to another process.
 
-    JSON cannot hold text that is not UTF-8. Such variables are left out, and so is such a
-    directory, which the host then reads from the system.
+    JSON cannot hold text that is not UTF-8: such variables are left out, and so is a working
+    directory whose path is not UTF-8, which the host then reads from the system.
     """
     names = {number: name for name, number in RLIMITS.items()}
     limits = {names[number]: (soft, hard) for number, soft, hard in context.rlimits}
@@ -98,14 +99,17 @@ def _to_wire(context: ExecContext) -> agent_api.ExecContext:
 
 
 def read_welcome(result: Raw) -> Welcome:
-    """Return what a result of `initialize` says about resuming."""
+    """Parse the part of a result of `initialize` that concerns resuming."""
     own = members(members(members(result).get("_meta")).get(OWN))
     resumed = own.get("resumed")
     return Welcome(text(own.get("resume")), resumed is not None and bytes(resumed) == b"true")
 
 
 class Handshake:
-    """`initialize` and its answer, without I/O: send `line`, and feed what is received."""
+    """`initialize` and its response, without I/O: the caller sends `line` and feeds received bytes.
+
+    `params` are as from `initialize_params`.
+    """
 
     def __init__(self, params: dict[str, Any]) -> None:
         self._peer = Peer()
@@ -113,9 +117,10 @@ class Handshake:
         self._received = b""
 
     def feed(self, data: bytes) -> tuple[Welcome, bytes] | None:
-        """Return the parsed answer and the bytes after it; None while the answer is incomplete.
+        """Take received bytes; return the parsed response and the bytes after it.
 
-        Empty `data` means the end of the stream. Raises `HandshakeError`.
+        Return None while the response is incomplete. Empty `data` means the end of the stream.
+        Raises `HandshakeError` if the response is invalid or the stream has ended.
         """
         if not data:
             raise ClosedError("it closes the connection")
@@ -138,13 +143,19 @@ def _welcome(answer: list[Event]) -> Welcome:
 
 
 def initialize_timeout(settings: Settings) -> float:
-    """Return the seconds to wait for `initialize`: fewer if the keeper reports no worker."""
+    """Return how many seconds to wait for the response to `initialize`.
+
+    They are fewer if the keeper's lock file says that there is no worker.
+    """
     has_worker = read_lock(settings).message is None
     return INITIALIZE_TIMEOUT_S if has_worker else _NO_WORKER_TIMEOUT_S
 
 
 def no_answer(name: str, settings: Settings, seconds: float) -> NoAnswerError:
-    """Return the error for a host that has not answered `initialize`, with the keeper's message."""
+    """Return the error for the host `name` that did not respond to `initialize` within `seconds`.
+
+    If there is no worker, the error contains the keeper's message, which says why.
+    """
     why = f"it does not answer within {seconds:g} s"
     if message := read_lock(settings).message:
         why = f"{why}: {message}"
@@ -152,10 +163,7 @@ def no_answer(name: str, settings: Settings, seconds: float) -> NoAnswerError:
 
 
 class ReconnectAttempts:
-    """Decides for how long to retry the connection to a daemon that no longer answers.
-
-    Times are in seconds, all of the same clock.
-    """
+    """Decides for how long to retry to reconnect to a daemon, after at most `seconds` in all."""
 
     def __init__(self, settings: Settings, seconds: float) -> None:
         self._settings = settings
@@ -164,7 +172,10 @@ class ReconnectAttempts:
         self._since = 0.0
 
     def failed(self, error: OSError | HandshakeError, now: float) -> None:
-        """Record a failed attempt. Raises `DaemonError` if the daemon has ended or refuses."""
+        """Record that an attempt has failed with `error` at the time `now`, in seconds.
+
+        Raises `DaemonError` if further attempts are useless: the daemon has ended or refuses.
+        """
         match error:
             case FileNotFoundError():
                 limit = _NO_SOCKET_TIMEOUT_S, "it has ended"
@@ -181,7 +192,7 @@ class ReconnectAttempts:
             raise self.give_up(limit[1])
 
     def give_up(self, why: str | None = None) -> DaemonError:
-        """Return the error with the reason `why` (default: timeout) and the keeper's message."""
+        """Return an error with the reason `why` (default: the timeout) and the keeper's message."""
         why = why or f"no worker answers within {self._seconds:g} s"
         message = read_lock(self._settings).message
         return DaemonError(f"{why}: {message}" if message else why)

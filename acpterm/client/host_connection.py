@@ -1,12 +1,13 @@
-"""The connection to the host that has an agent's terminals: the daemon, or one in this process.
+"""The connection to the host that runs an agent's terminals: the daemon, or a host in this process.
 
-Both are reached over a socket, so no other module needs to distinguish them. `initialize` sends the
-host the environment, directory, umask and limits of this process, which terminals get.
+Both hosts are reached over a socket, so no other module needs to distinguish them. `initialize`
+sends the host this process's execution context (environment, directory, umask and limits), with
+which terminals start.
 
-A connection to the daemon survives the daemon's worker: when it is lost, a new one is opened and
-resumed, and unanswered messages are sent again (`unanswered`). The agent only sees a slow answer.
-If the daemon has ended or does not know the connection, every request gets an error from then on,
-because the agent's terminals are gone. A host in this process has no worker to be replaced.
+A connection to the daemon survives the death of the daemon's worker: another connection is opened
+and resumed, and unanswered messages are sent again (`unanswered`). The agent only notices a slow
+response. If the daemon has ended or does not know the connection, the agent's terminals no longer
+exist, and every request fails from then on. A host in this process has no worker to be replaced.
 """
 
 from collections.abc import AsyncIterator
@@ -38,7 +39,7 @@ _CLOSE_TIMEOUT_S: Final = 4.0
 
 
 class DaemonRecovery:
-    """Resumes an agent's connection to the daemon. See `endpoint.Recovery`."""
+    """Resumes an agent's connection to the daemon: an implementation of `endpoint.Recovery`."""
 
     def __init__(self, settings: Settings) -> None:
         self.unanswered: Final = Unanswered()
@@ -47,11 +48,14 @@ class DaemonRecovery:
         self._secret: str | None = None
 
     def welcomed(self, welcome: Welcome) -> None:
-        """Record the secret from the daemon's answer."""
+        """Record the secret from the daemon's response to `initialize`."""
         self._secret = welcome.secret or self._secret
 
     async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
-        """Connect again and resume. Raises `LostError` if the terminals are gone."""
+        """Connect to the daemon again and resume; return the stream and bytes received on it.
+
+        Raises `LostError` if the agent's terminals no longer exist, or resuming is disabled.
+        """
         timeout = self._settings.resume_timeout
         if self._secret is None or not timeout:
             raise LostError(f"{self._name} is gone")
@@ -70,14 +74,18 @@ class DaemonRecovery:
 
 
 class DaemonConnection(NamedTuple):
-    """A connection to the daemon that is not initialized yet."""
+    """A connection to the daemon, on which `initialize` was not sent yet."""
 
     endpoint: Endpoint
     recovery: DaemonRecovery
 
 
 async def connect_daemon(settings: Settings, config: str | None) -> DaemonConnection:
-    """Connect to the daemon, and start it if it is not running. Raises `DaemonError`."""
+    """Connect to the agents' socket of the daemon, and start it if it is not running.
+
+    `config` is the path of the settings file given on the command line, if any. Raises
+    `DaemonError`.
+    """
     stream = await connect(settings, config)
     recovery = DaemonRecovery(settings)
     endpoint = Endpoint(stream, f"the daemon at {agent_socket(settings)}", recovery=recovery)
@@ -88,10 +96,11 @@ async def connect_daemon(settings: Settings, config: str | None) -> DaemonConnec
 async def open_host_connection(
     daemon: DaemonConnection | None, settings: Settings, context: ExecContext, agent: str
 ) -> AsyncIterator[Endpoint]:
-    """Open an endpoint to `daemon`, or to a host in this process if None, for the block's duration.
+    """Open an endpoint to the host, and send `initialize` on it; close it at the end of the block.
 
-    `agent` is the name that the user sees as the owner of the terminals. Raises `DaemonError` if
-    the host does not answer.
+    The host is `daemon`, or if that is None, a host started in this process. Terminals start with
+    `context`. `agent` is the name that the user sees as the owner of the terminals. Raises
+    `DaemonError` if the host cannot be used.
     """
     async with AsyncExitStack() as stack:
         if daemon is None:
@@ -122,10 +131,11 @@ async def initialize(
     settings: Settings,
     seconds: float | None = None,
 ) -> Welcome:
-    """Send `initialize`; return what the answer says about resuming.
+    """Send `initialize`; return the part of the response that concerns resuming.
 
-    Raises `DaemonError`, with the reason, if the host cannot be used, and `NoAnswerError` after
-    `seconds`: by default ten, or three if the daemon's keeper says that there is no worker.
+    `name` is the agent's name and `context` what terminals start with. Raises `DaemonError` if the
+    host refuses, and `NoAnswerError` if it has not responded after `seconds`: by default ten, or
+    three if the daemon's keeper says that there is no worker.
     """
     if seconds is None:
         seconds = initialize_timeout(settings)

@@ -1,12 +1,13 @@
-"""Polls the output of one of the host's terminals from its beginning, and its exit.
+"""Polls one terminal of the host: its output from the beginning, and its exit.
 
-Each read asks the host for output since a position and is answered once there is some. Reads are
-`POLL_INTERVAL_S` apart, so that a flood is sampled and not read in full. Bytes that have left the
-host's ring between two reads are counted as lost.
+Each read requests the output since a position; the host responds once there is some. Reads are
+`POLL_INTERVAL_S` apart, so a flood of output is sampled instead of being read in full. Bytes that
+were dropped from the terminal's ring between two reads are counted as lost.
 
-A release makes the id invalid, and agents release immediately after the exit. So `final_read`,
-called right before a release is passed on, requests the remaining output and the exit status. The
-host receives both requests before the release, and answers them in either order.
+A release makes the terminal's id invalid, and agents release a terminal as soon as it has exited.
+So `final_read`, called right before a release is passed on, requests the remaining output and the
+exit status. The host receives these two requests before the release, and may respond to them in
+either order.
 """
 
 import base64
@@ -26,7 +27,7 @@ from acpterm.client.update import SessionKey
 from acpterm.jsonrpc import RpcError
 
 READ_METHOD: Final = "_acpterm/terminal/read"
-# Bytes per read, and of the final read.
+# Maximum number of bytes of one read, and of the final read.
 CHUNK_BYTES: Final = 256 * 1024
 FINAL_READ_BYTES: Final = 1024 * 1024
 POLL_INTERVAL_S: Final = 0.2
@@ -35,7 +36,7 @@ _WAIT_MS: Final = 60_000
 
 
 class _Chunk(Wire):
-    """The members of the response to a read that are used here."""
+    """The members of the response to a read (`READ_METHOD`) that are used here."""
 
     data: str
     position: int
@@ -48,10 +49,11 @@ _exit_responses: Final = msgspec.json.Decoder(WaitForTerminalExitResponse)
 
 
 class OutputPoller:
-    """Polls one terminal until it has exited.
+    """Polls `terminal` through `host` until it has exited.
 
-    `on_output` is called with output and the number of bytes lost before it, `on_exit` once at the
-    end. `drain` is awaited before each read.
+    `on_output` is called with each piece of output and the number of bytes lost before it, and
+    `on_exit` once at the end. `drain` is awaited before each read, to slow the polling down to the
+    speed of the output's consumer.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class OutputPoller:
         """Set once `on_exit` was called."""
 
     async def run(self) -> None:
-        """Poll until the terminal has exited, the host is gone, or this is cancelled."""
+        """Poll until the terminal has exited, the host has failed, or this is cancelled."""
         try:
             while not self.done.is_set():
                 await self._drain()
@@ -93,11 +95,11 @@ class OutputPoller:
                 self._finish(ExitInfo(None, None))
 
     def expedite(self) -> None:
-        """Stop pausing between reads, because a caller waits for `done`."""
+        """Read without pauses from now on, because the caller waits for `done`."""
         self._expedited.set()
 
     def final_read(self) -> None:
-        """Request the remaining output and the exit status, right before a release is sent."""
+        """Request the remaining output and the exit status. Call this right before a release."""
         self.expedite()
         if self.done.is_set() or self._final_read_sent:
             return
@@ -111,7 +113,7 @@ class OutputPoller:
             on_either()
 
         def on_wait(response: Response) -> None:
-            # This may come first: a known exit status is answered before output is read.
+            # May be called before `on_read`: the host sends a known exit status at once.
             end = ExitInfo(None, None)
             if not isinstance(response, RpcError):
                 with contextlib.suppress(msgspec.DecodeError):
@@ -143,7 +145,10 @@ class OutputPoller:
         )
 
     def _add(self, chunk: _Chunk) -> bool:
-        """Report the new bytes of a chunk, which may overlap; return whether there were any."""
+        """Call `on_output` with the bytes of a chunk after `_position`, and advance `_position`.
+
+        Return whether there were such bytes.
+        """
         data = base64.b64decode(chunk.data)
         start = chunk.position - len(data)
         lost = max(0, start - self._position)

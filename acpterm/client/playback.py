@@ -1,14 +1,14 @@
-"""Play an asciicast on a terminal, controlled by keys.
+"""Plays an asciicast on a terminal, controlled by keys.
 
-States: *playing* and *paused*. The space bar switches between them, and a step pauses. The time of
-the playback is that of the cast with each idle period cut to the idle limit; `speed` maps it to the
-clock. Seeking backwards reads the cast again from its start and feeds an emulator up to the new
-position. Only that screen is painted, so the output before it does not flash by.
+States: *playing* and *paused*. The space bar switches between them, and a step pauses. Playback
+time is the cast's time with each idle period cut to the idle limit; `speed` is playback seconds per
+real second. Seeking backwards reads the cast again from its start, feeds an emulator up to the new
+time, and paints only the final screen, so that earlier output does not flash by.
 
-A playback writes the program's own bytes, including escape sequences, except for terminal queries,
-whose replies would become input of the next command. After a playback on a terminal, the caller
-must write `paint.LEAVE`, however the playback ended: the recorded program may have left the
-terminal in any state.
+A playback writes the recorded program's own bytes, including escape sequences. Only terminal
+queries are left out, since the replies would become input of the next command. After a playback on
+a terminal, however it ended, the caller must write `paint.LEAVE`: the recorded output may have left
+the terminal in any state.
 """
 
 import math
@@ -31,7 +31,7 @@ _CLEAR: Final = LEAVE + b"\x1b[H\x1b[2J"
 
 
 class Key(Enum):
-    """A control of the playback."""
+    """What a key does to the playback."""
 
     PAUSE = auto()
     STEP = auto()
@@ -43,11 +43,12 @@ class Key(Enum):
 
 
 class Playback:
-    """One playback.
+    """One playback of `cast`.
 
-    `speed` is a factor. `idle_limit` is the maximum time between two events, in seconds of the
-    cast. `reopen` reads the cast again, for seeking backwards; None if that is impossible. Raises
-    `ValueError` unless `speed` and `idle_limit` are above 0.
+    `write` writes bytes to the terminal. `speed` is a factor: 2 plays twice as fast. `idle_limit`
+    is the maximum time between two events, in seconds of the cast. `reopen` reads the cast again,
+    for seeking backwards; None if that is impossible. Raises `ValueError` unless `speed` and
+    `idle_limit` are above 0.
     """
 
     def __init__(
@@ -80,7 +81,8 @@ class Playback:
     async def run(self, keys: trio.MemoryReceiveChannel[Key] | None = None) -> None:
         """Play to the end, or until `Key.QUIT`. May be cancelled at any time.
 
-        If `write` is slow, later events are played without delay until the playback has caught up.
+        `keys` delivers the pressed keys; None if there are none. If `write` is slow, later events
+        are played without delay until the playback has caught up.
         """
         self._clock = trio.current_time()
         while self._next is not None:
@@ -93,7 +95,7 @@ class Playback:
                 await self._show_next()
 
     async def _wait(self, until: float, keys: trio.MemoryReceiveChannel[Key] | None) -> Key | None:
-        """Wait for the next key; None if the time comes first."""
+        """Wait for the next key, and return it; return None at the playback time `until`."""
         due = math.inf if self.paused else self._clock + (until - self.time) / self.speed
         if keys is None:
             await trio.sleep_until(due)
@@ -133,7 +135,7 @@ class Playback:
         self._clock = trio.current_time()
 
     def _now(self) -> float:
-        """Return the present playback time."""
+        """Return the current playback time, in seconds."""
         if self.paused or self._next is None:
             return self.time
         now = self.time + (trio.current_time() - self._clock) * self.speed
@@ -152,7 +154,7 @@ class Playback:
         await self._print(event)
 
     async def _step(self) -> None:
-        """Play up to and including the next output."""
+        """Play up to and including the next output event."""
         while self._next is not None:
             time, event = self._next
             self._move(time)
@@ -188,7 +190,7 @@ class Playback:
         self._move(to)
 
     async def _skip(self, to: float, emulator: Emulator) -> None:
-        """Advance to a time, and feed the output until then to the emulator only."""
+        """Advance to the playback time `to`; feed the output until then only to `emulator`."""
         while self._next is not None and self._next[0] <= to:
             event = self._next[1]
             self._advance()
@@ -203,7 +205,7 @@ class Playback:
             await self._write(data)
 
     def _advance(self) -> None:
-        """Read the next event, and calculate when it is due."""
+        """Read the next event into `_next`, with the playback time at which it is due."""
         before = 0.0 if self._next is None else self._next[0]
         event = next(self.cast.events, None)
         if event is None:

@@ -1,8 +1,8 @@
-"""Read asciicasts, versions 2 and 3 (docs.asciinema.org/manual/asciicast).
+"""Reads asciicasts, versions 2 and 3 (docs.asciinema.org/manual/asciicast). `playback` plays them.
 
-A cast may come from anywhere, so it is parsed leniently: only the header, which is the first line,
-must be valid. Other lines that are no events are skipped and counted. In version 3, times are
-relative to the previous event, and there are comments.
+Other programs may have written a cast, so it is parsed leniently: only the header, which is the
+first line, must be valid. Further lines that are not events are skipped and counted. In version 3,
+times are relative to the previous event, and there are comments.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ OUTPUT: Final = "o"
 INPUT: Final = "i"
 # Longer lines are skipped.
 _LINE_BYTES_MAX: Final = 16 * 1024 * 1024
-# Stands for a longer line. No line of a file is empty, since it has at least its newline.
+# Yielded in place of a longer line. No line of a file is empty: it has at least its newline.
 _TOO_LONG: Final = b""
 
 
@@ -26,10 +26,11 @@ class Event(NamedTuple):
     """One event of a cast."""
 
     time: float
-    """Seconds since the start; never less than that of the previous event."""
+    """Seconds since the start of the cast; never less than the time of the previous event."""
     code: str
     """`o` output, `i` input, `r` resize, `m` marker, or others."""
     data: str
+    """For output and input, the text."""
 
 
 class Report:
@@ -43,14 +44,14 @@ class Report:
         self._first = ""
 
     def add_unread(self, line: int, why: str) -> None:
-        """Count a skipped line. Lines count from 1; `why` reads like `is no JSON`."""
+        """Count a skipped line. `line` is its number from 1; `why` reads like `is no JSON`."""
         self.unread += 1
         self._first = self._first or f"line {line}, which {why}"
 
     def summary(self, what: str) -> str:
-        """Return how many lines were skipped, and what is wrong with the first.
+        """Return a sentence: how many lines were skipped, and what is wrong with the first of them.
 
-        `what` completes the sentence, as in `left out`. Call this only if `unread` is not 0.
+        `what` is the sentence's participle, such as `left out`. Call only if `unread` is not 0.
         """
         if self.unread == 1:
             return f"1 line {what}: it is {self._first}"
@@ -69,11 +70,11 @@ class Cast(NamedTuple):
     """Whether the header contains environment variables of the program."""
     events: Iterator[Event]
     report: Report
-    """Counts of the lines behind the events that were iterated over so far."""
+    """How many lines `events` has read and skipped so far."""
 
 
 def read_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file, and empty bytes for each line over `_LINE_BYTES_MAX`."""
+    """Yield the lines of a file; for each line over `_LINE_BYTES_MAX` yield empty bytes instead."""
     while line := file.readline(_LINE_BYTES_MAX):
         if line.endswith(b"\n") or len(line) < _LINE_BYTES_MAX:
             yield line
@@ -84,9 +85,9 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def read(lines: Iterable[bytes]) -> Cast:
-    """Read a cast from its lines. Raises `CastError` if the header is invalid.
+    """Read the header of the cast whose lines are `lines`. Raises `CastError` if it is invalid.
 
-    Only the header is read at once; further lines are read as the events are iterated over.
+    Further lines are read only as `events` of the returned cast is iterated over.
     """
     rest = iter(lines)
     first = next(rest, None)
@@ -146,11 +147,11 @@ def _events(lines: Iterable[bytes], report: Report, *, relative: bool) -> Iterat
 
 
 class _BadLineError(Exception):
-    """A line is not an event; the message says why, as in `is no JSON`."""
+    """A line is not an event; the message says why, such as `is no JSON`."""
 
 
 def _event(line: bytes) -> Event:
-    """Parse an event, with its time as it is in the line."""
+    """Parse a line as an event, without converting a relative time to an absolute one."""
     if line == _TOO_LONG:
         raise _BadLineError(f"has {_LINE_BYTES_MAX} bytes or more")
     try:

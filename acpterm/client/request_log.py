@@ -1,10 +1,10 @@
-"""Tracks the requests between an agent and the daemon, to resume a lost connection.
+"""Records an agent's pending requests, so that `stdio_relay` can resume a lost connection.
 
-Sans-IO: it is given the bytes of both directions. `sent` and `received` are called before the bytes
-are passed on, in the order in which they are: an agent that has a response may use the id of its
-request again at once. These two only queue the bytes, so that parsing does not delay a message;
-`settle` parses the queued bytes, and is called after they were passed on. The caller holds a lock
-during all calls except `sent` and `received`, each of which is called by one thread only.
+No I/O: the relay hands over the bytes of both directions. It calls `sent` and `received` before it
+passes the bytes on, and in the same order, since an agent may use the id of a request again as soon
+as it has the response. These two methods only queue the bytes, so that parsing delays no message;
+`settle` parses the queued bytes after they were passed on. The caller holds a lock during all calls
+except `sent` and `received`, each of which is called by one thread only.
 """
 
 from collections import deque
@@ -19,15 +19,19 @@ from acpterm.jsonrpc import LineSplitter, Oversized, RpcError, encode_error
 
 
 class RequestLog:
-    """The agent's unanswered messages, and the secret to resume its connection with."""
+    """The agent's unanswered messages, and the secret that resumes its connection.
+
+    `max_line` is the maximum length of a line from the agent, in bytes.
+    """
 
     def __init__(self, max_line: int) -> None:
         self.unanswered: Final = Unanswered()
         self.secret: str | None = None
         self._lines = LineSplitter(max_line)
-        # Whether to drop the rest of the current line: this daemon has not read its beginning.
+        # Whether to drop the rest of the agent's current line: its beginning went to the lost
+        # connection, and was too long to keep.
         self._drops_line = False
-        # Bytes passed on and not parsed yet; True for those that the agent has sent.
+        # Bytes that are not parsed yet, each with True if they came from the agent.
         self._unparsed: deque[tuple[bool, bytes]] = deque()
 
     def sent(self, data: bytes) -> bytes:
@@ -75,7 +79,10 @@ class RequestLog:
                 self.secret = read_welcome(message.result).secret or self.secret
 
     def repeat(self) -> tuple[list[bytes], bytes]:
-        """Return the lines to send on another connection, and the errors for the agent."""
+        """After a loss, return the lines to send again on the next connection, and error responses.
+
+        The error responses, as bytes for the agent, are for requests that cannot be sent again.
+        """
         self.settle()
         lines, errors = self.unanswered.lost()
         partial = self._lines.unfinished
@@ -84,6 +91,6 @@ class RequestLog:
         return lines, b"".join(encode_error(id_, error) for id_, error in errors)
 
     def fail(self, error: RpcError) -> bytes:
-        """Return an error response for each pending request."""
+        """Return the bytes of an error response with `error` for each pending request."""
         self.settle()
         return b"".join(encode_error(id_, error) for id_ in self.unanswered.ids)

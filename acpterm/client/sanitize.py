@@ -1,10 +1,11 @@
 """Makes untrusted text safe to print: agents and programs must not control the user's terminal.
 
-Control sequences can rename a window, write to the clipboard or hide text. These functions keep
-text, line feeds and tabs, and on request the colours of a program's output (SGR in ECMA-48).
+Control sequences can rename a window, write to the clipboard or hide text. There are three kinds of
+functions: `strip_controls` and `keep_sgr` remove control characters and sequences; the `escape_…`
+functions and `one_line` show them as escapes. `keep_sgr` retains colours (SGR in ECMA-48).
 
-The patterns are strings: the `re` module compiles each at its first use, and keeps it. Compiling
-all of them takes longer than a short command does, and most text is plain ASCII.
+The patterns are strings, which the `re` module compiles and caches at their first use. Compiling
+all of them takes longer than a short command takes, and most text is plain ASCII.
 """
 
 import re
@@ -53,14 +54,14 @@ _HIDDEN_IN_JSON: Final = f"[{_DIRECTION}{_INVISIBLE}]"
 
 
 def strip_controls(text: str) -> str:
-    """Return text without control characters and sequences, except tabs and line feeds."""
+    """Return text without control characters and control sequences; keep tabs and line feeds."""
     return re.sub(_CONTROL, "", re.sub(_SEQUENCE, "", text.replace("\r\n", "\n")))
 
 
 def escape_invisible(text: str) -> str:
     """Return text with all invisible and control characters as escapes, including tab and newline.
 
-    Nothing in the result is hidden from the reader.
+    The only invisible characters kept are those that change the look of an emoji.
     """
     return text if _is_plain(text) else re.sub(_HIDDEN, _escape, text)
 
@@ -74,7 +75,7 @@ def escape_invisible_text(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether text is of printable ASCII characters alone."""
+    """Return whether text consists of printable ASCII characters only."""
     return text.isascii() and text.isprintable()
 
 
@@ -83,7 +84,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Return equivalent JSON with invisible and control characters as JSON escapes."""
+    """Return the JSON `text` with invisible and control characters in strings as JSON escapes."""
     if text.isascii() and "\x7f" not in text:
         return text
     return re.sub(_HIDDEN_IN_JSON, _escape_for_json, text)
@@ -101,10 +102,10 @@ def one_line(text: str, max_chars: int = 200) -> str:
 
 
 def keep_sgr(line: str) -> str:
-    """Return a line of program output with its colours, and without other control sequences.
+    """Return a line of program output with its colours, but without other control sequences.
 
-    Colours are reset at the end of the line. Of text overwritten with carriage returns only the
-    last version is kept, as on a terminal.
+    Colours are reset at the end of the line. If carriage returns overwrite text, only the text
+    after the last of them is kept.
     """
     line = line.rstrip("\r")
     line = line[line.rfind("\r") + 1 :]

@@ -1,8 +1,8 @@
-"""`acpterm stdio` with a daemon: connects the agent on stdin and stdout to the daemon.
+"""Runs `acpterm stdio` with a daemon: connects the agent on stdin and stdout to the daemon.
 
-First the daemon is sent the environment, directory, umask and limits of this process, which are the
-agent's own; terminals start with them. That is an `initialize` of our own, whose response the agent
-does not see. Then `stdio_relay` passes on all messages in both directions.
+First we send the daemon an `initialize` of our own, whose response the agent does not see. It
+contains this process's environment, directory, umask and limits, which it inherited from the agent;
+terminals start with them. Then `stdio_relay` passes on all messages in both directions.
 """
 
 import socket
@@ -45,11 +45,11 @@ async def relay_stdio(
     close_timeout_s: float = _CLOSE_TIMEOUT_S,
     unanswered_bytes_max: int = UNANSWERED_BYTES_MAX,
 ) -> None:
-    """Relay messages between the agent at these descriptors and the daemon until one side is gone.
+    """Relay messages between the agent at these descriptors and the daemon until one of them ends.
 
-    Start the daemon if it is not running; `config` is the settings file if one was named. The
-    descriptors stay open, since a thread may still be reading from one. Raises `DaemonError` if
-    there is no daemon, or if it exits before the agent does.
+    Starts the daemon if it is not running; `config` is the path of the settings file given on the
+    command line, if any. The descriptors stay open, since a thread may still be reading from
+    `stdin_fd`. Raises `DaemonError` if there is no daemon, or if it exits before the agent does.
     """
     context = exec_context.current()
     restore_signal_defaults()
@@ -87,7 +87,10 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
 async def _connect(
     path: str, settings: Settings, config: str | None, context: ExecContext, timeout_s: float
 ) -> tuple[socket.socket, Welcome, bytes]:
-    """Connect and initialize; return a blocking socket and the bytes after the response."""
+    """Connect to the daemon and send our `initialize`.
+
+    Return a blocking socket, the parsed response, and the bytes received after it.
+    """
     try:
         stream = await connect(settings, config)
     except DaemonError as error:

@@ -1,8 +1,9 @@
-"""Relays messages between an agent on stdin and stdout and the daemon.
+"""Relays messages between an agent, on our stdin and stdout, and the daemon.
 
 Bytes pass unchanged, with two exceptions. A line from the daemon is passed on only once it is
-complete, so that half a line of a worker that dies never reaches the agent. And unanswered messages
-are sent again after the connection was lost; for that the ids and methods of messages are parsed.
+complete, so that half a line of a worker that dies never reaches the agent. And after the
+connection to the daemon was lost, unanswered messages are sent again; to know which, the ids and
+methods of all messages are parsed (`request_log`).
 
 Each direction has a thread that alternates blocking reads and writes. So a slow reader slows the
 writer at the other end, at most `_CHUNK` bytes and one line are in memory per direction, and no
@@ -15,18 +16,18 @@ States:
   the agent until there is a connection to the next worker, and the daemon has resumed the sessions
   for the secret from `initialize` (`handshake`). Then unanswered messages are sent again
   (`unanswered` says which), and the state is *open* or *ending* as before. Requests that cannot be
-  repeated are answered with an error.
-- *ending*, once stdin has ended or a signal has come. The sending side of the connection is shut
-  down, so that the daemon releases the terminals and answers pending requests. Messages from the
-  daemon are passed on until it closes the connection, or for `close_timeout` seconds. A connection
-  that is lost while requests are pending is resumed in this state too.
-- *closed*. If writing to the agent fails, the agent is gone and the connection is closed at once.
-  If the daemon closes the connection in *open* and it cannot be resumed, the daemon has exited, and
-  pending requests get an error.
+  repeated get an error response.
+- *ending*, once stdin has ended or a signal was received. The sending side of the connection is
+  shut down, so that the daemon releases the terminals and responds to pending requests. Messages
+  from the daemon are passed on until it closes the connection, or for `close_timeout` seconds. A
+  connection that is lost while requests are pending is resumed in this state too.
+- *closed*. If writing to the agent fails, the agent has exited, and the connection is closed at
+  once. If the daemon closes the connection in *open* and it cannot be resumed, the daemon has
+  exited, and pending requests get an error.
 
-Threads: only `_pump_to_agent` detects that the connection is lost, closes it and writes to the
-agent. `_pump_to_daemon`, and `_repeat` after a loss, send to the daemon, but never at the same
-time: `_sending` is true while one of them sends. `_changed` guards the shared state.
+Threads: only `_pump_to_agent` detects that the connection is lost, closes it, and writes to the
+agent. `_pump_to_daemon` sends to the daemon, and so does `_repeat` after a loss, but never at the
+same time: `_sending` is true while one of them sends. `_changed` guards the shared state.
 """
 
 import contextlib
@@ -56,14 +57,19 @@ _log = structlog.get_logger("acpterm.stdio")
 
 
 def blocking_socket(stream: trio.SocketStream) -> socket.socket:
-    """Detach the socket of a stream, and make it blocking."""
+    """Detach the socket of a stream; return it as a blocking socket."""
     sock = socket.socket(fileno=stream.socket.detach())
     sock.setblocking(True)
     return sock
 
 
 class StdioRelay:
-    """One agent and its connection to the daemon: two threads, and a task that supervises them."""
+    """Relays between one agent and the daemon: two threads, and a task that supervises them.
+
+    `sock` is the connection to the daemon, `welcome` the daemon's response to our `initialize`, and
+    `received` the bytes received after it. The agent is at `stdin_fd` and `stdout_fd`.
+    `close_timeout`: see *ending* above.
+    """
 
     def __init__(
         self,
@@ -83,7 +89,7 @@ class StdioRelay:
         self._stdin_fd = stdin_fd
         self._stdout_fd = stdout_fd
         self._changed = threading.Condition()
-        # The connection; None while there is none.
+        # The connection to the daemon; None while there is none.
         self._sock: socket.socket | None = sock
         self._sending = False
         self._repeating = False
@@ -96,9 +102,9 @@ class StdioRelay:
         self._partial_line: list[bytes] = []
 
     async def run(self, shutdown: trio.Event) -> str | None:
-        """Relay until one side is gone; return why the daemon is, None if the agent went first.
+        """Relay until the agent or the daemon ends, or `shutdown` is set, as it is by signals.
 
-        `shutdown` is set by a signal to exit.
+        Return why the daemon can no longer be used; None if the relay ended otherwise.
         """
         failure = None
         try:
@@ -127,7 +133,7 @@ class StdioRelay:
             self._ending = True
             self._changed.notify_all()
             if self._sock is not None and not self._repeating:
-                with contextlib.suppress(OSError):  # it is lost; `_pump_to_agent` detects that
+                with contextlib.suppress(OSError):  # `_pump_to_agent` detects a lost connection
                     self._sock.shutdown(socket.SHUT_WR)
 
     def _close(self) -> None:
@@ -141,9 +147,10 @@ class StdioRelay:
             sock.close()
 
     async def _resume(self, why: str, nursery: trio.Nursery) -> str | None:
-        """Reconnect and resume; return None, or why that is not possible.
+        """Reconnect to the daemon and resume, after the connection was lost for the reason `why`.
 
-        If it is not possible, every pending request is answered with an error.
+        Return None on success. Otherwise send the agent an error response for every pending
+        request, and return why resuming was impossible.
         """
         _log.info("connection lost", reason=why)
         if self._resumable:
@@ -160,7 +167,7 @@ class StdioRelay:
                 sock.close()
                 why = "another one is there, which has none of them"
         errors = self._requests.fail(RpcError(INTERNAL_ERROR, f"the daemon {GONE_MESSAGE}: {why}"))
-        with contextlib.suppress(OSError):  # the agent is gone
+        with contextlib.suppress(OSError):  # the agent has exited
             await _in_thread(blocking_io.write_fully, self._stdout_fd, errors)
         return why
 
@@ -171,15 +178,15 @@ class StdioRelay:
     def _use_connection(
         self, sock: socket.socket, resumed: Reconnected, nursery: trio.Nursery
     ) -> None:
-        """Send unanswered messages on a resumed connection, and continue on it."""
+        """Send the unanswered messages again on a resumed connection, and relay over it."""
         with self._changed:
             lines, errors = self._requests.repeat()
             self._requests.secret = resumed.welcome.secret or self._requests.secret
             self._sock = sock
             self._sending = self._repeating = True
         self._unread = errors + resumed.received
-        # In a separate thread: the daemon may respond before it has read all of them, and has to be
-        # read from meanwhile.
+        # In a separate thread: the daemon may respond before it has read all lines, and would block
+        # if nothing received its responses.
         nursery.start_soon(_in_thread, self._repeat, sock, b"".join(lines))
         _log.info("resumed", requests=len(lines))
 
@@ -194,7 +201,10 @@ class StdioRelay:
     # Agent to daemon, in a thread
 
     def _pump_to_daemon(self) -> bool:
-        """Pass messages on to the daemon; return whether stdin has ended."""
+        """Pass bytes on from stdin to the daemon; return True once stdin has ended.
+
+        Return False if the relay is closed or ending before that. Runs in a thread.
+        """
         while True:
             try:
                 data = blocking_io.read_some(self._stdin_fd, _CHUNK)
@@ -207,7 +217,7 @@ class StdioRelay:
                 return False
 
     def _pass_to_daemon(self, data: bytes) -> bool:
-        """Send to the daemon once there is a connection; return whether to continue reading."""
+        """Send bytes to the daemon once there is a connection; return whether to continue."""
         with self._changed:
             while self._sock is None or self._sending:
                 if self._closed:
@@ -223,7 +233,7 @@ class StdioRelay:
             return not (self._closed or self._ending)
 
     def _send(self, sock: socket.socket, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # it is lost; `_pump_to_agent` detects that
+        with contextlib.suppress(OSError):  # `_pump_to_agent` detects a lost connection
             sock.sendall(data)
         with self._changed:
             self._requests.settle()
@@ -233,13 +243,17 @@ class StdioRelay:
     # Daemon to agent, in a thread
 
     def _pump_to_agent(self) -> str | None:
-        """Pass messages on to the agent; return why the connection was lost, None if it ended."""
+        """Pass lines on from the daemon to stdout; return why the connection was lost.
+
+        Return None if the connection was closed as expected, or if the agent has exited. Runs in a
+        thread.
+        """
         sock, data = self._sock, self._unread
         assert sock is not None  # noqa: S101  only this thread clears it
         while True:
             try:
                 self._pass_to_agent(data)
-            except OSError:  # the agent is gone
+            except OSError:  # the agent has exited
                 return None
             try:
                 data = sock.recv(_CHUNK)
@@ -254,7 +268,7 @@ class StdioRelay:
             return None
 
     def _pass_to_agent(self, data: bytes) -> None:
-        """Write complete lines to the agent; keep the incomplete one. Raises `OSError`."""
+        """Write the complete lines to the agent; keep an incomplete last line. Raises `OSError`."""
         end = data.rfind(b"\n") + 1
         if not end:
             self._partial_line.append(data)
@@ -268,9 +282,9 @@ class StdioRelay:
             self._changed.notify_all()
 
     def _abandon(self, sock: socket.socket, why: str) -> str:
-        """Close a connection that was lost, drop the incomplete line, and return `why`.
+        """Close the lost connection `sock`, drop the incomplete line, and return `why`.
 
-        Closes only once no other thread uses the socket.
+        The socket is closed once no other thread uses it.
         """
         with self._changed:
             self._sock = None

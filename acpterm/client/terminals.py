@@ -1,10 +1,10 @@
 """Passes an agent's `terminal/*` and `_acpterm/*` requests on to the host, and the responses back.
 
-It also records which terminals the agent holds in which session, to clean up those that the agent
-does not. The end of a turn kills the terminals that are left (their ids stay valid) and releases
-those that were already left over by an earlier turn. Closing a session releases its terminals. The
-host itself handles `session/cancel`: it kills at once, and releases after two seconds. Closing the
-connection to the host ends all other terminals.
+It also records which terminals the agent has created and not released, per session, to clean up
+after the agent. The end of a turn kills the session's unreleased terminals (their ids stay valid);
+the end of the next turn releases them. Closing a session releases its terminals. The host itself
+handles `session/cancel`: it kills the terminals at once, and releases them after two seconds.
+Closing the connection to the host ends all remaining terminals.
 
 Each terminal that is shown has an `OutputPoller`, from when it is first shown until it has exited.
 """
@@ -26,23 +26,23 @@ from acpterm.client.update import SessionKey
 from acpterm.jsonrpc import Id, RpcError
 from acpterm.runtime.command_line import command_line
 
-# The agent's methods that the host handles. `initialize` is the client's own.
+# The agent's methods that the host handles.
 HOST_METHODS: Final = frozenset((*TERMINAL_METHODS, *EXTENSION_METHODS))
 EXTENSIONS_META: Final = {OWN: EXTENSIONS}
-"""Announces those methods to the agent, in `_meta` of the client's capabilities."""
-# Time for the output that is shown to become complete: at the end of a turn, and before the agent's
-# message that follows a release is handled.
+"""Announces acpterm's extension methods to the agent, in `_meta` of the client's capabilities."""
+# Time to wait for the rest of the output that is shown: at the end of a turn, and after a release,
+# before the agent's next message is handled.
 SETTLE_TIMEOUT_S: Final = 0.5
 RELEASE_TIMEOUT_S: Final = 0.3
 
 
 class Terminals:
-    """The terminals of one agent.
+    """The terminals of one agent, which `host` runs.
 
-    - `respond` is called with the id of each of the agent's requests and its response.
+    - `respond` is called with the id of each of the agent's requests and the host's response.
     - `on_created` is called with each new terminal, its command and its working directory.
-    - `on_output` and `on_exit` are called for terminals that are followed; the former with the
-      number of bytes lost before the output.
+    - `on_output` is called with output of a followed terminal and the number of bytes lost before.
+    - `on_exit` is called when a followed terminal has exited.
     - `drain` is awaited before more output is read.
     """
 
@@ -65,7 +65,8 @@ class Terminals:
         self._on_exit = on_exit
         self._drain = drain
         self._session_cwds: dict[str, str] = {}
-        # The terminals that the agent holds, and whether a turn has ended since each was created.
+        # The terminals that the agent has created and not released, and whether a turn of their
+        # session has ended since.
         self._held: dict[SessionKey, bool] = {}
         self._pollers: dict[SessionKey, OutputPoller] = {}
         # The number of turns that have ended, per session.
@@ -75,7 +76,7 @@ class Terminals:
         self._host_request_ids: dict[Id, int] = {}
 
     def request(self, id_: Id, method: str, params: Raw | UnsetType) -> None:
-        """Pass on a request of the agent; `respond` gets its response."""
+        """Pass a request of the agent on to the host; the response goes to `respond`."""
         fields = members(params)
         session = text(fields.get("sessionId")) or ""
         key = session, text(fields.get("terminalId")) or ""
@@ -105,18 +106,18 @@ class Terminals:
             self._host_request_ids[id_] = host_request_id
 
     def cancel(self, id_: Id) -> bool:
-        """Cancel a pending request of the agent; return whether the host has it."""
+        """Cancel a request of the agent at the host; return False if it is not pending there."""
         host_request_id = self._host_request_ids.get(id_)
         if host_request_id is not None:
             self._host.cancel(host_request_id)
         return host_request_id is not None
 
     async def drain(self) -> None:
-        """Wait until at most the high-water mark is queued for the host."""
+        """Wait until the send queue to the host has fallen to its high-water mark."""
         await self._host.drain()
 
     def notify(self, method: str, params: Raw | UnsetType | dict[str, str]) -> None:
-        """Pass on a `session/update` or `session/cancel`."""
+        """Pass a notification on to the host: a `session/update` or a `session/cancel`."""
         self._host.notify(method, params)
 
     def name_agent(self, info: dict[str, Raw]) -> None:
@@ -130,13 +131,13 @@ class Terminals:
         self._host.call("_acpterm/session/set", {"sessionId": session, "cwd": cwd}, _ignore)
 
     def close_session(self, session: str) -> None:
-        """Release the terminals of a closed session: it cannot use them any more."""
+        """Release the terminals of a closed session, which can no longer use them."""
         self._session_cwds.pop(session, None)
         for key in [key for key in self._held if key[0] == session]:
             self._release(key)
 
     def follow(self, terminal: SessionKey) -> None:
-        """Start to poll a terminal from its beginning, unless that was started before."""
+        """Start to poll a terminal's output from its beginning, unless it is polled already."""
         if terminal in self._pollers:
             return
         poller = OutputPoller(
@@ -150,10 +151,10 @@ class Terminals:
         self._nursery.start_soon(self._run, terminal, poller)
 
     async def settle(self, terminals: Iterable[SessionKey] = ()) -> None:
-        """Wait until the output of terminals is complete, for at most `RELEASE_TIMEOUT_S`.
+        """Wait until the output of `terminals`, and of just released terminals, is complete.
 
-        This concerns terminals just released, and `terminals`. To be awaited before the agent's
-        next message is handled, so that the output is shown above it.
+        Waits for at most `RELEASE_TIMEOUT_S`. Await this before handling the agent's next message,
+        so that the output is shown above that message.
         """
         for poller in [poller for key in terminals if (poller := self._pollers.get(key))]:
             poller.expedite()
@@ -165,9 +166,9 @@ class Terminals:
                     await poller.done.wait()
 
     async def end_turn(self, session: str) -> None:
-        """Kill the terminals left over by a turn, and wait until their output is complete.
+        """Kill the terminals that a turn has left unreleased, and wait until output is complete.
 
-        Waits for at most `SETTLE_TIMEOUT_S`.
+        Terminals left by an earlier turn are released. Waits for at most `SETTLE_TIMEOUT_S`.
         """
         self._turns[session] = self._turns.get(session, 0) + 1
         for key in [key for key in self._held if key[0] == session]:
@@ -180,7 +181,7 @@ class Terminals:
                 await poller.done.wait()
 
     def _reclaim(self, key: SessionKey) -> None:
-        """Kill a terminal left over by a turn; release it if an earlier turn had left it over."""
+        """Kill a terminal that a turn has left unreleased; release it the second time."""
         if self._held[key]:
             self._release(key)
         else:
@@ -201,7 +202,7 @@ class Terminals:
 
 
 def _command(params: dict[str, Raw]) -> str:
-    """Return a command as one line, as a user would type it."""
+    """Return the command in the params of a `terminal/create`, as a line for a shell."""
     command = text(params.get("command")) or ""
     args = [arg for item in items(params.get("args")) if (arg := text(item)) is not None]
     return command_line(command, args)

@@ -1,23 +1,24 @@
 """The messages that a client has to send again if its connection to the daemon is lost.
 
-When the daemon's worker dies, its successor has the terminals, but it has neither the messages that
-the dead worker had read nor those still unread. So a client keeps what it has sent until a response
-shows that it is no longer needed. `lost` returns what to send on the next connection. Sans-IO: the
-caller sends.
+When the daemon's worker dies, the next worker has the terminals, but none of the messages that were
+sent to the dead worker, read or unread. So a client keeps the messages that it sends until a
+response shows that they are no longer needed. `lost` returns the messages to send on the next
+connection. No I/O: the caller sends them.
 
 Sent again, in the original order:
 
 - Every request without a response, with its old id. The daemon recognises a `terminal/create` by
   the id and does not execute it twice; all other requests can be repeated.
 - Except `UNREPEATABLE` requests, because it is unknown whether the text was typed or the signal
-  sent. They are answered with an error that says so; their lines are not kept.
-- Except a request that was lost with `LOSSES_MAX` connections: it may be what kills the workers,
-  and the keeper starts no sixth worker within a minute. It is answered with an error. Requests that
-  wait for a program (`_WAITING`) are not counted, since they were pending by chance.
+  sent. They get an error response that says so; their lines are not kept.
+- Except a request that was pending when `LOSSES_MAX` connections were lost: it may be the cause of
+  the workers' deaths, and the keeper starts no sixth worker within a minute. It gets an error
+  response. Requests that wait for a program (`_WAITING`) are always sent again, since they are
+  pending for long anyway.
 - `$/cancel_request`, as long as the request that it names has no response.
-- `session/update` and `session/cancel`, unless they are known to have been read. The daemon
-  handles messages in order, so a notification has been read once a later request is answered.
-  Repeating one that has been read is harmless: an update has the same content again.
+- `session/update` and `session/cancel`, unless they are known to have been read. The daemon handles
+  messages in order, so a notification has been read once a later request has its response. Sending
+  an update twice is harmless, since its content is the same.
 - Except a `session/cancel` that is followed by a `terminal/create` of its session that has no
   response yet: repeating the cancel could end the terminal created after it. The agent would not
   have sent that create if the cancel were still to take effect.
@@ -40,7 +41,7 @@ UNREPEATABLE: Final = {
     "_acpterm/terminal/write": "it was typed",
     "_acpterm/terminal/signal": "the signal was sent",
 }
-"""Methods that are not sent again, and what is unknown about them after a loss."""
+"""Methods of requests that are not sent again, and for the error, what is then unknown."""
 LOSSES_MAX: Final = 4
 NOTIFICATION_BYTES_MAX: Final = 512 * 1024
 _WAITING: Final = ("terminal/wait_for_exit", "_acpterm/terminal/read")
@@ -66,7 +67,7 @@ class Lost(NamedTuple):
     lines: list[bytes]
     """Lines to send on the next connection, in this order."""
     errors: list[tuple[Id, RpcError]]
-    """Responses to the requests that are not sent again; these are no longer recorded."""
+    """The id and the error response of each request that is not sent again."""
 
 
 class _Request:
@@ -109,7 +110,7 @@ class Unanswered:
         return list(self._requests)
 
     def request(self, id_: Id, method: str, line: bytes) -> None:
-        """Record a request, before it is sent."""
+        """Record a request; call this before sending it."""
         if id_ is None:
             return
         if earlier := self._requests.get(id_):
@@ -137,9 +138,9 @@ class Unanswered:
             self.size += len(line)
 
     def answered(self, id_: Id, *, failed: bool = False) -> str | None:
-        """Remove a request that has its response; return its method, None if it is unknown.
+        """Remove the request `id_`, whose response was received; return its method.
 
-        `failed`: the response is an error.
+        Return None if no such request is recorded. `failed`: the response is an error.
         """
         request = self._requests.get(id_)
         if request is None:
@@ -154,7 +155,10 @@ class Unanswered:
         return request.method
 
     def lost(self) -> Lost:
-        """Return what to send on the next connection; those messages stay recorded."""
+        """Return what to do after a loss. The messages to send again stay recorded.
+
+        Requests that get an error response instead are no longer recorded.
+        """
         errors: list[tuple[Id, RpcError]] = []
         for id_, request in list(self._requests.items()):
             request.repeats_of_id = 0

@@ -1,7 +1,7 @@
 """`session/update` notifications: partial decoding of the agent's, and encoding of our own.
 
-Members that are not about terminals stay raw JSON, so replacing one member of an update leaves all
-others exactly as the agent sent them.
+All members stay raw JSON until they are needed, so replacing one member of an update leaves all
+other members exactly as the agent sent them.
 """
 
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -23,16 +23,18 @@ class Update(NamedTuple):
 
     session: str
     kind: str
+    """The value of `sessionUpdate`, such as `tool_call`."""
     fields: dict[str, Raw]
+    """The members of `params.update`."""
     params: dict[str, Raw]
 
     @property
     def tool_call(self) -> str | None:
-        """The id of the tool call that the update is about; None if it is about none."""
+        """The id of the tool call that the update describes; None for other kinds of updates."""
         return text(self.fields.get("toolCallId")) if self.kind in TOOL_CALLS else None
 
     def encode(self, **fields: Any) -> bytes:
-        """Encode the update with some members replaced, named as on the wire."""
+        """Encode the update with its members `fields`, named as on the wire, replaced."""
         update = {**self.fields, **fields}
         return encode_notification(SESSION_UPDATE, {**self.params, "update": update})
 
@@ -56,7 +58,7 @@ def embedded_terminal(item: Raw) -> str | None:
 
 
 def encode_tool_call_update(call: SessionKey, **fields: Any) -> bytes:
-    """Encode a `tool_call_update` with the members that change, named as on the wire."""
+    """Encode a `tool_call_update` of `call` that sets `fields`, named as on the wire."""
     session, call_id = call
     update = {"sessionUpdate": "tool_call_update", "toolCallId": call_id, **fields}
     return encode_notification(SESSION_UPDATE, {"sessionId": session, "update": update})

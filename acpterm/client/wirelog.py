@@ -43,14 +43,17 @@ _any: Final = msgspec.json.Decoder(Raw)
 
 
 class WireLog:
-    """An open wire log. Without a queue it does nothing."""
+    """An open wire log, which a task writes from `queue`. If `queue` is None, it does nothing."""
 
     def __init__(self, queue: SendQueue | None) -> None:
         self._queue = queue
         self._start = time.monotonic()
 
     def write(self, direction: str, line: bytes) -> None:
-        """Log a message, given as a line without its newline. Never blocks."""
+        """Log a message, the `line` without its newline. Never blocks.
+
+        `direction` names sender and receiver, such as `agent->client`.
+        """
         if self._queue is None:
             return
         entry = _Line(round(time.monotonic() - self._start, 3), direction)
@@ -72,9 +75,9 @@ class WireLog:
 
 @asynccontextmanager
 async def open_log(path: str | None) -> AsyncIterator[WireLog]:
-    """Open a log while the block lasts, and truncate its file. Raises `LogError`.
+    """Open a log to the file `path`, which is truncated, while the block lasts. Raises `LogError`.
 
-    With None, yield a log that does nothing.
+    If `path` is None, yield a log that does nothing.
     """
     if path is None:
         yield WireLog(None)
@@ -116,7 +119,10 @@ async def _write(queue: SendQueue, path: str, written: trio.Event) -> None:
 
 
 class LoggedStream(trio.abc.Stream):
-    """A stream that logs its lines in both directions. `directions`: names for sent, received."""
+    """Wraps `stream`, and logs the lines that are sent and received.
+
+    `directions` has the names for sent and for received lines in the log.
+    """
 
     def __init__(self, stream: trio.abc.Stream, log: WireLog, directions: tuple[str, str]) -> None:
         self._stream = stream
@@ -125,12 +131,12 @@ class LoggedStream(trio.abc.Stream):
         self._sending, self._receiving = LineSplitter(), LineSplitter()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Log and send."""
+        """Log the lines in `data`, and send it."""
         self._record(self._sending, self._sent, data)
         await self._stream.send_all(data)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Receive and log."""
+        """Receive bytes, and log the lines in them."""
         await self._log.drain()
         data = await self._stream.receive_some(max_bytes)
         self._record(self._receiving, self._received, data)

@@ -1,4 +1,4 @@
-"""Many pipelined creates, and the latency that another client of the daemon sees meanwhile."""
+"""Many pipelined `terminal/create` requests, and the latency for another client during them."""
 
 import time
 
@@ -23,7 +23,7 @@ def measure(*, quick: bool) -> list[Figure]:
                 values.append(sum(baseline(what, count, _TRUE)))
             for name, server in servers.items():
                 bursts[name].append(_burst(server, count))
-        # A run of its own: the poller needs processor time.
+        # Measured separately, since the poller needs processor time.
         quiet: list[float] = []
         for _ in range(rounds):
             with poller(daemon.socket) as taken:
@@ -50,7 +50,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _burst(server: Server, count: int) -> tuple[float, float]:
-    """Return the milliseconds until all creates were answered, and until all have exited."""
+    """Create `count` terminals; return the ms until all responses, and until all exits."""
     client = server.client()
     params = {"sessionId": SESSION, "command": _TRUE, "args": []}
     before = time.perf_counter()

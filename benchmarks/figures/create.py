@@ -1,7 +1,8 @@
-"""A short command: until its create is answered, and its life until release.
+"""A short command: the time until the response to its create, and from create to release.
 
-Where a child's processes are tracked by subreaper it is made by posix_spawn, or by fork if its
-limits are not the daemon's; where they are tracked by control group by clone3. All are measured.
+The daemon creates the child by posix_spawn if processes are tracked by subreaper, or by fork if the
+child's resource limits differ from the daemon's; by clone3 if they are tracked by control group.
+All three are measured.
 """
 
 import time

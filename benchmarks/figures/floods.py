@@ -1,4 +1,4 @@
-"""Many terminals that write 3 MB each at once: how much all of them are read per second."""
+"""Many terminals that print 3 MB each at the same time: the total throughput in MB/s."""
 
 import time
 from pathlib import Path

@@ -83,7 +83,7 @@ def _full(count: int) -> Figure:
         terminals = [client.create("/bin/cat", file) for _ in range(count)]
         for terminal in terminals:
             client.wait(terminal)
-        # What a flood has used is given back when it is over.
+        # Memory that a flood has used is returned when the flood is over.
         time.sleep(_CALM_S)
         after = daemon.memory()
         for terminal in terminals:

@@ -1,4 +1,4 @@
-"""How long after a program's last instruction the answer to a wait arrives."""
+"""How long after a program's last instruction the response to `wait_for_exit` arrives."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""`terminal/output` of a buffer that is full and does not change."""
+"""The time of `terminal/output` for a terminal whose text is full and does not change."""
 
 import tempfile
 import time

@@ -1,4 +1,4 @@
-"""What `acpterm proxy` adds to a message, and whether many messages leave anything behind."""
+"""The latency that `acpterm proxy` adds to a message, and whether its memory grows."""
 
 import contextlib
 import os

@@ -23,7 +23,10 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 class _Quiet:
-    """A server with a quiet terminal; `taken` has the milliseconds by the number of floods."""
+    """A server with a quiet terminal.
+
+    `taken` has the milliseconds of each poll, by the number of floods during it.
+    """
 
     def __init__(self, server: Server) -> None:
         self.taken: defaultdict[int, list[float]] = defaultdict(list)
@@ -33,7 +36,7 @@ class _Quiet:
         polls(self._client, self._terminal, 50, _PAUSE_S)
 
     def poll(self, floods: int, count: int) -> None:
-        """Poll beside a number of floods, which another client starts and ends."""
+        """Poll `count` times during a number of floods, which another client starts and ends."""
         other = self._server.client()
         for _ in range(floods):
             other.create("/usr/bin/yes")

@@ -1,4 +1,4 @@
-"""How long short commands take as whole processes, beside an import of what they cannot do without.
+"""The run time of short commands as whole processes.
 
 The baseline is Python that imports click, which parses the command line, and msgspec.
 """
@@ -63,7 +63,7 @@ def _environment(daemon: Daemon) -> dict[str, str]:
 
 
 def _run(argv: list[str], env: dict[str, str]) -> float:
-    """Return the milliseconds that a process takes."""
+    """Run a process; return the milliseconds until it has exited."""
     before = time.perf_counter()
     subprocess.run(
         argv, env=env, cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True

@@ -1,4 +1,4 @@
-"""A take-over: from SIGKILL of the worker until its successor has answered a poll."""
+"""A take-over: the time from the worker's SIGKILL until the next worker responds to a poll."""
 
 import time
 
@@ -23,7 +23,7 @@ def measure(*, quick: bool) -> list[Figure]:
 def _take_over(name: str, count: int, rounds: int, size: int) -> Figure:
     taken = []
     for _ in range(rounds):
-        # A daemon each: the keeper gives up on a worker that dies too often in a minute.
+        # One daemon per round: a keeper gives up if too many workers die in a minute.
         with lines(size) as file, Daemon() as daemon:
             if daemon.worker() in (None, daemon.pid):
                 reason = "this version has no worker"

@@ -1,4 +1,4 @@
-"""An agent: it validates every message of the host against ACP's schema."""
+"""The agent of the tests, which validates every message of the host against ACP's schema."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -66,14 +66,17 @@ class Agent(RpcClient):
     async def until_output(
         self, terminal: str, text: str, timeout_s: float = DEADLINE_S, *, count: int = 1
     ) -> str:
-        """Poll until the output contains `text` so many times; return the output."""
+        """Poll until the output contains `text` at least `count` times; return the output."""
         with trio.fail_after(timeout_s):
             while (output := str((await self.output(terminal))["output"])).count(text) < count:
                 await trio.sleep(0.005)
         return output
 
     async def initialize(self, secret: str | None = None) -> Any:
-        """Send `initialize`, which resumes the connection of `secret`; return `_meta.acpterm`."""
+        """Send `initialize`; return `_meta.acpterm` of the result.
+
+        `secret` resumes the lost connection that it belongs to.
+        """
         params: dict[str, Any] = {
             "protocolVersion": 1,
             "clientInfo": {"name": "tester", "version": "1"},
@@ -83,7 +86,7 @@ class Agent(RpcClient):
         return (await self.request("initialize", params))["_meta"]["acpterm"]
 
     async def repeat(self, id_: Any, method: str, params: dict[str, Any]) -> Any:
-        """Send a request with an id that was used before; return its result."""
+        """Send a request with the id `id_`, which was used before; return its result."""
         return await self.result(await self.start(method, params, id_))
 
 

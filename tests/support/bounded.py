@@ -1,8 +1,8 @@
-"""Run a command that may exhaust its processes, within two bounds.
+"""Runs a command that may exhaust the number of processes, within two bounds.
 
 `python -m tests.support.bounded GROUP UID PROCESSES COMMAND…` joins the control group GROUP, whose
-`pids.max` is the outer bound, becomes the user UID, who has no other process, with RLIMIT_NPROC as
-the inner bound, checks that both apply, and executes COMMAND.
+`pids.max` is the outer bound; sets RLIMIT_NPROC, the inner bound, and becomes the user UID, which
+has no other process; checks that both bounds apply; and executes COMMAND.
 """
 
 import contextlib
@@ -24,7 +24,10 @@ _PLACES = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup")
 
 @contextmanager
 def bounds(processes: int) -> Iterator[list[str]]:
-    """Set both bounds up; yield the command prefix. Kill the remaining processes at the end."""
+    """Set up both bounds for `processes` processes; kill the remaining processes at the end.
+
+    Yield the words to put before a command, to run it within the bounds.
+    """
     if os.geteuid() != 0:
         pytest.skip("another user requires root")
     if shutil.which("setpriv") is None:
@@ -80,7 +83,7 @@ def check(processes: int) -> None:
 
 
 def as_user(uid: int) -> list[str]:
-    """Return the command prefix that runs a command as that user, with root's read access.
+    """Return the words to put before a command to run it as `uid`, with root's read access.
 
     Python may be installed in a directory that only root may enter.
     """

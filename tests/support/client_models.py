@@ -1,8 +1,8 @@
 """Models of clients: the state that they display after a series of updates, each validated.
 
-They are as strict as the strictest real clients. These raise AssertionError: a `tool_call_update`
-of an unknown call, a terminal that is embedded or has output before its `terminal_info`, and
-`terminal_info` outside of a `tool_call`.
+They are as strict as the strictest real clients. They raise AssertionError for a `tool_call_update`
+of an unknown call, for a terminal that is embedded or has output before its `terminal_info`, and
+for `terminal_info` outside of a `tool_call`.
 """
 
 import base64
@@ -46,7 +46,7 @@ def _v2_validator() -> Draft202012Validator:
 
 
 def validate_v2(message: dict[str, Any]) -> None:
-    """Validate a `session/update` of v2; raise AssertionError that says what is invalid."""
+    """Validate a `session/update` of ACP v2; raise an AssertionError that says what is invalid."""
     assert message.keys() == TOKENLESS
     assert message["method"] == "session/update"
     errors = list(_v2_validator().iter_errors(message["params"]))
@@ -59,7 +59,7 @@ class TerminalModel:
 
     def __init__(self) -> None:
         self.output = b""
-        """The output after the last loss."""
+        """The output since bytes were last reported as lost."""
         self.missing = 0
         """The number of lost bytes, as far as it was reported."""
         self.exit: tuple[Any, Any] | None = None
@@ -73,7 +73,10 @@ class TerminalModel:
 
 
 class ClientModel:
-    """What a client displays; `foreign` terminals may be embedded without `terminal_info`."""
+    """The state that a client displays.
+
+    Terminals whose ids are in `foreign` may be embedded without `terminal_info`.
+    """
 
     def __init__(self, *foreign: str) -> None:
         self.calls: dict[str, dict[str, Any]] = {}
@@ -93,7 +96,7 @@ class ClientModel:
 
     @property
     def state(self) -> Any:
-        """The calls and terminals that are displayed."""
+        """The tool calls and terminals that are displayed."""
         return self.calls, {name: terminal.state for name, terminal in self.terminals.items()}
 
     def _merge(self, update: dict[str, Any]) -> None:

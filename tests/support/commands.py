@@ -61,7 +61,7 @@ async def run_with(words: list[str], stdin: bytes = b"", **popen: Any) -> Result
 
 
 class Running:
-    """A running command, and what it has printed so far."""
+    """A running command, and its output so far."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", directory: Path) -> None:
         self.process = process
@@ -77,7 +77,7 @@ class Running:
 
     @property
     def lines(self) -> list[str]:
-        """The complete lines of its stdout."""
+        """The complete lines of the command's stdout."""
         return [f"{line}\n" for line in self.out.split("\n")[:-1]]
 
     def interrupt(self) -> None:
@@ -114,7 +114,7 @@ async def running(tmp_path: Path, path: str, *words: str, **more: Any) -> AsyncI
 
 
 def shim(directory: Path) -> str:
-    """Create a directory with a command `acpterm`; return a PATH that begins with it."""
+    """Create a directory with a command `acpterm`; return a PATH that begins with the directory."""
     directory.mkdir(exist_ok=True)
     script = directory / "acpterm"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m acpterm "$@"\n')
@@ -123,5 +123,5 @@ def shim(directory: Path) -> str:
 
 
 def report_status(words: list[str]) -> list[str]:
-    """Return a command line that runs another one, prints its exit status, and stays."""
+    """Return a command that runs the command `words`, prints its exit status, and keeps running."""
     return ["/bin/sh", "-c", 'trap : INT; "$@"; echo "ended $?"; exec sleep 1000', "sh", *words]

@@ -1,7 +1,7 @@
-"""Connect the agents of tests to a daemon from a separate process.
+"""Connects the agents of tests to a daemon from a separate process.
 
 The daemon refuses the user's socket to descendants of a process that holds an agent's connection.
-The process that runs the tests must not be one, because its children are the user's commands.
+The process that runs the tests must not be such a process, since it starts the user's commands.
 """
 
 import atexit
@@ -24,7 +24,7 @@ while path := channel.recv(65536):
 
 
 class _Connector:
-    """A process that receives paths of sockets, connects, and sends the connections back."""
+    """A process that connects to the socket paths it receives, and sends the connections back."""
 
     def __init__(self) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -42,7 +42,7 @@ class Daemon(NamedTuple):
         return user_socket(self.path)
 
     async def status(self) -> Any:
-        """Return `_acpterm/status` of the worker that answers first."""
+        """Return the result of `_acpterm/status`, from the first worker that responds."""
         async with user_at(self.user_path) as user:
             return await user.request("status")
 
@@ -54,7 +54,10 @@ class Daemon(NamedTuple):
 
     @asynccontextmanager
     async def agent(self, secret: str | None = None) -> AsyncIterator[tuple[Agent, dict[str, Any]]]:
-        """Connect an agent, which resumes the connection of `secret`; yield `_meta.acpterm` too."""
+        """Connect an agent; yield the agent, and `_meta.acpterm` of the result of `initialize`.
+
+        `secret` resumes the lost connection that it belongs to.
+        """
         async with agent_at(self.path) as agent:
             yield agent, await agent.initialize(secret)
 
@@ -77,8 +80,8 @@ async def daemon(
 ) -> AsyncIterator[Daemon]:
     """Run `acpterm serve` on sockets in `directory`/run; yield the daemon once it is ready.
 
-    `settings` are added to its environment; further options are those of `process`. At the end of
-    the block the daemon is killed or, with `terminate`, shut down.
+    `settings` are added to the daemon's environment; further options are those of `process`. At the
+    end of the block the daemon is killed, or if `terminate` is true, shut down.
     """
     if env is None:
         env = environment(XDG_CONFIG_HOME=str(directory / "none"))
@@ -96,7 +99,7 @@ async def daemon(
 
 
 class BlockingDaemon:
-    """A daemon whose requests block."""
+    """A daemon, for tests that are not async: its methods block."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
         self.directory = directory
@@ -156,7 +159,7 @@ class BlockingDaemon:
         return response["result"]
 
     def create(self, *command: str, size: tuple[int, int] = (COLS, ROWS), **params: Any) -> str:
-        """Create a terminal without a window; return its name."""
+        """Create a terminal to which no window is attached; return its name."""
         name = f"t{uuid.uuid4().hex[:8]}"
         cols, rows = size
         params = {"command": command[0], "args": list(command[1:]), **params}

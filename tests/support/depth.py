@@ -12,5 +12,5 @@ DEADLINE_S = 30.0
 
 
 def examples(count: int) -> int:
-    """Return how many of at most `count` examples hypothesis tries; each run has other ones."""
+    """Return how many examples, at most `count`, hypothesis tries. They differ in each run."""
     return count if THOROUGH else max(20, count // 5)

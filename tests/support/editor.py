@@ -47,7 +47,7 @@ class Editor(RpcClient):
 
     @property
     def updates(self) -> list[dict[str, Any]]:
-        """The updates of `session/update`s, in order."""
+        """The `update` members of the received `session/update`s, in order."""
         updates = [m["params"]["update"] for m in self.messages if m.get("method") == UPDATE]
         return [update for update in updates if isinstance(update, dict)]
 
@@ -58,7 +58,7 @@ class Editor(RpcClient):
         return [chunk["content"]["text"] for chunk in chunks]
 
     def calls(self, call: str = "c") -> list[dict[str, Any]]:
-        """Return the updates of a tool call."""
+        """Return the received updates of a tool call, in order."""
         return [update for update in self.updates if update.get("toolCallId") == call]
 
     def texts(self, call: str = "c") -> list[str]:
@@ -106,7 +106,10 @@ class Proxied(Editor):
 async def proxied(
     *agent: str, settings: dict[str, Any] | None = None, **options: Any
 ) -> AsyncIterator[Proxied]:
-    """Run a proxy in this process for the scripted agent with options, or for another command."""
+    """Run a proxy in this process, and connect an editor to it.
+
+    `agent` has options of the scripted agent, or is another command.
+    """
     command = list(agent) if agent and os.sep in agent[0] else [*AGENT, *agent]
     ours, theirs = trio.socket.socketpair()
     editor = Proxied(trio.SocketStream(ours))
@@ -167,7 +170,10 @@ def of(method: str, name: str = "t", **more: Any) -> dict[str, Any]:
 
 
 def shown(command: str, call: str = "c", *, title: str = "a call") -> list[dict[str, Any]]:
-    """Run a command to its end, as agents do: call, create, embed, wait, output, release."""
+    """Return steps of the scripted agent that run a command in a terminal shown by a tool call.
+
+    As real agents do: tool call, create, embed, wait, output, release.
+    """
     return [
         tool_call(call, title=title, kind="execute", status="pending"),
         create(command),

@@ -1,7 +1,7 @@
-"""A daemon whose messages the test sends: a listening socket and its connections.
+"""A fake daemon, whose messages the test sends: a listening socket and its connections.
 
-The listening socket is the keeper's: it stays open while connections, each to another worker, are
-lost. Every wait for the client has a deadline.
+The listening socket plays the keeper: it stays open while connections, each playing another worker,
+are lost. Every wait for the client has a deadline.
 """
 
 import os
@@ -69,7 +69,7 @@ class FakeHost:
         self._listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
     def lock(self, text: str) -> None:
-        """Write the lock file, which is in the directory of the agents' socket."""
+        """Write `text` to the lock file beside the agents' socket."""
         agents = Path(self.path).with_name("agent.sock.lock")
         agents.write_text(text)
 
@@ -88,7 +88,7 @@ class FakeHost:
         return connection
 
     async def resumed(self) -> Connection:
-        """Accept a connection that presents the secret, and resume it."""
+        """Accept a connection whose `initialize` presents the secret, and resume it."""
         connection = await self.connected(resumed=True)
         assert connection.presented == SECRET
         assert "context" not in connection.initialize["_meta"]["acpterm"]

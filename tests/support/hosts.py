@@ -1,4 +1,4 @@
-"""Hosts in this process, and behind `acpterm stdio`."""
+"""Runs hosts in this process, or behind `acpterm stdio`, and connects agents to them."""
 
 import os
 import subprocess
@@ -46,7 +46,7 @@ async def agent_on_stdio(
     """
     words = ["stdio", *(["--embedded"] if embedded else []), *arguments]
     if below_shell:
-        # In a file, because `sh -c` counts as a wrapper that starts an agent.
+        # In a file, because the daemon treats `sh -c` as a wrapper that starts an agent.
         script = tmp_path / "agent.sh"
         script.write_text('"$@"; exit $?\n')
         more["prefix"] = ["/bin/sh", str(script)]

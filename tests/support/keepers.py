@@ -1,4 +1,4 @@
-"""A keeper that responds late."""
+"""A keeper for tests that responds late."""
 
 from typing import Any
 

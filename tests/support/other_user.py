@@ -1,4 +1,4 @@
-"""Daemons and processes of another user, for tests that run as root."""
+"""Runs daemons and processes as another user, here "the other user", for tests that run as root."""
 
 import os
 import shutil
@@ -21,7 +21,10 @@ UID = FIRST_UID + os.getpid()
 
 @contextmanager
 def directory() -> Iterator[Path]:
-    """Create a directory of that user; only root may enter the parent of pytest's directories."""
+    """Create a directory that the other user owns.
+
+    pytest's own directories do not help, since only root may enter their parent.
+    """
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("another user requires root and setpriv")
     path = Path(tempfile.mkdtemp(prefix="acpterm-tests-"))
@@ -34,7 +37,7 @@ def directory() -> Iterator[Path]:
 
 @contextmanager
 def identity() -> Iterator[None]:
-    """Make that user the effective one, which the peer of a socket sees."""
+    """Make the other user the effective user, which the peer of a socket sees."""
     os.seteuid(UID)
     try:
         yield
@@ -43,13 +46,13 @@ def identity() -> Iterator[None]:
 
 
 async def connect(path: str) -> trio.SocketStream:
-    """Connect to a socket as that user."""
+    """Connect to a socket as the other user."""
     with identity():
         return await trio.open_unix_socket(path)
 
 
 def variables(path: Path, **more: str) -> dict[str, str]:
-    """Return the environment of that user's commands."""
+    """Return the environment of commands that the other user runs."""
     here = {"HOME": str(path), "XDG_CONFIG_HOME": str(path), "XDG_RUNTIME_DIR": str(path)}
     return environment(**here, **more)
 
@@ -57,7 +60,10 @@ def variables(path: Path, **more: str) -> dict[str, str]:
 def daemon_of_user(
     path: Path, prefix: Sequence[str] | None = None, **more: str
 ) -> AbstractAsyncContextManager[Daemon]:
-    """Run a daemon as that user; `prefix` is a command that executes it as that user."""
+    """Run a daemon as the other user.
+
+    `prefix` are the words to put before a command to run it as the other user.
+    """
     return daemon(
         path,
         env=variables(path, **more),
@@ -68,7 +74,7 @@ def daemon_of_user(
 
 
 def python_as_user(code: str, *arguments: str) -> str:
-    """Run Python code as that user; return its output."""
+    """Run Python code as the other user; return its output."""
     done = subprocess.run(
         [*as_user(UID), sys.executable, "-c", code, *arguments],
         capture_output=True,

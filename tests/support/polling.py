@@ -12,7 +12,7 @@ _INTERVAL_S = 0.005
 
 
 async def poll(check: Callable[[], Any], timeout_s: float = DEADLINE_S) -> Any:
-    """Poll until `check` returns a value other than None and False; return that."""
+    """Poll until `check` returns a value other than None and False; return that value."""
     with trio.fail_after(timeout_s):
         while (value := check()) is None or value is False:
             await trio.sleep(_INTERVAL_S)

@@ -1,4 +1,4 @@
-"""Processes of `acpterm`, and what tests ask about processes."""
+"""Runs processes of `acpterm`, and inspects processes."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ class Process:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return this process's environment without settings of acpterm, but with `more`."""
+    """Return this process's environment without settings of acpterm, updated by `more`."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("ACPTERM_")}
     return env | more
 
@@ -51,7 +51,7 @@ async def process(
 ) -> AsyncIterator[Process]:
     """Run `acpterm` with arguments; kill it at the end of the block.
 
-    `prefix` is a command that executes `acpterm`.
+    `prefix` are words to put before the command, such as those that run it as another user.
     """
     log = directory / f"stderr-{os.urandom(4).hex()}"
     options = {

@@ -29,13 +29,13 @@ TO_AGENT = "client->agent"
 
 
 class Log:
-    """A wire log, as far as it is written."""
+    """A wire log file, read as far as it is written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return its complete lines."""
+        """Return the complete lines of the log, decoded."""
         text = self.path.read_text() if self.path.exists() else ""
         return [json.loads(line) for line in text.splitlines(keepends=True) if line[-1:] == "\n"]
 
@@ -63,7 +63,7 @@ class Log:
         return params
 
     def answers(self, method: str) -> list[Any]:
-        """Return the results or errors with which the client answered the agent's requests."""
+        """Return the client's responses (result or error) to the agent's requests of a method."""
         ids = [
             entry["msg"]["id"]
             for entry in self.entries()
@@ -78,7 +78,7 @@ class Log:
 
 
 class Run:
-    """A run of `acpterm prompt`, and what it has printed so far."""
+    """A run of `acpterm prompt`, and its output so far."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", directory: Path, log: Log) -> None:
         self.process = process
@@ -95,13 +95,13 @@ class Run:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The events that it has printed with --json."""
+        """The events that the command has printed, if it runs with --json."""
         return [
             json.loads(line) for line in self.out.splitlines(keepends=True) if line[-1:] == "\n"
         ]
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """Return its events of one kind, without their name."""
+        """Return the printed events of the kind `event`, without the member `event`."""
         return [
             {name: value for name, value in one.items() if name != "event"}
             for one in self.events
@@ -109,25 +109,28 @@ class Run:
         ]
 
     async def until_printed(self, text: str, timeout_s: float = DEADLINE_S) -> None:
-        """Wait until it has printed `text`."""
+        """Wait until the command has printed `text`."""
         await poll(lambda: text in self.out, timeout_s)
 
     async def pid(self) -> int:
-        """Wait for a line that is a number; return the number."""
+        """Wait until the command prints a line that is a number, a pid; return the number."""
         return int(await poll(lambda: next(filter(str.isdigit, self.out.split()), None)))
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
     async def wait(self, timeout_s: float = DEADLINE_S) -> int:
-        """Wait until it exits; return the exit status."""
+        """Wait until the command exits; return its exit status."""
         return int(await poll(self.process.poll, timeout_s))
 
 
 def command_line(
     text: str | None, options: Sequence[str] = (), agent: Sequence[str] = ()
 ) -> list[str]:
-    """Return a command line. `agent`: options of the scripted agent, or another command."""
+    """Return the words of an `acpterm prompt` command.
+
+    `agent`: options of the scripted agent, or another command.
+    """
     prompt = [] if text is None else [text]
     whole = list(agent) if agent and os.sep in agent[0] else [*AGENT, *agent]
     return [*ACPTERM, "prompt", *prompt, "--embedded", *options, "--", *whole]
@@ -148,9 +151,10 @@ async def prompting(
     text: str | None = "",
     **more: Any,
 ) -> AsyncIterator[Run]:
-    """Run a prompt of steps in `tmp_path`, without a terminal; terminate it with the block.
+    """Run `acpterm prompt` with `steps` (see `scripted`) in `tmp_path`, without a terminal.
 
-    `text` is a prompt instead of steps; None passes none. Finally, validate the messages sent.
+    `text` is a prompt instead of steps; if it is None, no prompt is passed. At the end of the block
+    the command is terminated, and the messages that it sent are validated.
     """
     directory = tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}"
     directory.mkdir()
@@ -186,7 +190,7 @@ async def prompting(
 
 
 async def prompted(tmp_path: Path, *steps: dict[str, Any], **options: Any) -> tuple[int, Run]:
-    """Run a prompt of steps to its end; return the exit status and the run."""
+    """Run `acpterm prompt` with `steps` to its end; return the exit status and the run."""
     async with prompting(tmp_path, *steps, **options) as run:
         status = await run.wait()
     return status, run
@@ -201,7 +205,7 @@ class TerminalUser:
         self.log = log
 
     async def sees(self, text: str, count: int = 1) -> str:
-        """Wait until the terminal shows `text` so many times; return all that it shows."""
+        """Wait until the terminal shows `text` at least `count` times; return all that it shows."""
         return await self._host.until_output(self._terminal, text, count=count)
 
     async def types(self, keys: str) -> None:
@@ -222,7 +226,7 @@ async def at_a_terminal(
     raw: bool = False,
     env: dict[str, str] | None = None,
 ) -> AsyncIterator[TerminalUser]:
-    """Run `acpterm prompt` with steps in a terminal; `raw`: the terminal's format is raw."""
+    """Run `acpterm prompt` with `steps` in a terminal, whose format is raw if `raw` is true."""
     log = Log(tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}")
     words = command_line(json.dumps(steps), ["--log", str(log.path), *options], agent)
     variables = {"XDG_CONFIG_HOME": str(tmp_path / "none"), "NO_COLOR": "", **(env or {})}
@@ -240,9 +244,9 @@ async def at_a_terminal(
 
 
 def agent_with(tmp_path: Path, code: str) -> list[str]:
-    """Create a scripted agent that `code` patches; return its command.
+    """Create a scripted agent that the Python code `code` patches; return the agent's command.
 
-    The code finds the agent's module as `scripted`.
+    The code can use the agent's module under the name `scripted`.
     """
     script = tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}.py"
     begin = f"import sys\nsys.path.insert(0, {str(SCRIPTED.parent)!r})\nimport scripted\n"

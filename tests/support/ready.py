@@ -88,7 +88,10 @@ def _exactly(channel: socket.socket, size: int) -> bytes:
 
 
 def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Make children; come back in each of them, with what was asked and its descriptors."""
+    """Serve requests on `channel` by forking children; exit at the end of the stream.
+
+    Return only in each child, with its request and the received descriptors.
+    """
     while True:
         head, fds, _, _ = socket.recv_fds(channel, 4, _FDS_MAX)
         if not head:
@@ -100,7 +103,7 @@ def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
         except OSError as failed:
             error = failed.errno or -1
         if not pid and not error:
-            # Its number is to be anybody's.
+            # Free the descriptor's number, which the child may need for another descriptor.
             channel.detach()
             return asked, fds
         for fd in fds:
@@ -121,8 +124,8 @@ def _stream(fd: int, like: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
 
 
 def _become(asked: dict[str, Any], fds: list[int]) -> None:
-    """Be as a new process is that was started with this."""
-    # First off the numbers that they are to have, so that none is overwritten before it is taken.
+    """Set up this process like one started by the request `asked`, with the descriptors `fds`."""
+    # Move the descriptors to high numbers first, so that dup2 overwrites none that is still needed.
     numbers = [0, 1, 2, *asked["keep"]]
     unused = max(_UNUSED, *numbers) + 1
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD, unused) for fd in fds]
@@ -137,7 +140,7 @@ def _become(asked: dict[str, Any], fds: list[int]) -> None:
         os.setsid()
     os.chdir(asked["cwd"])
     os.umask(asked["umask"])
-    # What Python itself adds, for a locale that it puts right.
+    # Keep the variables that Python itself has added when it coerced the locale.
     ours = {name: value for name, value in os.environ.items() if name not in STARTED_WITH}
     os.environ.clear()
     os.environ.update({**ours, **asked["env"]})
@@ -163,7 +166,7 @@ def _run(asked: dict[str, Any]) -> None:
 
 
 def _become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[str]) -> NoReturn:
-    """Do what `acpterm.keeper.client.become_keeper` does, and what an exec would do for it."""
+    """Do the same as `acpterm.keeper.client.become_keeper`, without an exec."""
     from acpterm.keeper.process.main import main
 
     sock.set_inheritable(True)
@@ -180,7 +183,7 @@ def _become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[st
 
 
 def _status_of(run: Callable[[], None]) -> int:
-    """Run to the end; return the exit status."""
+    """Call `run` to its end; return the exit status that Python would exit with."""
     try:
         run()
     except SystemExit as end:
@@ -191,7 +194,7 @@ def _status_of(run: Callable[[], None]) -> int:
 
 
 def _exit(status: int) -> NoReturn:
-    """Exit as Python does, but free no memory."""
+    """Exit like Python, but without freeing memory."""
     threading._shutdown()  # type: ignore[attr-defined]  # the stubs leave it out
     atexit._run_exitfuncs()
     try:

@@ -178,11 +178,11 @@ class RpcClient(MessageStream):
         return await self.result(await self.start(method, params))
 
     async def cancel(self, id_: Any) -> None:
-        """Cancel a request, which is still answered."""
+        """Send `$/cancel_request` for a request, which still gets a response."""
         await self.notify("$/cancel_request", {"requestId": id_})
 
     async def until(self, check: Callable[[], Any], timeout_s: float = DEADLINE_S) -> Any:
-        """Poll until `check` returns a true value; return that."""
+        """Poll until `check` returns a true value; return that value."""
         return await poll(lambda: check() or None, timeout_s)
 
     async def close(self) -> None:

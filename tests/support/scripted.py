@@ -6,7 +6,7 @@ It uses only the standard library. A prompt's text is a JSON list of steps, obje
 - `ask` `method` `params` [`as` NAME] [`report`]: a request to the client, with `sessionId` added.
   Its result is stored as NAME; with `report` it is also sent as a message. `"$NAME"` in later steps
   is its `terminalId`;
-- `start` likewise, without waiting for the answer; `await` `as` waits for it;
+- `start`: like `ask`, without waiting for the response; `await` `as` waits for it;
 - `many` `times` [`text`]: that number of messages;
 - `stderr` `text`, `line` `text` (a raw line), `sleep` `seconds`, `exit` `code`,
   `spawn` `argv` [`as`]: a child that is not waited for, whose pid is sent as a message;
@@ -14,9 +14,9 @@ It uses only the standard library. A prompt's text is a JSON list of steps, obje
 
 A cancel ends the turn at once with `cancelled`, without releasing terminals, as with real agents.
 Options: `--stay` does not exit when stdin closes; `--deaf` ignores SIGTERM; `--garbage` first
-prints lines that are not JSON; `--silent` never answers `initialize`; `--die` exits on it with
-status 7; `--login` requires authentication; `--v2` claims protocol version 2; `--stubborn` ignores
-cancels; `--name=NAME` sets the name in `agentInfo`.
+prints lines that are not JSON; `--silent` never responds to `initialize`; `--die` exits with status
+7 when it receives `initialize`; `--login` requires authentication; `--v2` claims protocol version
+2; `--stubborn` ignores cancels; `--name=NAME` sets the name in `agentInfo`.
 """
 
 from __future__ import annotations

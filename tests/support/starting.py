@@ -33,7 +33,7 @@ _libc = ctypes.CDLL(None)
 
 
 def start(words: list[str], **how: Any) -> "subprocess.Popen[bytes]":
-    """Start `acpterm` with words; `how` is as for `subprocess.Popen`."""
+    """Start `acpterm` with the arguments `words`; `how` is as for `subprocess.Popen`."""
     key = _locale(how.get("env") or os.environ)
     if AFRESH or how.keys() - _KNOWN or key not in _LOCALES:
         return subprocess.Popen([*ACPTERM, *words], **how)
@@ -41,7 +41,7 @@ def start(words: list[str], **how: Any) -> "subprocess.Popen[bytes]":
 
 
 def _locale(env: Any) -> tuple[tuple[str, str], ...]:
-    """Give what Python looks at when it starts, and not again."""
+    """Return the variables of `env` that Python reads only when it starts, such as the locale's."""
     found = next((env[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
     names = sorted(name for name in env if name == "TZ" or name.startswith(("PYTHON", "LD_")))
     return ("", found), *((name, env[name]) for name in names)
@@ -51,7 +51,7 @@ _LOCALES = {_locale(os.environ), _locale({**os.environ, "LC_ALL": "C.UTF-8"})}
 
 
 class _Ready:
-    """A process that is ready, for one locale."""
+    """A process that runs `ready`, for one locale."""
 
     def __init__(self, env: dict[str, str]) -> None:
         ours, theirs = socket.socketpair()
@@ -77,7 +77,7 @@ class _Ready:
         self._process.wait()
 
     def child(self, asked: dict[str, Any], fds: list[int]) -> int:
-        """Have it make a child: its pid."""
+        """Request a child for the request `asked` with the descriptors `fds`; return its pid."""
         request = marshal.dumps(asked)
         with self._lock, _subreaper():
             head = len(request).to_bytes(4, "little")
@@ -92,7 +92,7 @@ class _Ready:
 
 @contextlib.contextmanager
 def _subreaper() -> Iterator[None]:
-    """Make orphans of this process's descendants its children for the block (prctl(2))."""
+    """Make this process a subreaper during the block: it adopts its descendants' orphans."""
     was_set = ctypes.c_int()
     _libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was_set), 0, 0, 0)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -107,7 +107,7 @@ _lock = threading.Lock()
 
 
 class Started(subprocess.Popen[bytes]):
-    """A process of `acpterm` that was made by one that is ready."""
+    """A process of `acpterm` that was forked by a `ready` process."""
 
     def __init__(
         self,
@@ -122,8 +122,8 @@ class Started(subprocess.Popen[bytes]):
         super().__init__([*ACPTERM, *words], **how)
 
     def _execute_child(self, *arguments: Any) -> None:
-        """Do what `Popen` does here, by way of a process that is ready."""
-        # Neither this method nor the one below is in the stubs.
+        """Replace the method of `Popen` that starts the child: let a `ready` process fork it."""
+        # Neither this method nor the overridden one below is in the type stubs.
         takes = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
         given = takes.bind(self, *arguments).arguments
         env = dict(os.environ if given["env"] is None else given["env"])
@@ -155,7 +155,7 @@ _KEEPER_COMMAND = client.keeper_command()
 
 
 def start_embedded_keeper() -> tuple["subprocess.Popen[bytes]", socket.socket]:
-    """Start a keeper as `acpterm.keeper.client` does, from a process that is ready."""
+    """Start a keeper as `acpterm.keeper.client` does, but forked by a `ready` process."""
     if client.keeper_command() != _KEEPER_COMMAND or os.getuid() != os.geteuid():
         return _start_embedded()
     ours, theirs = client.worker_pair()

@@ -6,7 +6,7 @@ from acpterm.keeper.client import Entry
 
 
 class MemoryStore:
-    """The entries that a keeper would store, and the calls that were made."""
+    """A store in memory instead of in a keeper, which also records the calls made to it."""
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}

@@ -1,4 +1,4 @@
-"""Exhaust the processes that this user may have, within the bounds of `bounded`, for some seconds.
+"""Creates as many processes as this user may have, within the bounds of `bounded`, for a while.
 
 `python -m tests.support.storm PROCESSES SECONDS`: prints `full` once no process can be created.
 """

@@ -1,4 +1,4 @@
-"""tmux: panes that tests type into and read, each with a program.
+"""Runs tmux: panes that tests type into and read, each with a program.
 
 The server has a unique name and its own configuration, and is terminated by its pid. Each pane is
 the only window of its session and has the size that the test chooses. Nothing sleeps for a fixed
@@ -83,7 +83,7 @@ class Pane:
     # State
 
     def screen(self, *, colours: bool = False) -> list[str]:
-        """Return its rows; with `colours`, including SGR sequences and blanks with attributes."""
+        """Return the rows of the screen; if `colours`, with SGR sequences and trailing blanks."""
         more = ("-e", "-N") if colours else ()
         return self._server.call("capture-pane", "-p", "-t", self._name, *more).split("\n")[:-1]
 
@@ -92,7 +92,7 @@ class Pane:
         return self._server.call("capture-pane", "-p", "-J", "-S", "-", "-t", self._name)
 
     def cells(self) -> list[list[Any]]:
-        """Return its cells, row by row, without blanks at the end of a row."""
+        """Return the cells of the screen, row by row, without blanks at the end of a row."""
         cols, rows = map(int, self.of("pane_width", "pane_height"))
         return cells(self.screen(colours=True), cols, rows)
 
@@ -129,7 +129,7 @@ class Pane:
 
     @property
     def pid(self) -> int:
-        """The pid of its program."""
+        """The pid of the pane's program."""
         return int(self.of("pane_pid")[0])
 
     @property
@@ -139,7 +139,7 @@ class Pane:
 
     @property
     def status(self) -> int | None:
-        """The exit status of its program; 128 + n after the signal n; None while it runs."""
+        """The exit status of the pane's program: 128 + n after signal n; None while it runs."""
         dead, code, number = self.of("pane_dead", "pane_dead_status", "pane_dead_signal")
         if dead != "1":
             return None
@@ -150,7 +150,10 @@ class Pane:
         return int(code) if code else 128 + int(number)
 
     def until(self, wanted: str | Callable[[], Any], timeout_s: float = DEADLINE_S) -> Any:
-        """Poll until it shows a text or a function returns a true value; return that."""
+        """Poll until the pane shows the text `wanted`, or the function `wanted` returns true.
+
+        Return the function's value.
+        """
         end = time.monotonic() + timeout_s
         while True:
             value = wanted in self.text if isinstance(wanted, str) else wanted()
@@ -164,7 +167,7 @@ class Pane:
         return value
 
     def ended(self, timeout_s: float = DEADLINE_S) -> int:
-        """Wait until its program exits; return the exit status."""
+        """Wait until the pane's program exits; return the exit status."""
         self.until(lambda: self.status is not None, timeout_s)
         assert self.status is not None
         return self.status
@@ -228,7 +231,7 @@ def cells(lines: Sequence[str], cols: int, rows: int) -> list[list[Any]]:
 
 @contextmanager
 def tmux_server(directory: Path) -> Iterator[Tmux]:
-    """Run a server until the end of the block, which hangs up its programs."""
+    """Run a tmux server until the end of the block; its end hangs up the programs in its panes."""
     directory.mkdir(exist_ok=True)
     (directory / "tmux.conf").write_text(_CONF)
     name = f"acpterm-{uuid.uuid4().hex}"

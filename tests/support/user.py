@@ -28,7 +28,7 @@ class User(RpcClient):
     def __init__(self, stream: trio.abc.Stream) -> None:
         super().__init__(stream)
         self.by_token: defaultdict[str | None, list[Message]] = defaultdict(list)
-        """The notifications of each token; None has those without a token."""
+        """The notifications by their token; those without a token by None."""
         self._tokens = 0
 
     async def _receive_message(self, message: Message) -> None:
@@ -67,7 +67,7 @@ class User(RpcClient):
         return (await self.request("terminal/list", params))["terminals"]
 
     async def close(self) -> None:
-        """Cancel pending requests and close the stream; `stream.aclose` alone disconnects."""
+        """Cancel pending requests, then close the stream. (`stream.aclose` cancels none.)"""
         with trio.CancelScope(shield=True), trio.move_on_after(1):
             try:
                 for id_ in self.methods.keys() - self.responses.keys():
@@ -116,14 +116,17 @@ async def user_at(path: str) -> AsyncIterator[User]:
 
 
 class UserTerminals:
-    """Terminals of the user's own, for commands that the user's socket refuses in an agent's."""
+    """Terminals of the user's own, to run acpterm's commands in.
+
+    An agent's terminal would not do: the daemon refuses the user's socket to commands there.
+    """
 
     def __init__(self, user: User) -> None:
         self._user = user
         self._raw: set[str] = set()
 
     async def create(self, command: str, *, own: dict[str, Any] | None = None, **more: Any) -> str:
-        """Run a command; `own` has its `format`, `text` or `raw`, and its size."""
+        """Run a command in a terminal; `own` has the terminal's `format` (text or raw) and size."""
         size = {name: value for name, value in (own or {}).items() if name != "format"}
         created = await self._user.request("terminal/create", {"command": command, **more, **size})
         terminal = str(created["terminalId"])

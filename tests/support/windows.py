@@ -1,7 +1,7 @@
-"""Windows of the user, in which `acpterm` runs: panes of tmux with the environment of a daemon.
+"""Windows of the user, in which `acpterm` runs: tmux panes whose environment selects a daemon.
 
-The tests of a module may share the daemon: each test uses terminals of its own. A test that checks
-the state behind a window requests it from the daemon itself, since a command takes long to start.
+The tests of a module may share the daemon, since each test uses its own terminals. To check the
+state of a terminal, a test sends the daemon a request, since a command takes long to start.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ _UNSET = ("TMUX", "TMUX_PANE", "TERM_PROGRAM", "TERM_PROGRAM_VERSION")
 
 
 class Windows:
-    """Windows in which commands use one daemon."""
+    """Opens windows in which all commands use the same daemon."""
 
     def __init__(self, daemon: BlockingDaemon, tmux: Tmux) -> None:
         self.daemon = daemon
@@ -29,7 +29,7 @@ class Windows:
         return self.tmux.pane([*unset, *command], size=size, env=env, **more)
 
     def bare(self, *command: str, size: tuple[int, int] = (COLS, ROWS), **more: Any) -> Pane:
-        """Open a window in which a program finds the TERM of acpterm's terminals."""
+        """Open a window whose program has the TERM variable of acpterm's terminals."""
         return self.open("TERM=xterm-256color", *command, size=size, **more)
 
     def acpterm(self, *words: str, size: tuple[int, int] = (COLS, ROWS), **more: Any) -> Pane:

@@ -3,8 +3,8 @@
 The order of calls is `initialize`; `open`, which creates or resumes a session; `prompt`, which
 lasts for a turn. `cancel` ends the turn early: the agent still responds to `prompt`.
 
-The agent's requests are handled meanwhile: `Files` reads and writes files in a thread,
-`Permissions` decides on permissions, and the host handles `terminal/*`.
+While `run` is running, the agent's requests are handled: `Files` reads and writes files in a
+thread, `Permissions` decides on permissions, and the host handles `terminal/*`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -49,7 +49,7 @@ from acpterm.runtime.threads import run_blocking
 
 
 class AcpError(Exception):
-    """The agent cannot do what was asked; the message says what, and what to do instead."""
+    """The agent cannot be used as requested; the message says why, and what to do instead."""
 
 
 class Workspace(NamedTuple):
@@ -60,11 +60,11 @@ class Workspace(NamedTuple):
 
 
 class AcpClient:
-    """A client of the agent at the other end of `stream`; its terminals are run by `host`.
+    """A client of the agent at the other end of `stream`; `host` runs the agent's terminals.
 
-    `turn` shows the updates of the session, once it is open, and the output of terminals. `drain`
-    is awaited before more is shown, `before_question` before the user is asked. `on_invalid` and
-    `exit_reason` are as for `Endpoint`.
+    `turn` shows the updates of the open session and the output of terminals. `drain` is awaited
+    before more is shown. `before_question` is awaited before the user is asked for a permission.
+    `max_line`, `on_invalid` and `exit_reason` are as for `Endpoint`.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class AcpClient:
         self.session: str | None = None
 
     async def run(self) -> None:
-        """Exchange messages with the agent until its stream ends or this is cancelled."""
+        """Exchange messages with the agent until the stream ends or this is cancelled."""
         await self._agent.run()
 
     async def initialize(self) -> None:
@@ -180,7 +180,7 @@ class AcpClient:
         return response.stop_reason
 
     def cancel(self) -> None:
-        """Cancel the turn, and pending permission requests (ACP v1, "Cancellation")."""
+        """Cancel the turn, and the agent's pending permission requests (ACP v1, "Cancellation")."""
         self._permissions.cancel()
         if self.session is not None:
             params = {"sessionId": self.session}
@@ -208,7 +208,7 @@ class AcpClient:
     # Messages from the agent
 
     async def _before_event(self, event: Event) -> None:
-        """Wait until the output of terminals is shown above the message that follows it."""
+        """Wait until terminals' pending output is shown, above the agent's message `event`."""
         exited: list[SessionKey] = []
         if isinstance(event, NotificationReceived) and event.method == SESSION_UPDATE:
             exited = self._turn.terminals_finished_by(event.params)
@@ -282,7 +282,7 @@ class AcpClient:
 
 
 def _auth_method_help(method: Any) -> str:
-    """Return a line about an authentication method, with the command to run if there is one."""
+    """Return a line that describes an authentication method, with the command to run, if any."""
     line = f"  {method.id}: {method.name}"
     if method.description:
         line += f". {method.description}"

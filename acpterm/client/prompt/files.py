@@ -1,9 +1,9 @@
 """`fs/read_text_file` and `fs/write_text_file`, restricted to the session's directories.
 
-Symbolic links in a path are resolved. After opening a file, its actual path is checked again, so
-that a link created meanwhile cannot lead outside (an empty file or directory may be created where
-it points). Only regular files are read and written, so a pipe cannot block. Writing replaces the
-content of the same file, so the file keeps its owner, mode and hard links.
+Symbolic links in a path are resolved. The actual path of an opened file is checked again, so that a
+link created in between cannot lead outside of the directories (but an empty file or directory may
+be created where it points). Only regular files are read and written, so a pipe cannot block.
+Writing replaces the content of the same file, so the file keeps its owner, mode and hard links.
 """
 
 import errno
@@ -21,7 +21,7 @@ FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Files:
-    """The files of one session. `roots`: its directories; with none, all access is refused.
+    """The files of one session, in its directories `roots`; without any, all access is refused.
 
     A file of more than `file_bytes_max` bytes is not read.
     """
@@ -34,7 +34,7 @@ class Files:
         self._file_bytes_max = file_bytes_max
 
     def read(self, params: ReadTextFileRequest) -> str:
-        """Return the text of a file, from `line` on and at most `limit` lines.
+        """Return the text of the file `params.path`: at most `limit` lines from line `line` on.
 
         Blocks, so it must run in a thread. Raises `RpcError`: -32602 if the path is not allowed or
         the file is not text, -32002 if there is no such file.
@@ -62,7 +62,7 @@ class Files:
         return "".join(io.StringIO(text, newline="\n").readlines()[first:end])
 
     def write(self, params: WriteTextFileRequest) -> None:
-        """Write a file, and create it with its parent directories if it is missing.
+        """Write the file `params.path`; create it and its parent directories if missing.
 
         Blocks, so it must run in a thread. Raises `RpcError` (-32602).
         """

@@ -25,22 +25,22 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class JsonPrinter:
-    """See `printer.Printer`. `write` takes bytes for stdout."""
+    """An implementation of `printer.Printer`. `write` takes bytes for stdout."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
 
     def session(self, identifier: str) -> None:
-        """Print `session`."""
+        """Print a `session` event."""
         self._event("session", sessionId=identifier)
 
     def update(self, update: Raw) -> None:
-        """Print `update`."""
+        """Print an `update` event."""
         self._event("update", update=update)
 
     def message(self, text: str) -> None:
-        """Print nothing: `update` has printed it. The same holds for calls and plans."""
+        """Print nothing: `update` has printed the message, as well as tool calls and plans."""
 
     def tool_call(self, call: ToolCallState) -> None:
         """Print nothing."""
@@ -52,7 +52,7 @@ class JsonPrinter:
         """Print nothing."""
 
     def output(self, terminal: str, data: bytes, lost: int) -> None:
-        """Print `output`."""
+        """Print an `output` event."""
         if terminal not in self._decoders:
             self._decoders[terminal] = codecs.getincrementaldecoder("utf-8")("replace")
         text = self._decoders[terminal].decode(data)
@@ -61,18 +61,18 @@ class JsonPrinter:
             self._event("output", terminalId=terminal, data=text, **missing)
 
     def exited(self, terminal: str, end: ExitInfo) -> None:
-        """Print `exit`."""
+        """Print an `exit` event, after the rest of the output."""
         decoder = self._decoders.pop(terminal, None)
         if decoder is not None and (rest := decoder.decode(b"", final=True)):
             self._event("output", terminalId=terminal, data=rest)
         self._event("exit", terminalId=terminal, exitCode=end.code, signal=end.signal)
 
     def notice(self, text: str) -> None:
-        """Print `notice`."""
+        """Print a `notice` event."""
         self._event("notice", text=text)
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """Print `end`."""
+        """Print an `end` event."""
         self._event("end", stopReason=stop_reason, status=status, error=error)
 
     def _event(self, name: str, **members: Any) -> None:

@@ -25,13 +25,13 @@ _STATUS: Final = {"end_turn": 0, "cancelled": CANCELLED}
 
 
 class Outcome:
-    """The outcome of a run. `notice` is called with messages for the user meanwhile."""
+    """The outcome of a run. `notice` prints messages for the user during the run."""
 
     def __init__(self, notice: Callable[[str], None]) -> None:
         self.scope: Final = trio.CancelScope()
         """The scope of the run: cancelling it ends the agent."""
         self.cancel: Callable[[], None] | None = None
-        """Cancels the agent's turn; None until there is one."""
+        """Cancels the agent's turn; None until the turn can be cancelled."""
         self.status = FAILED
         self.stop_reason: str | None = None
         """The stop reason of the turn; None until it has ended."""
@@ -42,9 +42,10 @@ class Outcome:
         self._notice = notice
 
     def turn_ended(self, reason: str, *, refusals: int = 0) -> None:
-        """Record the end of the turn. The status stays the same if a cause was recorded before.
+        """Record that the turn has ended with the stop reason `reason`.
 
-        `refusals`: the number of refused permissions if the agent did nothing, else 0.
+        `refusals`: the number of refused permissions if the agent did nothing, else 0. The status
+        does not change if a signal, a timeout or a write error came before.
         """
         self.stop_reason = reason
         # A status of FAILED is also set when stdout breaks; then the scope is cancelled.
@@ -61,7 +62,7 @@ class Outcome:
                 )
 
     async def watch(self, signals: AsyncIterator[int]) -> None:
-        """End the run on signals; a first SIGINT only cancels the turn."""
+        """End the run on a signal from `signals`; a first SIGINT only cancels the turn."""
         async for number in signals:
             if self.stop_reason is not None:
                 self.scope.cancel()
@@ -90,7 +91,10 @@ class Outcome:
         self.scope.cancel()
 
     async def write(self, queue: SendQueue, written: trio.Event) -> None:
-        """Write what is put into the queue; end the run if that fails."""
+        """Write the queue's data until the queue is closed; end the run if writing fails.
+
+        Set `written` at the end in both cases.
+        """
         try:
             await queue.run()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:

@@ -5,7 +5,7 @@ reading or searching, and `ask` asks the user, with the agent's own options, one
 If no terminal is available the call is refused, with a notice. The agent declares the kind of a
 call, and an agent need not ask at all: this is no security boundary.
 
-Once a turn is cancelled, all pending and later requests are answered `cancelled` (ACP v1,
+Once a turn is cancelled, the response to all pending and later requests is `cancelled` (ACP v1,
 "Cancellation").
 """
 
@@ -25,12 +25,12 @@ _READS: Final = ("read", "search")
 # In order of preference: the option with the least consequences first.
 _ALLOW: Final = ("allow_once", "allow_always")
 _REJECT: Final = ("reject_once", "reject_always")
-# Bytes of an answer that is typed at the terminal.
+# Bytes read of a choice that the user types.
 _LINE_BYTES_MAX: Final = 4096
 
 
 class Permissions:
-    """The decisions of one session. `notice` is called with a line about each for the user."""
+    """Decides by `rule` on the permissions of one session. `notice` prints a line for the user."""
 
     def __init__(self, rule: Rule, notice: Callable[[str], None]) -> None:
         self._rule = rule
@@ -71,7 +71,7 @@ class Permissions:
         return {"outcome": {"outcome": "selected", "optionId": chosen.option_id}}
 
     def cancel(self) -> None:
-        """Answer all pending and later requests with `cancelled`."""
+        """Respond to all pending and later requests with `cancelled`."""
         self._cancelled = True
         for scope in self._open:
             scope.cancel()
@@ -117,11 +117,11 @@ class NoTerminalError(Exception):
 async def choose(
     question: str, answers: Sequence[str], show: Callable[[], Awaitable[None]]
 ) -> int | None:
-    """Ask the user to choose; return the index of the answer, None at the end of the input.
+    """Ask the user, at the controlling terminal, to choose one of `answers`; return its index.
 
-    `question` is one or more lines that are safe to print. `show` is awaited first if there is a
-    terminal. An invalid answer repeats the question. stdin is not used, since it may be a pipe.
-    After cancellation nothing more is read. Raises `NoTerminalError`.
+    Return None if the user presses Ctrl-D. `question` is one or more lines that are safe to print.
+    `show` is awaited before the question is printed. An invalid choice repeats the question. stdin
+    is not used, since it may be a pipe. Raises `NoTerminalError`.
     """
     try:
         fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
@@ -151,7 +151,7 @@ async def choose(
 
 
 async def _line(fd: int) -> str | None:
-    """Read a line, which the terminal delivers once it is complete; None for Ctrl-D."""
+    """Wait for a line of input from the terminal `fd`; return None for Ctrl-D."""
     await trio.lowlevel.wait_readable(fd)
     data = os.read(fd, _LINE_BYTES_MAX)
     return data.decode(errors="replace").strip() if data else None

@@ -41,5 +41,6 @@ class Printer(Protocol):
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
         """Print the end of the run.
 
-        `stop_reason` is None if the turn did not end, `error` is None if there was none.
+        `stop_reason` is None if the turn did not end. `status` is the exit status. `error` is the
+        error message; None if there was no error.
         """

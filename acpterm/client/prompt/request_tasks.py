@@ -14,9 +14,9 @@ Handler: TypeAlias = Callable[[RequestReceived], Coroutine[Any, Any, Any]]
 
 
 class RequestTasks:
-    """The pending requests of `agent`, at most `PENDING_MAX`.
+    """The pending requests of `agent`, at most `PENDING_MAX`; their tasks run in `nursery`.
 
-    A handler that raises costs only its own request: the response is an error.
+    A handler that raises fails only its own request.
     """
 
     def __init__(self, agent: Endpoint, nursery: trio.Nursery) -> None:
@@ -35,7 +35,7 @@ class RequestTasks:
             self._nursery.start_soon(self._run, request, handler)
 
     def cancel(self, id_: Id) -> bool:
-        """Cancel a request, which is answered with an error; return False if it is not pending."""
+        """Cancel the request `id_`, which gets an error response; return False if not pending."""
         scope = self._scopes.get(id_)
         if scope is not None:
             scope.cancel()
@@ -49,7 +49,7 @@ class RequestTasks:
                 self._agent.respond(request.id, await handler(request))
             except RpcError as error:
                 self._agent.fail(request.id, error)
-            except Exception as error:  # noqa: BLE001  it costs its own request and nothing else
+            except Exception as error:  # noqa: BLE001  it fails only its own request
                 message = f"{request.method}: internal error: {type(error).__name__}: {error}"
                 self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))
             finally:

@@ -2,16 +2,17 @@
 
 States, in order:
 
-- *starting*: the daemon, the agent, `initialize`, the session. At most `start_timeout` seconds.
-- *prompting*: until the agent responds with the end of the turn.
-- *cancelling*, after the first Ctrl-C or at the end of `timeout`: a `session/cancel` was sent, and
-  the agent is to respond. A second Ctrl-C, a SIGTERM or SIGHUP, or `CANCEL_TIMEOUT_S` after a
-  timeout end the run.
+- *starting*: the daemon and the agent are started. `initialize` and opening the session may take
+  `start_timeout` seconds.
+- *prompting*, until the agent's response to `session/prompt` ends the turn.
+- *cancelling*, after the first Ctrl-C or once `timeout` has passed: a `session/cancel` was sent,
+  and the agent should end the turn. If it does not, the run ends on a second Ctrl-C, on SIGTERM or
+  SIGHUP, or `CANCEL_TIMEOUT_S` seconds after a timeout.
 - *ending*: queued output is printed, and the agent's process tree and its terminals are ended.
 
-Exit status: 0 the turn ended well; 1 it was refused or something failed; 3 the agent did nothing
-because the permissions that it asked for were refused; 124 timed out; 130 cancelled; 128 + N for
-any other signal N.
+Exit status: 0 the turn ended normally; 1 the agent refused the prompt or something failed; 3 the
+agent did nothing because the permissions that it requested were refused; 124 timed out; 130
+cancelled; 128 + N for any other signal N.
 """
 
 import contextlib
@@ -63,16 +64,20 @@ class PromptOptions(NamedTuple):
     """The prompt."""
     place: Workspace
     config: str | None = None
-    """The settings file, if one was named."""
+    """The path of the settings file given on the command line, if any."""
     embedded: bool = False
+    """Whether to run terminals in this process instead of the daemon."""
     allow: Rule = "ask"
     read_only: bool = False
+    """Whether to refuse to write files for the agent."""
     resume: str | None = None
+    """The id of the session to resume; None for a new session."""
     login: str | None = None
+    """The id of the authentication method to use first, if any."""
     timeout: float = float("inf")
-    """Seconds for the whole run."""
+    """Maximum duration of the whole run, in seconds."""
     start_timeout: float = 60.0
-    """Seconds until the session has to be there."""
+    """Maximum duration of `initialize` and opening the session, in seconds."""
     as_json: bool = False
     colours: bool = False
     verbose: bool = False
@@ -139,7 +144,7 @@ class _Run:
         self._out = out
 
     async def run(self, context: ExecContext, log: WireLog) -> None:
-        """Start the agent and run the turn; errors go to the outcome."""
+        """Start the agent and run the turn; record errors in the outcome."""
         options, settings = self._options, self._settings
         try:
             # Before the trees, which make us a subreaper: the daemon must not become our child.
@@ -206,7 +211,7 @@ class _Run:
         )
 
     async def _before_question(self, call: ToolCallState) -> None:
-        """Print a tool call above the question about it."""
+        """Print a tool call, before the user is asked whether to allow it."""
         self._printer.before_question(call)
         await self._out.flush()
 

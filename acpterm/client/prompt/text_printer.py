@@ -1,8 +1,9 @@
 """Prints a turn for a human reader: messages, tool calls, terminal output and diffs.
 
-A tool call has a line when it starts and a line with its status when it ends. The output of its
-terminals is printed in between, one line at a time and indented. With colours, programs keep their
-own. Text from the agent and its programs is sanitized first (`sanitize`). Notices go to stderr.
+For a tool call, a line is printed when it starts, and a line with its status when it ends. The
+output of its terminals is printed in between, one line at a time and indented; its colours are kept
+if `colours` is true. Text from the agent and its programs is sanitized first (`sanitize`). Notices
+go to stderr.
 """
 
 import codecs
@@ -23,7 +24,7 @@ _INDENT: Final = "  │ "
 _LINE_CHARS_MAX: Final = 8 * 1024
 # Lines printed of a result that is text.
 _RESULT_LINES_MAX: Final = 10
-# Lines before times lines after: above this, computing a diff takes seconds.
+# Lines of the old text times lines of the new text: above this, computing a diff takes seconds.
 _DIFF_COST_MAX: Final = 1_000_000
 # Lines printed of one diff.
 _DIFF_LINES_MAX: Final = 400
@@ -48,7 +49,11 @@ class _LineBuffer:
 
 
 class TextPrinter:
-    """See `printer.Printer`. `write` takes bytes for stdout, `write_err` for stderr."""
+    """An implementation of `printer.Printer`.
+
+    `write` takes bytes for stdout, `write_err` for stderr.
+    `colours`: whether to print colours. `quiet`: whether to leave out the session's id.
+    """
 
     def __init__(
         self,
@@ -69,7 +74,7 @@ class TextPrinter:
         self._plan: list[tuple[str, str]] = []
 
     def session(self, identifier: str) -> None:
-        """Print the session's id, with which it can be resumed, unless quiet."""
+        """Print the session's id, for `--resume`, unless quiet."""
         if not self._quiet:
             self.notice(f"session {identifier}")
 
@@ -110,7 +115,7 @@ class TextPrinter:
         self._plan = entries
 
     def output(self, terminal: str, data: bytes, lost: int) -> None:
-        """Print the lines that are complete."""
+        """Print the lines of output that `data` completes."""
         if lost:
             self._program_output(terminal, [f"… {lost} bytes are not shown"])
         output = self._outputs.setdefault(terminal, _LineBuffer())
@@ -133,7 +138,7 @@ class TextPrinter:
         self._write_err(f"acpterm: {strip_controls(text)}\n".encode())
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """Print the rest of the output of running terminals, and the error."""
+        """Print incomplete last lines of terminals that still run, and the error or stop reason."""
         for terminal, output in self._outputs.items():
             self._program_output(terminal, output.feed(b"", final=True))
         self._start_line()

@@ -28,22 +28,22 @@ class ToolCallState:
         self.kind = "other"
         self.status = "pending"
         self.command: str | None = None
-        """The command that it runs, if its input has one."""
+        """The command that the call runs, if its input names one."""
         self.diffs: list[Diff] = []
         self.texts: list[str] = []
         self.terminals: list[str] = []
         self.start_printed = False
-        """Whether its first line was printed."""
+        """Whether the call's first line was printed."""
         self.end_printed = False
-        """Whether its last line was printed."""
+        """Whether the call's last line was printed."""
         self.refused = False
-        """Whether the user or the rule refused it."""
+        """Whether the user or the rule refused permission for the call."""
         self.printed_diffs: list[Diff] = []
         """The diffs that were printed."""
 
     @property
     def name(self) -> str:
-        """Its title, followed by its command unless the title has the command."""
+        """The call's title, followed by its command unless the title contains the command."""
         title = self.title or self.kind
         if self.command is None or self.command.strip() in title:
             return title
@@ -51,7 +51,7 @@ class ToolCallState:
 
     @property
     def question(self) -> str:
-        """What the user is asked about: the title as one line, then the complete command."""
+        """The question to the user: the title as one line, then the command, cut if very long."""
         title = one_line(self.title or self.kind, _TITLE_CHARS_MAX)
         if self.command is None or self.command == title:
             return title
@@ -80,14 +80,14 @@ class ToolCalls:
         """Whether the agent has run a command, written a file or been granted a permission."""
 
     def get(self, identifier: str) -> ToolCallState:
-        """Return the call with this id; a new one if the id is unknown."""
+        """Return the call with this id; record a new call if the id is unknown."""
         call = self._calls.get(identifier)
         if call is None:
             call = self._calls[identifier] = ToolCallState(identifier)
         return call
 
     def record_decision(self, call: ToolCallState, *, allowed: bool) -> None:
-        """Record whether a call was allowed."""
+        """Record whether the user or the rule allowed a call."""
         if allowed:
             self.acted = True
         else:

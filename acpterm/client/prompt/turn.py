@@ -36,7 +36,7 @@ _FINISHED: Final = ("completed", "failed")
 
 
 class Turn:
-    """Passes the events of one turn on to a printer."""
+    """Passes the events of one turn on to `printer`; `calls` is the state of its tool calls."""
 
     def __init__(self, printer: Printer, calls: ToolCalls) -> None:
         self._printer = printer
@@ -61,7 +61,10 @@ class Turn:
         self._printer.exited(terminal[1], end)
 
     def terminals_finished_by(self, params: Raw | UnsetType) -> list[SessionKey]:
-        """Return the terminals of the tool call that a `session/update` reports as finished."""
+        """Return the terminals of the tool call that a `session/update` with `params` finishes.
+
+        Return an empty list if the update finishes no tool call.
+        """
         update = parse_update(params)
         if update is None or update.tool_call is None:
             return []
@@ -71,9 +74,10 @@ class Turn:
         return [(update.session, terminal) for terminal in call.terminals]
 
     def on_update(self, notification: SessionNotification) -> list[SessionKey]:
-        """Print an update, unless it is invalid; return the host's terminals to follow from now on.
+        """Print an update, unless it is invalid.
 
-        Those are the terminals that a tool call embeds for the first time.
+        Return the host's terminals that a tool call embeds for the first time with this update: the
+        caller has to follow their output from now on.
         """
         try:
             update = read_update(notification.update)

@@ -1,1 +1,13 @@
-"""The proxy between an editor and its agent, which gives the agent terminals."""
+"""`acpterm proxy`: relays between an editor and its agent, and gives the agent terminals.
+
+- `run`: starts and ends everything: waits for the editor, connects to the host, starts the agent.
+- `relay`: decides for each message whether to pass it on, change it, or send it to the host.
+- `lines`: reads lines from a stream.
+- `capabilities`: parses and extends the capabilities in `initialize`.
+- `presenter`: the interface of the two presenters, which translate updates for the editor.
+- `text_presenter`: for an editor without terminals, as text. `display`: the text of one terminal.
+- `terminal_presenter`: for an editor that shows terminals of the agent (`_meta.terminal_output`).
+
+"The host's terminals" are those that acpterm runs for the agent. "The agent's own terminals" are
+those that the agent runs itself, and whose output it reports in its updates.
+"""

@@ -27,10 +27,11 @@ def editor_capabilities(params: Raw | UnsetType) -> Capabilities:
 
 
 def with_terminals(params: Raw | UnsetType, *, ours: bool) -> dict[str, object]:
-    """Return the params of `initialize` with terminals added to the client's capabilities.
+    """Return the editor's `initialize` params with support for terminals added.
 
-    If the terminals are `ours`, acpterm's extensions are announced as well. Params in the form of
-    ACP v2 are returned unchanged: they have no such capabilities.
+    `ours`: acpterm's host runs the agent's terminals, so add the capability `terminal` and announce
+    acpterm's extensions. Params in the form of ACP v2, which has no such capabilities, are returned
+    unchanged.
     """
     fields = members(params)
     if "clientCapabilities" not in fields and "capabilities" in fields:

@@ -1,12 +1,11 @@
-"""One terminal embedded in a tool call, rendered as text: its command, last output and exit.
+"""Renders a terminal that is embedded in a tool call as text: its command, last output and exit.
 
-Output comes as bytes, whether the terminal is the host's or the agent's own, and the text kept is
-bounded. `fence` renders the terminal for an editor that has no terminals, as a console block of
-Markdown.
+The terminal may be the host's or the agent's own. Its output is fed as bytes, and the text kept is
+bounded. `fence` renders it as a console block of Markdown, for an editor without terminals.
 
-An agent may put the output of its own terminal into the raw output of the tool call, instead or in
-addition. That output is rendered once, and in full: the editor would show it in full, too, if there
-were no console block.
+For a terminal of its own, an agent may put the output into the tool call's `rawOutput`, instead of
+or in addition to the terminal's output. Output that is in both is rendered once. Raw output is
+rendered in full, since the editor would show it in full, too, without the console block.
 """
 
 import re
@@ -23,10 +22,10 @@ _BACKTICKS: Final = re.compile(r"`+")
 
 
 class Display:
-    """One terminal that is shown.
+    """One terminal that is shown as text.
 
-    `limit`: bytes of text kept; `lines`: number of last lines shown; `ours`: whether it is the
-    host's terminal, so that all of its output comes through `feed`.
+    `command`: its command line, None if unknown; `limit`: bytes of text kept; `lines`: number of
+    last lines shown; `ours`: whether the host runs the terminal, and not the agent itself.
     """
 
     def __init__(self, command: str | None, *, limit: int, lines: int, ours: bool = False) -> None:
@@ -52,7 +51,7 @@ class Display:
         self.feed(data)
 
     def add_raw_output(self, output: str) -> None:
-        """Add the complete output from the tool call's raw output, unless it is shown already."""
+        """Add `output`, the complete raw output of the tool call, unless it is shown already."""
         raw = TextView(RAW_OUTPUT_BYTES)
         raw.feed(output.encode(errors="replace"))
         raw.finish()
@@ -66,14 +65,14 @@ class Display:
             self._text.feed(output.encode(errors="replace"))
 
     def _ends_alike(self, complete: str, shown: str) -> bool:
-        """Return whether two texts have the same last lines; either may lack its beginning."""
+        """Return whether two texts have equal last lines; either text may lack its beginning."""
         # The first line of each may be incomplete.
         one, other = complete.split("\n")[1:], shown.split("\n")[1:]
         size = min(len(one), len(other), self._lines)
         return size > 0 and len(other) >= self._lines and one[-size:] == other[-size:]
 
     def finish(self, end: ExitInfo | None) -> None:
-        """Record the program's exit; None if it still runs."""
+        """Record how the program exited; if `end` is None, it has not exited."""
         self.end = end
         if end is not None:
             self._text.finish()
@@ -81,8 +80,8 @@ class Display:
     def fence(self, *, even_silent: bool = False) -> str | None:
         """Return a console block of Markdown: the command, the last lines and the exit status.
 
-        Return None while there is no output, since the block would hide what the editor shows
-        otherwise. With `even_silent` a command is enough.
+        Return None while there is no output, since the block would replace what the editor would
+        show instead. If `even_silent`, return a block with only the command in that case.
         """
         body = []
         if self.command is not None:

@@ -13,7 +13,10 @@ _log = structlog.get_logger("acpterm.lines")
 
 
 class LineReader:
-    """Reads lines from a stream. `peer` is what log messages call the other end."""
+    """Reads lines from `stream`, each of at most `max_line` bytes.
+
+    `peer` is what log messages call the other end.
+    """
 
     def __init__(self, stream: trio.abc.ReceiveStream, peer: str, max_line: int) -> None:
         self._stream = stream
@@ -21,9 +24,10 @@ class LineReader:
         self._splitter = LineSplitter(max_line)
 
     async def read(self) -> list[bytes] | None:
-        """Wait for the next bytes; return the lines that they complete, None at the end.
+        """Wait for the next bytes; return the lines that they complete.
 
-        A line over the limit is dropped and logged. Cancellation loses no data.
+        Return None at the end of the stream. A line over the limit is dropped, which is logged.
+        Cancellation loses no data.
         """
         try:
             data = await self._stream.receive_some(_CHUNK)

@@ -1,7 +1,8 @@
-"""Presents terminals to an editor that does not have them: the common interface.
+"""The interface of the presenters, which show the agent's terminals to an editor without them.
 
-Sans-IO: updates in, lines out. There are two implementations, `text_presenter` and
-`terminal_presenter`; the editor's capabilities decide which one is used.
+A presenter takes the agent's updates and the terminals' output, and returns the lines to send to
+the editor; it does no I/O. There are two implementations, `text_presenter` and
+`terminal_presenter`; `new_presenter` chooses by the editor's capabilities.
 """
 
 from collections.abc import Callable
@@ -23,18 +24,19 @@ class Presenter(Protocol):
 
     @property
     def next_render_at(self) -> float:
-        """The time, by trio's clock, of the next `render`; `math.inf` if nothing is pending."""
+        """When to call `render` next, by trio's clock; `math.inf` if nothing is pending."""
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Record a new terminal of the host."""
+        """Record a terminal that the host has created, with its command line and directory."""
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
         """Return the lines to send to the editor for an update, which was received as `line`."""
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
-        """Translate the params of a `session/request_permission`: its tool call embeds terminals.
+        """Translate the terminals that the tool call of a `session/request_permission` embeds.
 
-        Return lines to send first, and the params to pass on; None for unchanged params.
+        Return lines to send to the editor before the request, and the translated params of the
+        request, None if they are unchanged.
         """
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
@@ -44,7 +46,7 @@ class Presenter(Protocol):
         """Return the lines for the exit of a host's terminal."""
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Return the lines that are due, and all pending lines of `session`."""
+        """Return the delayed lines that are due, and all delayed lines of `session`."""
 
 
 def new_presenter(
@@ -52,8 +54,8 @@ def new_presenter(
 ) -> Presenter:
     """Create the presenter for an editor.
 
-    `ours`: whether the agent's terminals are the host's and not the editor's. `follow` is called
-    when a terminal of the host is first shown: from then on its output is needed.
+    `ours`: the host runs the agent's terminals; otherwise the editor does. `follow` is called with
+    each terminal of the host when it is first shown; from then on its output is needed.
     """
     if editor.shows_agent_terminals:
         return TerminalPresenter(follow=follow)

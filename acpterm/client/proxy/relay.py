@@ -3,18 +3,18 @@
 Messages that do not concern terminals are passed on in order, as the lines that were received:
 
 - The editor's `initialize` is passed on with terminals added to its capabilities.
-- The agent's `terminal/*` requests go to the host (`terminals`), unless the agent is to get the
-  editor's terminals.
+- The agent's `terminal/*` requests go to the host (`terminals`), unless the editor runs the agent's
+  terminals.
 - The agent's `session/update` and `session/request_permission` are passed on with their terminals
   translated into what the editor can show (`presenter`). Updates of tool calls go to the host too.
-- Requests and responses that pass tell the proxy about sessions and turns.
+- From other requests and responses the proxy only reads when sessions and turns begin and end.
 
 Only two tasks receive messages, `from_editor` and `from_agent`; messages are sent through one
-queue per side. A reader waits until the queue that it fills has drained, so a slow side slows the
-other, and memory stays bounded.
+queue per side. A task that reads one side waits until the other side's queue has drained, so a slow
+side slows the other, and memory stays bounded.
 
-`_pending` has the editor's requests that the agent has not answered. If the agent exits, `fail`
-answers them with the reason.
+`_pending` has the editor's requests that the agent has not responded to. If the agent exits, `fail`
+sends an error response, with the reason, for each of them.
 """
 
 from typing import Any, Final
@@ -54,7 +54,8 @@ _CLOSING: Final = ("session/close", "session/delete")
 class Relay:
     """Relays messages between one editor and one agent.
 
-    `host` runs the agent's terminals; None if the agent gets the editor's.
+    `editor` and `agent` are the queues of messages to them. `host` runs the agent's terminals; it
+    is None if the editor does.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Relay:
             await self._log.drain()
 
     async def render(self) -> None:
-        """Send live output of terminals to the editor, until cancelled."""
+        """Send the presenter's delayed lines, the live output of terminals, until cancelled."""
         while True:
             with trio.move_on_at(self._presenter.next_render_at):
                 await self._changed.wait()
@@ -117,12 +118,12 @@ class Relay:
             self._to_editor(self._presenter.render())
 
     def fail(self, error: RpcError) -> None:
-        """Answer all pending requests of the editor: the agent is gone."""
+        """Send `error` as the response to all pending requests of the editor."""
         pending, self._pending = self._pending, {}
         self._to_editor([encode_error(id_, error) for id_ in pending])
 
     def handle_editor_line(self, line: bytes) -> None:
-        """Handle a message of the editor."""
+        """Handle one message of the editor, which is `line`."""
         self._log.write("editor->proxy", line)
         message = parse_envelope(line)
         if message.is_request and isinstance(message.method, str):

@@ -6,9 +6,9 @@ States, in order:
   host's terminals. If so, connect to the daemon, and start it if it is not running.
 - *running*: the agent runs, and messages are relayed in both directions (`relay`).
 - *ending*, once the editor or the agent has closed its stream or stopped reading, or on a signal.
-  If the agent has exited, the editor's pending requests are answered with an error. Otherwise the
+  If the agent has exited, the editor's pending requests get an error response. Otherwise the
   agent's stdin is closed, and the agent has one second to exit before its process tree is killed;
-  its messages are passed on meanwhile. The terminals end with the connection to the host.
+  until then its messages are still passed on. The terminals end with the connection to the host.
 
 If the agent or the daemon cannot be started, the error is the response to `initialize`, and is
 printed on stderr.
@@ -59,11 +59,12 @@ class ProxyOptions(NamedTuple):
     command: Sequence[str]
     """The agent's program and its arguments."""
     config: str | None = None
-    """The settings file, if one was named."""
+    """The path of the settings file given on the command line, if any."""
     embedded: bool = False
     """Whether to run terminals in this process instead of the daemon."""
     terminals: Choice | None = None
-    """Whose terminals the agent gets; None for the editor's if it has any, else ours."""
+    """Whose terminals the agent gets: acpterm's (`ours`) or the editor's. If None, the editor's if
+    it has terminals, else acpterm's."""
     log: str | None = None
     """The file for the wire log."""
 
@@ -71,8 +72,8 @@ class ProxyOptions(NamedTuple):
 async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyOptions) -> int:
     """Relay between the editor at the other end of `stream` and an agent; return the exit status.
 
-    That is the agent's if the agent exited first, 1 if it could not be started, else 0. Raises
-    `TrackingError` and `LogError`.
+    The status is the agent's if the agent exited first, 1 if the agent or the daemon could not be
+    started, else 0. Raises `TrackingError` and `LogError`.
     """
     context = exec_context.current()
     raise_open_files()
@@ -100,7 +101,11 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyO
 
 
 class _Session:
-    """One editor and one agent."""
+    """One run of the proxy: one editor and one agent.
+
+    `lines` reads the editor's messages, `editor` is the queue of messages to the editor, and
+    `has_hung_up` returns whether the editor has closed its stream.
+    """
 
     def __init__(
         self,
@@ -222,7 +227,10 @@ class _Session:
         return exit_status(agent.returncode)
 
     async def _refuse(self, first: list[bytes], why: str) -> None:
-        """Answer the editor's requests with the reason why there is no agent, until it hangs up."""
+        """Respond to each of the editor's requests with the error `why`, until the editor hangs up.
+
+        `first` has the messages received so far. Ends after `_REFUSE_TIMEOUT_S`.
+        """
         batch: list[bytes] | None = first
         with trio.move_on_after(_REFUSE_TIMEOUT_S):
             while batch is not None:
@@ -234,7 +242,10 @@ class _Session:
 
 
 async def _write(queue: SendQueue, gone: trio.CancelScope, done: trio.Event) -> None:
-    """Send what is put into a queue; cancel `gone` if the reader has closed the stream."""
+    """Send the messages that are put into a queue, until it is closed; then set `done`.
+
+    Cancel `gone` if the reader has closed the stream.
+    """
     try:
         await queue.run()
     except (trio.BrokenResourceError, trio.ClosedResourceError):

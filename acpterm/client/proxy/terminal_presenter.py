@@ -1,14 +1,15 @@
-"""Presents terminals to an editor that shows terminals which the agent runs itself.
+"""The presenter for an editor that shows terminals which the agent runs itself.
 
-Such an editor has the capability `_meta.terminal_output`, and the host's terminals are presented as
-the agent's own. The editor gets `terminal_info` when a tool call first embeds a terminal, then
-`terminal_output` as output comes, and `terminal_exit`. The agent's own terminals of this form pass
-unchanged; those in the form of ACP v2 are converted. If the output of the agent's own terminal is
-only in the raw output of a tool call, it is sent as `terminal_output` as well.
+Such an editor has the capability `_meta.terminal_output`. To it, the host's terminals are presented
+like the agent's own: with `terminal_info` when a tool call first embeds a terminal, then
+`terminal_output` as the program prints, and `terminal_exit`. Updates of the agent's own terminals
+pass unchanged in this form, and are converted if they have the form of ACP v2. If the output of the
+agent's own terminal is only in a tool call's `rawOutput`, it is sent as `terminal_output` as well.
 
 Zed, which introduced this form, reads `terminal_info` only from a `tool_call`, and rejects a call
-that embeds an unknown terminal. Most agents embed terminals in a `tool_call_update`. So that update
-becomes a `tool_call` with the same id and everything known of the call: Zed updates the call.
+that embeds an unknown terminal. Most agents embed terminals in a `tool_call_update`. So such an
+update is sent as a `tool_call` with the same id and everything known of the call, which Zed treats
+as an update of the call.
 """
 
 import codecs
@@ -43,7 +44,10 @@ _CLEAR: Final = b"\x1b[2J\x1b[3J\x1b[H"
 
 
 class _Terminal:
-    """A terminal. `call` is the tool call that shows it, None until the editor knows it."""
+    """A terminal. `ours`: the host runs it, and not the agent itself.
+
+    `call` is the tool call that introduced the terminal to the editor; None before that.
+    """
 
     def __init__(self, cwd: str | None, *, ours: bool) -> None:
         self.cwd = cwd
@@ -55,7 +59,7 @@ class _Terminal:
 
 
 class TerminalPresenter:
-    """See `presenter.Presenter`."""
+    """An implementation of `presenter.Presenter`, which describes the methods."""
 
     next_render_at: float = math.inf
 
@@ -101,7 +105,10 @@ class TerminalPresenter:
         return lines
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], None]:
-        """Return the lines that introduce terminals first shown by a permission's tool call."""
+        """Return the lines that introduce the terminals that the tool call embeds first, and None.
+
+        None: the params of the `session/request_permission` itself are passed on unchanged.
+        """
         session, fields = text(params.get("sessionId")), members(params.get("toolCall"))
         update = Update(session or "", "tool_call_update", fields, {})
         if update.tool_call is None or not self._new_in(update):
@@ -129,7 +136,7 @@ class TerminalPresenter:
         return [*lines, _encode(state.call, terminal, "terminal_exit", **status)]
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Return nothing: all lines are sent at once."""
+        """Return no lines, since this presenter delays none."""
         del session
         return []
 
@@ -159,7 +166,10 @@ class TerminalPresenter:
         return lines
 
     def _raw_output(self, call: SessionKey, update: Update) -> list[bytes]:
-        """Return a call's raw output as output of the agent's only terminal without output."""
+        """Return a line that sends a call's raw output as output of the call's terminal.
+
+        Only if the call shows exactly one terminal of the agent's own that had no output so far.
+        """
         for change in from_meta(update.fields.get("_meta")):
             terminal = update.session, change.terminal
             if isinstance(change, Output):
@@ -201,7 +211,7 @@ class TerminalPresenter:
 
 
 def _without_nulls(fields: dict[str, Raw]) -> dict[str, Raw]:
-    """Return the members that are not null: a `tool_call` has nothing to clear."""
+    """Drop null members: they clear a member in an update, but a `tool_call` has none to clear."""
     return {name: value for name, value in fields.items() if bytes(value) != b"null"}
 
 

@@ -1,12 +1,12 @@
-"""Presents terminals to an editor that cannot show any, as text in the tool calls that embed them.
+"""The presenter for an editor without terminals: as text in the tool calls that embed them.
 
 A terminal in a tool call's content becomes a console block with its last lines (`display`), once it
-has output; all other items keep their place. While the terminal prints, the complete content is
-sent again, as the protocol requires: at most once per `RENDER_INTERVAL_S` and call, and only if it
-has changed. A call is kept while it shows a terminal; its last content is the final one.
+has output; all other items of the content keep their place. While the terminal prints, the call's
+complete content is sent again, as the protocol requires: at most once per `RENDER_INTERVAL_S` and
+call, and only if it has changed. A call is kept as long as its content embeds a terminal.
 
 Bounds: the text of a display is limited, the oldest displays and calls are dropped, and no update
-of the agent is ever held back.
+of the agent is ever delayed.
 """
 
 import math
@@ -37,7 +37,11 @@ CALLS_MAX: Final = 1000
 
 
 class _Call:
-    """A tool call that shows terminals: its content, and when and how it was sent last."""
+    """A tool call that embeds terminals.
+
+    `content` has a `SessionKey` in place of each terminal. `sent` is when the content was last sent
+    to the editor, and `rendered` what was sent.
+    """
 
     def __init__(self, content: list[Raw | SessionKey], sent: float) -> None:
         self.content = content
@@ -46,7 +50,11 @@ class _Call:
 
 
 class TextPresenter:
-    """See `presenter.Presenter`. `limit` and `lines` are as for `Display`."""
+    """An implementation of `presenter.Presenter`, which describes the methods.
+
+    `follow` is as for `new_presenter`, `limit` and `lines` as for `Display`. If
+    `editor_has_terminals`, terminals that are unknown here are left to the editor.
+    """
 
     def __init__(
         self,
@@ -103,9 +111,9 @@ class TextPresenter:
         return [update.encode(content=call.rendered)]
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
-        """Return the params of a `session/request_permission` with its terminals as text, if any.
+        """Return no lines, and the params with the terminals of the tool call as text.
 
-        Its tool call is a snapshot for the user to decide on: it is not updated later.
+        The params are None if it embeds no terminals. The text is not updated later.
         """
         session, tool = text(params.get("sessionId")), members(params.get("toolCall"))
         content = self._parse_content(session or "", tool.get("content"))
@@ -132,7 +140,7 @@ class TextPresenter:
 
     @property
     def next_render_at(self) -> float:
-        """When the next call is due to be rendered; `math.inf` if none is pending."""
+        """When the next changed call may be sent, by `clock`; `math.inf` if none has changed."""
         return min(
             (self._calls[key].sent + RENDER_INTERVAL_S for key in self._dirty), default=math.inf
         )
@@ -175,7 +183,10 @@ class TextPresenter:
         return display
 
     def _parse_content(self, session: str, content: Raw | None) -> list[Raw | SessionKey] | None:
-        """Return content with terminals to show replaced by their keys; None if there are none."""
+        """Return the content with each terminal that is shown here replaced by its key.
+
+        Return None if it embeds no such terminal.
+        """
         parsed: list[Raw | SessionKey] = []
         for item in items(content):
             terminal = embedded_terminal(item)
@@ -190,7 +201,7 @@ class TextPresenter:
         return parsed if any(not isinstance(item, Raw) for item in parsed) else None
 
     def _is_shown_here(self, terminal: SessionKey) -> bool:
-        """Return whether to show a terminal as text: an editor with terminals may know it."""
+        """Return whether to show a terminal as text, and not leave it to the editor."""
         known = terminal in self._ours or terminal in self._displays
         return known or not self._editor_has_terminals
 

@@ -1,1 +1,20 @@
-"""The client of the user's socket, on which the commands about terminals are built."""
+"""Clients of the user's socket: the work of the commands that the user runs (`ls`, `attach`, …).
+
+There are two clients with the same methods:
+
+- `blocking_client` (with `blocking_connection`): for commands that send one request after another.
+  It does without trio, whose import takes longer than such a command.
+- `client`: for commands that do several things at once, in trio.
+- `requests`: what both share: which requests are repeated after a loss, decoding, error messages.
+
+Built on them:
+
+- `attach`: shows a terminal in this window and sends it what is typed. `output`: reads and prints
+  output. `export`: recordings and pictures. `doctor`: the checks of `acpterm doctor`.
+- `events`: follows the daemon's events. `event_format`: events as lines of text.
+- `format`: terminals as rows of a list, and times, sizes and exit statuses as text.
+- `list_view`: the state of the interactive list of `acpterm ls --watch`.
+- `send_keys`: types text and keys into a terminal.
+- `completion`: candidates for the shell's completion.
+- `shutdown`: ends the daemon. `worker`: the worker's status and replacement.
+"""

@@ -1,7 +1,7 @@
-"""The user's connection to the daemon for commands that make requests one after the other.
+"""The client of the user's socket for commands that send one request after another.
 
 It uses a blocking socket, which needs no import of trio: a short command spends most of its time
-on imports. Commands that do several things at once use `client.UserClient`.
+on imports. Commands that do several things at once use `client.UserClient` instead.
 
 The connection is lost when the daemon's worker dies. `requests` describes which requests are then
 repeated.
@@ -45,11 +45,11 @@ class Slow(NamedTuple):
 
     after_s: float
     report: Callable[[int], None]
-    """Called with the index of each request that is still unanswered after `after_s` seconds."""
+    """Called with the index of each request that has no response after `after_s` seconds."""
 
 
 class BlockingClient(BlockingConnection):
-    """The user's requests and streams over one connection, which `reconnect` may replace."""
+    """Sends requests over one connection, which `reconnect` may replace."""
 
     def __init__(self, settings: Settings, sock: socket.socket) -> None:
         super().__init__(settings, sock)
@@ -57,10 +57,11 @@ class BlockingClient(BlockingConnection):
         self._tokens = 0
 
     def call(self, method: str, params: Wire, into: type[W], slow: Slow | None = None) -> W:
-        """Send a request and wait for its answer.
+        """Send a request and return its result, decoded as `into`.
 
-        Raises `RpcError` (including `LostError`), and `DaemonError` if the answer shows that the
-        daemon is of another version.
+        `method` lacks the prefix `_acpterm/`. `slow`: how to report a late response. Raises
+        `RpcError` (including `LostError`), and `DaemonError` if the response shows that the daemon
+        is of another version.
         """
         for _, answer in self.call_each(method, [params], into, slow):
             if isinstance(answer, RpcError):
@@ -71,9 +72,10 @@ class BlockingClient(BlockingConnection):
     def call_each(
         self, method: str, params: Sequence[Wire], into: type[W], slow: Slow | None = None
     ) -> Iterator[tuple[int, W | RpcError]]:
-        """Send all requests together; yield the index and answer of each as it is answered.
+        """Send one request for each of `params`, all at once.
 
-        Send no other request until all are answered. Raises `DaemonError`.
+        Yield the index in `params` and the result or error of each request, in the order of the
+        responses. Send no other request before all have been yielded. Raises `DaemonError`.
         """
         repeats = REPEATABLE.get(method, 0)
         waiting = set(range(len(params)))
@@ -93,9 +95,10 @@ class BlockingClient(BlockingConnection):
                 self.reconnect(error)
 
     def _answers(self, sent: Mapping[int, int], slow: Slow | None) -> Iterator[tuple[int, Answer]]:
-        """Yield answers to the requests whose ids are in `sent`, until `sent` is empty.
+        """Yield the id and the response of each request whose id is in `sent`, until it is empty.
 
-        The caller removes the id of each answered request.
+        The caller removes the id of each yielded response from `sent`, whose values are the indices
+        to report to `slow`.
         """
         slow_at = math.inf if slow is None else time.monotonic() + slow.after_s
         while sent:
@@ -124,11 +127,14 @@ class BlockingClient(BlockingConnection):
         return failure
 
     def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
-        """Call a method that takes only a terminal; raises as `call` does."""
+        """Call `terminal/METHOD`, which takes only a terminal; raises as `call` does."""
         return self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
 
     def own(self, terminal: str) -> TerminalInfo:
-        """Return the terminal to type into; ``@last`` is the last of the user's own terminals."""
+        """Return the terminal with this name or id, to type into it.
+
+        Here ``@last`` is the last of the user's own terminals, never an agent's.
+        """
         return self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
 
     def request_no_params(self, method: str, into: type[W]) -> W:
@@ -136,14 +142,15 @@ class BlockingClient(BlockingConnection):
         return self.call(method, NoParams(), into)
 
     def token(self) -> str:
-        """Return a new token, for a request with notifications."""
+        """Return a token that was not used before, for the params of `stream`."""
         self._tokens += 1
         return f"t{self._tokens}"
 
     def stream(self, method: str, params: StreamRequest) -> Generator[Raw, None, Raw]:
-        """Send a request; yield the params of each of its notifications, and return the result.
+        """Send a request; yield the params of its notifications, and return its result.
 
-        Closing the generator early cancels the request. Raises as `call` does, and `LostError`.
+        Closing the generator early cancels the request. Raises as `call` does; after a `LostError`
+        the caller may `reconnect` and open another stream.
         """
         id_, is_over = self._send(f"_acpterm/{method}", params), False
         try:
@@ -179,9 +186,9 @@ def open_blocking_client(
 ) -> Iterator[BlockingClient]:
     """Connect to the daemon for the duration of the block.
 
-    If no daemon is running, start one (with `start`) or raise `NotRunningError`. Raises
-    `DaemonError` if the daemon cannot be used, for example because it does not answer `initialize`
-    within `answer_timeout_s` seconds (see `BlockingConnection.initialize` for the default).
+    If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. Raises
+    `DaemonError` if the daemon cannot be used, for example because it does not respond to
+    `initialize` within `answer_timeout_s` seconds (default: see `BlockingConnection.initialize`).
     """
     sock = connect(settings, config, user=True) if start else connect_running(settings)
     if sock is None:

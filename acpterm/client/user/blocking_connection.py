@@ -1,6 +1,6 @@
-"""A blocking connection of the user to the daemon: handshake, reconnection, messages, deadline.
+"""A blocking connection to the user's socket: handshake, reconnection, messages, deadline.
 
-Requests and streams are in `blocking_client`.
+`blocking_client` builds requests and streams of notifications on it.
 """
 
 import math
@@ -47,11 +47,11 @@ Answer: TypeAlias = Raw | RpcError
 
 
 class DeadlineError(Exception):
-    """The deadline of the connection passed before the answer arrived."""
+    """The deadline of the connection has passed before the response arrived."""
 
 
 class BlockingConnection:
-    """A connection to the daemon. Deadlines are times of `time.monotonic`."""
+    """A connection to the daemon over `sock`. Deadlines are times of `time.monotonic`."""
 
     def __init__(self, settings: Settings, sock: socket.socket) -> None:
         self.settings: Final = settings
@@ -59,8 +59,8 @@ class BlockingConnection:
         self.deadline = math.inf
         """The time at which requests and streams raise `DeadlineError`."""
         self.watches_stdout = False
-        """Whether waiting raises `BrokenPipeError` once stdout has no reader, even if nothing is
-        written to it."""
+        """Whether waiting for the daemon raises `BrokenPipeError` once stdout has no reader, even
+        if nothing is written to stdout."""
         self._open(sock, b"")
 
     def _open(self, sock: socket.socket, received: bytes) -> None:
@@ -73,9 +73,9 @@ class BlockingConnection:
         self._sock.close()
 
     def initialize(self, seconds: float | None) -> None:
-        """Send `initialize` and wait for its answer.
+        """Send `initialize` and wait for the response.
 
-        Raises `DaemonError`, with the reason, if the daemon cannot be used, and `NoAnswerError`
+        Raises `DaemonError` if the daemon refuses, and `NoAnswerError` if it has not responded
         after `seconds`: by default ten, or three if the daemon's keeper says there is no worker.
         """
         if seconds is None:
@@ -98,9 +98,10 @@ class BlockingConnection:
             raise answer[1]
 
     def reconnect(self, lost: LostError) -> None:
-        """Replace the connection by a new one to the next worker.
+        """Replace the connection, after the error `lost`, by one to the daemon's next worker.
 
-        Raises `DaemonError` if the daemon has ended, or if that takes longer than `resume_timeout`.
+        Raises `DaemonError` if the daemon has ended, or if no worker responds within the setting
+        `resume_timeout`.
         """
         limit = self.settings.resume_timeout
         self._sock.close()
@@ -148,7 +149,10 @@ class BlockingConnection:
             raise DeadlineError
 
     def _answer(self, until: float) -> tuple[int, Answer] | None:
-        """Wait for the next answer, dropping notifications; return None at the time `until`."""
+        """Wait for the next response, dropping notifications; return its id, and result or error.
+
+        Return None at the time `until`.
+        """
         while (event := self._next_event(until)) is not None:
             match event:
                 case ResponseReceived(id_, result):
@@ -160,7 +164,8 @@ class BlockingConnection:
     def _next_event(self, until: float) -> Event | None:
         """Wait for the next message; return None at the time `until`.
 
-        Raises `LostError`, `BrokenPipeError`, and `RpcError` for an invalid message.
+        Raises `LostError` if the connection has ended, `RpcError` for an invalid message, and
+        `BrokenPipeError` (see `watches_stdout`).
         """
         while not self._events:
             if not self._wait_readable(until):
@@ -191,13 +196,13 @@ class BlockingConnection:
 
 
 def _shake_hands(sock: socket.socket, params: dict[str, Any], deadline: float) -> bytes:
-    """Send `initialize` and wait for the answer; return the bytes received after the answer.
+    """Send `initialize` and wait for the response; return the bytes received after the response.
 
     Closes the socket on failure. Raises `TimeoutError`, `HandshakeError`.
     """
     handshake = Handshake(params)
     try:
-        with suppress(ConnectionError):  # an answer may have arrived before the connection broke
+        with suppress(ConnectionError):  # a response may have arrived before the connection broke
             sock.settimeout(_remaining(deadline))
             sock.sendall(handshake.line)
         while True:
@@ -216,7 +221,7 @@ def _shake_hands(sock: socket.socket, params: dict[str, Any], deadline: float) -
 def _remaining(deadline: float) -> float | None:
     """Return the seconds until `deadline`, at least one millisecond; None for no deadline.
 
-    A deadline in more than three weeks is one in three weeks: poll(2) has an int of milliseconds.
+    At most three weeks are returned, since poll(2) takes milliseconds as an int.
     """
     if deadline == math.inf:
         return None
@@ -224,7 +229,7 @@ def _remaining(deadline: float) -> float | None:
 
 
 def _is_pipe(fd: int) -> bool:
-    """Return whether `fd` has another end that can be closed."""
+    """Return whether `fd` is a pipe or a socket, whose other end can be closed."""
     try:
         mode = os.fstat(fd).st_mode
     except OSError:

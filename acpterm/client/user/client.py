@@ -1,4 +1,6 @@
-"""The user's connection to the daemon, for commands that do several things at once.
+"""The client of the user's socket for commands that do several things at once, in trio.
+
+Commands that send one request after another use `blocking_client` instead.
 
 The connection is lost when the daemon's worker dies. `requests` describes which requests are then
 repeated.
@@ -33,16 +35,16 @@ from acpterm.config import Settings, user_socket
 from acpterm.jsonrpc import Event, NotificationReceived, RpcError
 from acpterm.runtime import exec_context
 
-# Received notifications that may wait in a stream; above that, no more messages are read.
+# Notifications that a stream may buffer; while it has that many, no more messages are received.
 _WAITING_MAX: Final = 4
 
 
 class Stream(Generic[W]):
-    """The params of a request's notifications, to be iterated over once; see `UserClient.stream`.
+    """Iterates once over the params of the notifications of a request; see `UserClient.stream`.
 
-    The iteration ends with the response, which `decode` decodes. It raises as `UserClient.call`
-    does. After a `LostError` the reader calls `UserClient.reconnect` with `endpoint`, and opens
-    another stream.
+    The iteration ends when the response arrives, which `decode` decodes. It raises as
+    `UserClient.call` does. After a `LostError` the reader calls `UserClient.reconnect` with
+    `endpoint`, and opens another stream.
     """
 
     response: W
@@ -58,7 +60,7 @@ class Stream(Generic[W]):
         return self
 
     async def __anext__(self) -> Raw:
-        """Wait for the next notification."""
+        """Wait for the next notification; return its params."""
         async for params in self._receive:
             return params
         if self._answer is not None:
@@ -66,25 +68,25 @@ class Stream(Generic[W]):
         raise StopAsyncIteration
 
     async def put(self, params: Raw) -> None:
-        """Append a notification; wait while too many are unread."""
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # it has ended
+        """Append the params of a notification; wait while too many are unread."""
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # the reader has stopped
             # A copy, because a Raw value keeps the whole message in memory.
             await self._send.send(params.copy())
 
     def end(self, answer: Response) -> None:
-        """Record the response, which follows all notifications."""
+        """Record the response, which ends the iteration."""
         self._answer = answer
         self._send.close()
 
     def close(self) -> None:
-        """Drop unread notifications and all later ones, so that none is waited for."""
+        """Drop all unread and later notifications, so that `put` no longer waits."""
         self._receive.close()
 
 
 class UserClient:
-    """A connection to the daemon `name`, which may be replaced by another one to the next worker.
+    """Sends requests to the daemon `name` over `stream`, which `reconnect` may replace.
 
-    Its tasks run in `nursery`.
+    The tasks that send and receive run in `nursery`.
     """
 
     def __init__(
@@ -105,10 +107,10 @@ class UserClient:
         await initialize(self._endpoint, "acpterm", context, self.settings, answer_timeout_s)
 
     async def call(self, method: str, params: Wire, into: type[W]) -> W:
-        """Send a request and wait for its answer.
+        """Send a request and return its result, decoded as `into`.
 
-        Raises `RpcError` (including `LostError`), and `DaemonError` if the answer shows that the
-        daemon is of another version.
+        `method` lacks the prefix `_acpterm/`. Raises `RpcError` (including `LostError`), and
+        `DaemonError` if the response shows that the daemon is of another version.
         """
         answer = await self._request(method, params)
         return decode_answer(self.name, method, answer, into)
@@ -132,13 +134,16 @@ class UserClient:
         self._endpoint.call(f"_acpterm/{method}", params, on_response)
 
     async def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
-        """Call a method that takes only a terminal; raises as `call` does."""
+        """Call `terminal/METHOD`, which takes only a terminal; raises as `call` does."""
         answer = await self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
         self._names.note(answer, terminal)
         return answer
 
     async def own(self, terminal: str) -> TerminalInfo:
-        """Return the terminal to type into; ``@last`` is the last of the user's own terminals."""
+        """Return the terminal with this name or id, to type into it.
+
+        Here ``@last`` is the last of the user's own terminals, never an agent's.
+        """
         answer = await self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
         self._names.note(answer, terminal)
         return answer
@@ -148,16 +153,17 @@ class UserClient:
         return await self.call(method, NoParams(), into)
 
     def token(self) -> str:
-        """Return a new token, for a request with notifications."""
+        """Return a token that was not used before, for the params of `stream`."""
         self._tokens += 1
         return f"t{self._tokens}"
 
     @contextmanager
     def stream(self, method: str, params: StreamRequest, into: type[W]) -> Iterator[Stream[W]]:
-        """Send a request for the duration of the block, which iterates over its notifications.
+        """Send a request that stays pending during the block, which iterates over the `Stream`.
 
-        While too many of them are unread, nothing is read from the connection: the block must not
-        wait for the response to another request. Leaving the block early cancels the request.
+        While too many notifications are unread, nothing is received on the connection, so the block
+        must not wait for the response to another request. Leaving the block before the response
+        cancels the request.
         """
 
         def decode(answer: Response) -> W:
@@ -181,7 +187,7 @@ class UserClient:
     async def reconnect(self, lost: Endpoint) -> None:
         """Replace the connection `lost` by a new one, unless another task has done so already.
 
-        Takes at most `resume_timeout` seconds. Raises `DaemonError` if it cannot reconnect.
+        Raises `DaemonError` if no worker responds within `resume_timeout` seconds (a setting).
         """
         async with self._reconnecting:
             if self._endpoint is not lost:
@@ -202,7 +208,7 @@ class UserClient:
         return endpoint
 
     async def _deliver(self, event: Event) -> None:
-        """Pass a notification to its stream; wait while too many are unread there."""
+        """Pass a notification to its stream; wait while the stream has too many unread."""
         match event:
             case NotificationReceived(_, Raw() as params):
                 if (stream := self._streams.get(token_of(params))) is not None:
@@ -219,10 +225,10 @@ async def open_user_client(
 ) -> AsyncIterator[UserClient]:
     """Connect to the daemon for the duration of the block.
 
-    If no daemon is running, start one (with `start`) or raise `NotRunningError`. Raises
-    `DaemonError` if the daemon cannot be used, for example because it does not answer `initialize`
-    within `answer_timeout_s` seconds (see `host_connection.initialize` for the default). Later
-    failures are raised by each request, as `RpcError`.
+    If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. Raises
+    `DaemonError` if the daemon cannot be used, for example because it does not respond to
+    `initialize` within `answer_timeout_s` seconds (default: see `host_connection.initialize`).
+    Later failures raise `RpcError` from each request.
     """
     path = user_socket(settings)
     stream = await (connect(settings, config, user=True) if start else connect_running(settings))

@@ -1,7 +1,7 @@
-"""Completion of terminal names and ids in the user's shell.
+"""Candidates for the completion of terminal names and ids in the user's shell.
 
-The user has just pressed Tab, so nothing may delay or disturb: no daemon is started, no error is
-printed, and if the daemon does not answer within `TIMEOUT_S`, there are no candidates.
+The user has just pressed Tab, so this must be quick and silent: no daemon is started, no error is
+printed, and if the daemon does not respond within `TIMEOUT_S`, there are no candidates.
 """
 
 import time
@@ -26,7 +26,7 @@ _KIND: Final = "term_"
 
 
 def terminals(settings: Settings) -> list[TerminalInfo]:
-    """Return the daemon's terminals, including released ones; none if the answer is late."""
+    """Return the daemon's terminals, including released ones; none if the response is late."""
     deadline = time.monotonic() + TIMEOUT_S
     try:
         with open_blocking_client(settings, start=False, answer_timeout_s=TIMEOUT_S) as client:
@@ -37,7 +37,7 @@ def terminals(settings: Settings) -> list[TerminalInfo]:
 
 
 def short_ids(ids: list[str]) -> dict[str, str]:
-    """Return each id's shortest unique prefix, without `term_`; at least `_ID_MIN` characters."""
+    """Map each id to its shortest unique prefix, without `term_`, of `_ID_MIN` or more."""
     bare = sorted(identifier.removeprefix(_KIND) for identifier in ids)
     found = {}
     for at, one in enumerate(bare):
@@ -57,5 +57,5 @@ def _common(one: str, other: str) -> int:
 
 
 def description(terminal: TerminalInfo) -> str:
-    """Return a line that describes a terminal."""
+    """Return a line that describes a terminal: its state and command."""
     return one_line(f"{terminal.state}  {terminal.command}", _DESCRIPTION_MAX)

@@ -1,4 +1,4 @@
-"""Events as lines of text."""
+"""Formats the daemon's events as lines of text, for `acpterm events`."""
 
 import time
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from acpterm.client.sanitize import one_line
 from acpterm.client.user.format import duration, ended, summary_line
 
 RECONNECTED: Final = "reconnected"
-"""Name of the event that reports a replaced worker; `events` creates it."""
-# Hexadecimal digits shown of an id. A fixed number, since later ids are not known yet.
+"""Name of the event for a replaced worker. The module `events` creates it, not the daemon."""
+# Hexadecimal digits shown of an id. A fixed number, since ids of later lines are not known yet.
 _ID: Final = 8
 # Maximum length of the name of an agent, session or terminal, in characters.
 _WHO: Final = 24
@@ -30,12 +30,15 @@ class EventRow(NamedTuple):
     terminal: str
     owner: str
     who: str
+    """The agent and the session."""
     what: str
+    """Details that depend on the event, such as the exit status or the command."""
 
     def text(self, most: int | None = None) -> str:
         """Return the columns as one line, cut to `most` characters if given.
 
-        Longer words shift the columns after them, since later lines are not known yet.
+        Columns have a fixed width, since later lines are not known yet; a longer word shifts the
+        columns after it.
         """
         event, terminal = self.event.ljust(_EVENT), self.terminal.ljust(_ID)
         owner = self.owner.ljust(_OWNER)
@@ -98,7 +101,10 @@ def _without_terminal(event: EventNotification) -> str:
 
 
 def _tool_call(update: Any) -> str:
-    """Return title (or id) and status of a tool call. The agent may have left out any member."""
+    """Return the title (or else the id) and the status of the tool call in a `session/update`.
+
+    The agent may have left out any member.
+    """
     if isinstance(update, msgspec.Raw):
         update = msgspec.json.decode(update)
     if not isinstance(update, Mapping):

@@ -1,7 +1,7 @@
-"""Subscription to the daemon's events, and a list of terminals that each event refreshes.
+"""Follows the daemon's events, and keeps a list of terminals up to date by them.
 
-A command that follows events ends on Ctrl-C with status 0; on another signal with the status of a
-program that the signal killed; or with status 0 once stdout has no reader, as in a pipe to `head`.
+A command that follows events exits with status 0 on Ctrl-C, with 128 + N on another signal N, and
+with status 0 once stdout has no reader, as in a pipe to `head`.
 """
 
 import math
@@ -24,12 +24,15 @@ from acpterm.client.user.event_format import RECONNECTED
 from acpterm.client.user.output.stdout import while_read
 
 _SIGNALS: Final = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-# Seconds between two requests, so that a burst of events causes one refresh.
+# Seconds between two refreshes, so that a burst of events causes only one.
 _PAUSE_S: Final = 0.1
 
 
 async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
-    """Run `work` until it is done, a signal arrives or stdout has no reader; return the status."""
+    """Run `work` until it is done, a signal arrives or stdout has no reader.
+
+    Return the exit status: 128 + N for a signal N other than SIGINT, else 0.
+    """
     status = 0
 
     async def watch_signals() -> None:
@@ -52,11 +55,11 @@ async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
 async def follow(
     client: UserClient, take: Callable[[EventNotification, Raw], Awaitable[object]]
 ) -> None:
-    """Await `take` with each event, decoded and as received, until cancelled.
+    """Await `take` with each event, both decoded and as raw JSON, until cancelled.
 
-    When the daemon's worker was replaced, events may be missing; an event `RECONNECTED` reports it.
-    While `take` is slow, only a few events are read ahead; the daemon counts the events that it
-    drops meanwhile. Raises `RpcError` or `DaemonError` when the daemon ends.
+    When the daemon's worker was replaced, events may be missing: `take` gets an event `RECONNECTED`
+    then. While `take` is slow, only a few events are read ahead; the daemon drops and counts more
+    than that. Raises `RpcError` or `DaemonError` when the daemon ends.
     """
     request = EventsRequest(client.token())
     is_reconnected = False
@@ -82,9 +85,10 @@ async def refresh(
     everything: bool,
     every: float = math.inf,
 ) -> None:
-    """Call `show` with the terminals now, after each event, and every `every` seconds.
+    """Await `show` with the list of terminals now, after each event, and every `every` seconds.
 
-    Runs until cancelled. Raises `RpcError` or `DaemonError` when the daemon ends.
+    `everything` includes released terminals. Runs until cancelled. Raises `RpcError` or
+    `DaemonError` when the daemon ends.
     """
     happened = trio.Event()
     request = ListRequest(all=everything)

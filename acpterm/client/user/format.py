@@ -1,6 +1,7 @@
-"""Formatting of terminals for lists and messages.
+"""Formats terminals as rows of a list, and times, sizes and exit statuses as text.
 
-All results are safe to print, although commands, names and titles come from programs and agents.
+All results are safe to print: commands, names and titles come from programs and agents, so
+invisible and control characters in them are escaped.
 """
 
 import math
@@ -28,7 +29,7 @@ _COMMAND: Final = 1000
 
 
 class Row(NamedTuple):
-    """The columns of a list, in order."""
+    """The columns of the list of terminals, in order."""
 
     id: str
     name: str
@@ -43,7 +44,7 @@ class Row(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A terminal in the list."""
+    """A terminal in the list: its full id and its row."""
 
     id: str
     row: Row
@@ -55,12 +56,15 @@ HEADER: Final = Row(
 
 
 def in_list_order(terminals: Iterable[TerminalInfo]) -> list[TerminalInfo]:
-    """Return terminals by state, running ones first; those of one state stay in order of age."""
+    """Sort terminals by state, running ones first; the order within a state is not changed."""
     return sorted(terminals, key=lambda terminal: _ORDER.index(terminal.state))
 
 
 def row(terminal: TerminalInfo, short: str, now: float) -> Row:
-    """Return the row of a terminal at `now`, in seconds since 1970; `short` is its id."""
+    """Return the row of a terminal. `short` is the short id to show.
+
+    Times in the row are relative to `now`, in seconds since 1970.
+    """
     return Row(
         id=short,
         name=_word(terminal.name),
@@ -81,7 +85,10 @@ def _in_short(command: str) -> str:
 
 
 def state(terminal: TerminalInfo, now: float) -> str:
-    """Return the state of a terminal: running, or how it ended, and when it was released."""
+    """Return the state of a terminal: whether it is running or how it ended, and when released.
+
+    `now` is in seconds since 1970.
+    """
     status = terminal.exit_status
     if status is None:
         how: str = ENDING if terminal.ending else terminal.state
@@ -96,12 +103,12 @@ def state(terminal: TerminalInfo, now: float) -> str:
 
 
 def ago(moment: int | None, now: float) -> str:
-    """Return the time since `moment` (milliseconds since 1970), in one unit."""
+    """Return the time from `moment` (milliseconds since 1970) to `now` (seconds), as in `5m`."""
     return NOTHING if moment is None else span(now - moment / 1000)
 
 
 def span(seconds: float) -> str:
-    """Return a duration in one unit, so that a list that is redrawn rarely changes."""
+    """Return a duration in one unit, as in `5m`: coarse, so that a redrawn list rarely changes."""
     for size, unit in _SPANS:
         if seconds >= size:
             return f"{math.floor(seconds / size)}{unit}"
@@ -109,7 +116,7 @@ def span(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in at most two units."""
+    """Return a duration in at most two units, as in `1h 5m`."""
     for (size, unit), (smaller, less) in pairwise(_SPANS):
         if seconds >= size:
             rest = math.floor(seconds % size / smaller)
@@ -127,7 +134,7 @@ def memory(size: int) -> str:
 
 
 def summary_line(text: str) -> str:
-    """Return untrusted text as a line of any length, with invisible characters escaped."""
+    """Return untrusted text as one line, of any length, with invisible characters escaped."""
     return one_line(text, max(1, 6 * len(text)))
 
 
@@ -148,7 +155,7 @@ def ended(status: ExitInfo) -> str:
 
 
 def exit_code(status: ExitInfo) -> int:
-    """Return the exit status as a shell does: 128 + n for the signal n."""
+    """Return the exit status that a shell would report: 128 + n for signal n; 255 if unknown."""
     if status.signal is None:
         return 255 if status.exit_code is None else status.exit_code
     number = getattr(signal, status.signal, None)

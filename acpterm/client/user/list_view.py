@@ -1,7 +1,7 @@
 """State of the list that `acpterm ls --watch` shows: selection, scroll position and filter.
 
-Without I/O: it is fed with keys, as a terminal sends them, and returns the rows to draw. The
-selection is a terminal, not an index, because the list changes while it is shown.
+No I/O: the caller feeds the bytes of typed keys and gets the rows to draw. The selection is a
+terminal, not an index, because the list changes while it is shown.
 """
 
 import codecs
@@ -27,7 +27,7 @@ _FILTER_MAX: Final = 200
 
 
 class Action(Enum):
-    """An action of a key that the caller has to perform."""
+    """What a key requests from the caller: to quit, or to open the selected terminal."""
 
     QUIT = auto()
     OPEN = auto()
@@ -38,8 +38,11 @@ class Part(NamedTuple):
 
     rows: list[Row]
     selected: int | None
+    """Index in `rows` of the selected row; None if the list is empty."""
     first: int
+    """Index of the first visible row in the whole list."""
     total: int
+    """Number of rows in the whole list, as filtered."""
 
 
 class ListView:
@@ -67,12 +70,12 @@ class ListView:
         return [one for one in self._items if wanted in "  ".join(one.row).casefold()]
 
     def update(self, items: Sequence[Item]) -> None:
-        """Replace the terminals, which are in the order of the list."""
+        """Replace the terminals of the list; `items` are in the order in which to show them."""
         self._items = list(items)
         self._settle()
 
     def feed(self, typed: bytes) -> Action | None:
-        """Handle input; return the first action in it, and drop the keys after that."""
+        """Handle typed keys; return the first action requested, and drop the keys after it."""
         for key in _KEY.findall(self._decoder.decode(typed)):
             if action := self._press(key):
                 return action
@@ -131,7 +134,10 @@ class ListView:
             self._selected = items[self._place].id
 
     def _settle(self) -> None:
-        """Update the index of the selection; select the terminal at that index if it is gone."""
+        """Update the index of the selected terminal.
+
+        If that terminal is no longer in the list, select the one that is now at its index.
+        """
         items = self.items
         ids = [item.id for item in items]
         if self._selected in ids:

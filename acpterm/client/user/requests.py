@@ -1,9 +1,9 @@
-"""The user's requests to the daemon: repetition after a loss, decoding and error messages.
+"""What both clients of the user's socket share: repetition of requests, decoding, error messages.
 
-When the connection is lost, the daemon's worker has died. Requests that are safe to repeat
-(`REPEATABLE`) are then sent again on another connection. For all others it is unknown whether they
-were executed, and their commands fail with a message that says so. A stream raises `LostError`; its
-reader reconnects, and opens another one from the position that it has reached.
+When a connection is lost, the daemon's worker has died. Pending requests that are safe to repeat
+(`REPEATABLE`) are then sent again on another connection. Of all other pending requests it is
+unknown whether they were executed, and they fail with a message that says so. A stream raises
+`LostError`; its reader reconnects, and opens another stream at the position that it has reached.
 """
 
 import math
@@ -35,14 +35,14 @@ REPEATABLE: Final = {
     "terminal/screen": 1,
     "terminal/wait": math.inf,
 }
-"""How often a request is repeated: mostly once, since a request that kills one worker may kill the
-next one."""
-# A terminal in an error message, by its full id.
+"""How often a request of a method may be repeated. Most only once, since a request that has killed
+one worker may kill the next one."""
+# How an error message of the daemon names a terminal.
 _TERMINAL: Final = re.compile(r"terminal 'term_[0-9a-f]{32}'")
 
 
 class StreamRequest(Protocol):
-    """The params of a request with notifications, which carry the same token."""
+    """The params of a request that causes notifications, which carry the same token."""
 
     token: str
 
@@ -55,7 +55,7 @@ _notifications: Final = msgspec.json.Decoder(_Notification)
 
 
 def token_of(params: Raw) -> str | None:
-    """Return the token in the params of a notification, if there is one."""
+    """Return the token in the params of a notification; None if there is none."""
     try:
         return _notifications.decode(params).token
     except msgspec.ValidationError:  # other params, of a newer daemon
@@ -63,9 +63,9 @@ def token_of(params: Raw) -> str | None:
 
 
 def decode_answer(name: str, method: str, answer: Raw, into: type[W]) -> W:
-    """Decode an answer of the daemon `name`.
+    """Decode `answer`, the result of `_acpterm/METHOD`, as the type `into`.
 
-    Raises `DaemonError` if the answer has another format, as that of another version does.
+    Raises `DaemonError` if it has another format, since the daemon `name` is of another version.
     """
     try:
         return msgspec.json.decode(answer, type=into)
@@ -77,7 +77,7 @@ def decode_answer(name: str, method: str, answer: Raw, into: type[W]) -> W:
 
 
 def unknown_outcome(name: str, method: str) -> LostError:
-    """Return the error for a request that was lost and cannot be repeated."""
+    """Return the error for a request to the daemon `name` that was lost and is not repeated."""
     return LostError(
         f"{name} went away before it answered: it is unknown whether "
         f"{method} was done; acpterm ls shows what there is"
@@ -90,20 +90,23 @@ def not_running(settings: Settings) -> NotRunningError:
 
 
 class TypedNames:
-    """The name that the user typed for each terminal, for use in error messages."""
+    """For each terminal the name that the user typed, to use it in error messages."""
 
     def __init__(self) -> None:
         self._typed: dict[str, str] = {}
 
     def note(self, answer: object, typed: str) -> None:
-        """Record that the user typed `typed` for the terminal in `answer`, if it is one."""
+        """Record that the user typed `typed` for the terminal that the result `answer` describes.
+
+        Do nothing if `answer` does not describe a terminal.
+        """
         if isinstance(answer, TerminalInfo) and answer.terminal_id != typed:
             self._typed[answer.terminal_id] = typed
 
     def failure(self, name: str, error: RpcError, params: object) -> RpcError | DaemonError:
-        """Return the error of a request with `params` to the daemon `name`.
+        """Return `error`, of a request with `params`, with the typed name in place of the id.
 
-        It has the name that the user typed in place of the terminal's id.
+        If the error means that the daemon `name` ends, return a `DaemonError` instead.
         """
         if error.code == REQUEST_CANCELLED:
             # A client cancels no request that it waits for; the daemon does when it ends.

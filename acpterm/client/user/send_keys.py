@@ -1,4 +1,4 @@
-"""Typing of text and keys into a terminal, encoded for the modes that its program has set."""
+"""Types text and keys into a terminal, encoded for the modes that its program has set."""
 
 import base64
 from collections.abc import Iterator, Sequence
@@ -11,9 +11,9 @@ from acpterm.client.user.output.print import named, note
 from acpterm.keys import depends_on_cursor_mode, key_bytes
 from acpterm.runtime.blocking_io import read_some
 
-# Maximum bytes per request. It is answered once they are written to the terminal.
+# Maximum bytes per request. Its response comes once they are written to the terminal.
 CHUNK_BYTES: Final = 32 * 1024
-# Seconds until the user is notified that the program does not read.
+# Seconds until the user is notified that the program does not read its input.
 INPUT_TIMEOUT_S: Final = 2.0
 # Begin and end of a bracketed paste. Pasted text cannot contain them: its ESC is removed.
 _BEGIN: Final = b"\x1b[200~"
@@ -21,13 +21,13 @@ _END: Final = b"\x1b[201~"
 
 
 class Text(NamedTuple):
-    """Text, as bytes; None is all of stdin."""
+    """Text to type, as bytes; if `data` is None, all that stdin contains."""
 
     data: bytes | None
 
 
 class Key(NamedTuple):
-    """The name of a key."""
+    """A key to press, by its name (`acpterm.keys`)."""
 
     name: str
 
@@ -38,9 +38,9 @@ Step: TypeAlias = Text | Key
 def type_steps(
     client: BlockingClient, terminal: str, steps: Sequence[Step], *, paste: bool = False
 ) -> None:
-    """Type the steps, and wait until they are written to the terminal.
+    """Type the texts and keys `steps`, and wait until they are written to the terminal.
 
-    Text is typed unchanged, or with `paste` as a terminal emulator pastes it. The names of keys
+    Text is typed unchanged, or if `paste` is true, as a terminal emulator pastes it. Names of keys
     must be valid. Raises `RpcError`, and `OSError` if stdin cannot be read.
     """
     pastes = paste and any(isinstance(step, Text) for step in steps)
@@ -79,7 +79,7 @@ def _pieces(text: Text) -> Iterator[bytes]:
 
 
 def _pasted(data: bytes) -> bytes:
-    """Return text as a terminal emulator pastes it: CR ends lines, and ESC is removed."""
+    """Return text as a terminal emulator pastes it: lines end with CR, and ESC is removed."""
     return data.replace(b"\r\n", b"\r").replace(b"\n", b"\r").replace(b"\x1b", b"")
 
 

@@ -1,4 +1,4 @@
-"""Shutdown of the daemon, which is complete once the daemon's process has exited."""
+"""Shuts the daemon down, and waits until its process has exited."""
 
 import contextlib
 import os
@@ -17,14 +17,14 @@ _POLL_S: Final = 0.02
 
 
 class ShutdownResult(NamedTuple):
-    """Result of a shutdown: `gone` is whether the daemon's process has exited in time.
-
-    `running` is the number of terminals whose programs were running before the shutdown.
-    """
+    """The result of a shutdown."""
 
     pid: int
+    """The daemon's process id."""
     running: int
+    """Number of terminals whose programs were running before the shutdown."""
     gone: bool
+    """Whether the daemon's process has exited in time."""
 
 
 def end_daemon(client: BlockingClient) -> ShutdownResult:
@@ -32,7 +32,7 @@ def end_daemon(client: BlockingClient) -> ShutdownResult:
     status = client.request_no_params("status", StatusResponse)
     process = _Process(status.pid)
     try:
-        # The connection may close before the answer arrives.
+        # The connection may close before the response arrives.
         with contextlib.suppress(RpcError):
             client.request_no_params("shutdown", Empty)
         return ShutdownResult(status.pid, status.running, gone=process.wait(_TIMEOUT_S))
@@ -41,7 +41,10 @@ def end_daemon(client: BlockingClient) -> ShutdownResult:
 
 
 class _Process:
-    """The daemon's process. It may be invisible, for example in another container."""
+    """The daemon's process, to wait for its exit.
+
+    If it is in another container, it is invisible here, and appears to have exited.
+    """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

@@ -1,8 +1,8 @@
-"""The status of the daemon's worker, and its replacement.
+"""Reads the status of the daemon, and replaces its worker: `acpterm status` and `restart`.
 
-A daemon is two processes: the keeper, which has the programs and listens, and the worker, which
-answers. While there is no worker, connections wait. The keeper writes the reason, and what to do,
-to the lock file beside the agents' socket.
+A daemon is two processes: the keeper, which owns the programs and the listening sockets, and the
+worker, which responds to requests. While there is no worker, connections wait in the queue. The
+keeper writes the reason, and what to do about it, to the lock file beside the agents' socket.
 """
 
 import os
@@ -22,7 +22,7 @@ from acpterm.client.user.blocking_connection import DeadlineError
 from acpterm.config import Settings, agent_socket
 from acpterm.jsonrpc import METHOD_NOT_FOUND, RpcError
 
-# A running worker answers at once.
+# A running worker responds to `initialize` at once.
 ANSWER_TIMEOUT_S: Final = 3.0
 # A new worker has ten seconds to be ready, and the keeper pauses between attempts.
 REPLACE_TIMEOUT_S: Final = 20.0
@@ -30,7 +30,7 @@ _POLL_S: Final = 0.05
 
 
 class NoWorker(Wire):
-    """The status of a daemon without a worker. `message` is the keeper's."""
+    """The status of a daemon without a worker. `message` is the keeper's: why there is none."""
 
     keeper_pid: int | None
     worker_pid: int | None = None
@@ -38,14 +38,14 @@ class NoWorker(Wire):
 
 
 class Worker(NamedTuple):
-    """A worker that answers."""
+    """The version and the process id of a worker that responds."""
 
     version: str
     pid: int
 
 
 class Restarted(NamedTuple):
-    """A worker that was replaced. `old` is None if it did not answer."""
+    """The result of replacing a worker. `old` is None if the old worker did not respond."""
 
     old: Worker | None
     new: Worker
@@ -70,10 +70,11 @@ def status(settings: Settings) -> StatusResponse | NoWorker | None:
 
 
 def restart(settings: Settings) -> Restarted:
-    """Replace the worker by one of the installed version, and wait until the new worker answers.
+    """Replace the worker by one of the installed version, and wait until the new worker responds.
 
-    If the old worker does not answer, the keeper replaces it. Raises `DaemonError` or `RpcError`
-    with the reason if there is no new worker; the old worker, if any, then continues.
+    If the old worker does not respond, the keeper is signalled to start a worker. Raises
+    `DaemonError` or `RpcError` with the reason if there is no new worker; the old worker, if there
+    is one, then continues.
     """
     waits = msgspec.structs.replace(settings, resume_timeout=REPLACE_TIMEOUT_S)
     try:
@@ -100,7 +101,7 @@ def _replace(client: BlockingClient) -> Restarted:
     client.deadline = time.monotonic() + REPLACE_TIMEOUT_S
     try:
         while (new := _status(client)).takeovers <= old.takeovers:
-            # The old worker has answered. No event reports its replacement, so poll.
+            # This response came from the old worker. No event reports its replacement, so poll.
             time.sleep(_POLL_S)
     except DeadlineError as error:
         raise DaemonError(
@@ -111,7 +112,7 @@ def _replace(client: BlockingClient) -> Restarted:
 
 
 def _start(settings: Settings) -> Restarted:
-    """Signal the keeper to start a worker, and wait for it."""
+    """Signal the keeper to start a worker, and wait until that responds."""
     path = agent_socket(settings)
     pid = read_lock(settings).pid
     if pid is None:

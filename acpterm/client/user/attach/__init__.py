@@ -1,1 +1,7 @@
-"""Attach to a terminal, from a window or from a script."""
+"""Attaches to a terminal, from a window or from a script.
+
+- `attach`: shows the terminal in this window and sends it what is typed.
+- `tty`: this window: raw mode, size, input, and a queue of output.
+- `detach_keys`: finds the detach keys in the input. `key_events`: parses reported key events.
+- `pipe`: without a window: prints output and forwards stdin, as in a pipeline.
+"""

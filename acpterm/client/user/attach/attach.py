@@ -1,14 +1,15 @@
-"""Attach this window to a terminal of the daemon: show its screen here, and send it what is typed.
+"""Attaches this window to a terminal of the daemon: shows its screen, and sends it what is typed.
 
 States: *attached*, until the program exits, the user presses the detach key, a signal ends this
-process, or the daemon is gone. In each case the window's modes are restored, and only what was
-printed remains. Full-screen programs are shown on the window's alternate screen. The window's
-previous content is scrolled into its scrollback before anything else is printed.
+process, or the daemon ends. In each case the window's modes are restored, and only the printed text
+remains. Full-screen programs are shown on the window's alternate screen. The window's previous
+content is scrolled into its scrollback before anything else is printed.
 
 The connection is lost when the daemon's worker dies. The window is then *waiting* for the next
-worker, for at most `resume_timeout` seconds: it keeps the picture that it shows, and gets a new one
-afterwards. Keys are not queued in this state, since the user does not see their effect. Each key
-rings the bell, and so does input sent just before that may be lost. The detach key still works.
+worker, for at most `resume_timeout` seconds (a setting): it keeps its content, and is repainted
+afterwards. Keys are not queued in this state, since the user does not see their effect: each key
+rings the bell. The bell also rings for input that was sent just before and may be lost. The detach
+key still works.
 
 Tasks: one prints, one reads input, one handles signals (window size, continue after a stop,
 shutdown); the `terminal/attach` request stays pending for the whole time. The connection is only
@@ -46,7 +47,7 @@ from acpterm.pty.tracking import marks
 from acpterm.runtime.shutdown_signals import shutdown_signals
 from acpterm.terminal.vt.paint import LEAVE
 
-# How long the notice stays, unless a key is pressed before.
+# How long the notice (see `_notice`) stays visible, unless a key is pressed before.
 NOTICE_S: Final = 1.5
 # The notice appears once the program has printed nothing for this long, so that it does not hide
 # the output of a short command.
@@ -80,9 +81,10 @@ async def attach(
     *,
     read_only: bool = False,
 ) -> AttachResponse | None:
-    """Attach to a terminal until one side ends it. Raises `RpcError`.
+    """Attach the window `terminal` to the daemon's terminal `info`, as described above.
 
-    Return how the program exited; None if the terminal is still running.
+    If `read_only`, nothing that is typed is sent. Return how the program exited; None if it is
+    still running. Raises `RpcError`.
     """
     notice = await _notice(client, info, detach_filter)
     attachment = _Attachment(client, terminal, info, detach_filter, notice, read_only=read_only)
@@ -94,14 +96,14 @@ async def attach(
         finally:
             restore = LEAVE + _tab_stops(terminal.size[0]) + _POP_TITLE
             restore += _ERASE_BELOW if attachment.has_main and not response else b""
-            # The daemon or the window may be gone. Neither may keep this command from exiting.
+            # The daemon may have ended, or the window may be closed: exit in any case.
             with trio.move_on_after(_FLUSH_TIMEOUT_S, shield=True), suppress(OSError):
                 await terminal.write(restore)
         return response
 
 
 async def _notice(client: UserClient, info: TerminalInfo, detach_filter: DetachFilter) -> str:
-    """Return the initial notice: the detach key, and the terminal that this command runs in."""
+    """Return the first notice: terminal, detach key, and the terminal we run in, if any."""
     outer = None
     if identifier := os.environ.get(marks.TERMINAL):
         # The outer terminal may belong to another daemon.
@@ -116,7 +118,7 @@ async def _notice(client: UserClient, info: TerminalInfo, detach_filter: DetachF
 
 
 def _tab_stops(cols: int) -> bytes:
-    """Return the sequence that sets a tab stop every 8 columns; not all terminals have DECST8C."""
+    """Return the sequence that sets a tab stop every 8 columns. Not all terminals have DECST8C."""
     stops = "".join(f"\x1b[{column}G\x1bH" for column in range(9, cols + 1, 8))
     return f"\x1b7\x1b[3g{stops}\x1b8".encode()
 
@@ -199,7 +201,7 @@ class _Attachment:
         """Scroll the main screen's content away before the screen is painted for the first time."""
         if not alternate and not self.has_main:
             self.has_main = True
-            # The window's present content goes to its scrollback instead of being overwritten.
+            # The window's current content goes to its scrollback instead of being overwritten.
             lines = b"\r\n" * self._terminal.size[1]
             self._printer.put((_TO_MAIN if self._is_alternate else b"") + lines)
         self._is_alternate = alternate
@@ -258,7 +260,10 @@ class _Attachment:
             self._repaint()
 
     async def _show_notice(self) -> None:
-        """Show the notice in the window's last line for `NOTICE_S`, once the program is quiet."""
+        """Show the notice (see `_notice`) in the window's last line for `NOTICE_S` seconds.
+
+        It appears once the program has printed nothing for `_QUIET_S` seconds.
+        """
         await self._has_output.wait()
         while trio.current_time() < self._last_output_at + _QUIET_S:  # noqa: ASYNC110  it moves on
             await trio.sleep_until(self._last_output_at + _QUIET_S)
@@ -271,7 +276,7 @@ class _Attachment:
             self._repaint()
 
     async def _paint_final_screen(self) -> None:
-        """Paint the final screen over the notice; the daemon sends no more pictures."""
+        """Paint the final screen over the notice, since the daemon sends no more output."""
         cols, rows = self._terminal.size
         try:
             screen = await self._client.terminal_request("screen", self._id, ScreenResponse)
@@ -286,7 +291,7 @@ class _Attachment:
             self._printer.put(f"{picture}\x1b[?7h\x1b[{y + 1};{x + 1}H".encode())
 
     def _repaint(self) -> None:
-        """Ask the daemon for a new picture in the window's present size."""
+        """Request that the daemon sends the whole screen again, in the window's current size."""
         params = WindowRequest(self._token, *self._terminal.size)
         # The response is ignored: an error only means that the window is not attached now.
         self._client.send("terminal/window", params, lambda _: None)

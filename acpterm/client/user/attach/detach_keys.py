@@ -1,16 +1,16 @@
-"""Find the detach keys in the input of an attached terminal.
+"""Finds the detach keys in the input of an attached window.
 
 All input is passed on except the detach keys. If they are a sequence of several keys, its first
-keys are held back until the next key shows whether the sequence continues; if not, they are passed
-on too. A key is recognized in both encodings that terminals use: the bytes that xterm sends for it,
-and the key events that a program can request (`key_events`).
+keys are held back until the next key shows whether the sequence continues; if not, the held keys
+are passed on too. A key is recognized in both encodings that terminals use: the bytes that xterm
+sends for it, and the key events that a program can request (`key_events`).
 
 Rules:
 
-- A key that is split over two reads is found. Input that may be the start of a key is held back for
-  that, unless it is a key by itself, such as Escape.
+- A key that is split over two reads is found. For this, input that may be the start of a key is
+  held back, unless it is a key by itself, such as Escape.
 - Releases, repetitions and modifiers by themselves may be reported between the keys of a sequence.
-  They are held back with it, and do not end it.
+  They are held back with the sequence, and do not end it.
 - Bracketed paste is text: keys in it do not detach.
 """
 
@@ -41,9 +41,9 @@ class _Match(Enum):
 
 
 class DetachFilter:
-    """Searches input for a sequence of keys, whose names are separated by spaces in `keys`.
+    """Searches input for the detach keys: `keys` has their names, separated by spaces.
 
-    Raises `ValueError` for names that are invalid.
+    Raises `ValueError` for invalid names.
     """
 
     def __init__(self, keys: str) -> None:
@@ -82,7 +82,7 @@ class DetachFilter:
             elif self._matched and match is _Match.MINOR:
                 self._held.append(typed[:size])
             elif self._matched:
-                # The sequence is broken off. The present key may be the first of a new one.
+                # This key does not continue the sequence, but it may begin a new one.
                 passed += self._held
                 self._reset()
                 continue
@@ -97,7 +97,7 @@ class DetachFilter:
         self._held.clear()
 
     def _paste(self, typed: bytes, passed: list[bytes]) -> bytes:
-        """Pass on pasted text; return the input after it."""
+        """Append the pasted text that `typed` starts with to `passed`; return the rest."""
         end = typed.find(_PASTE_END)
         if end >= 0:
             self._pasting = False
@@ -112,7 +112,7 @@ class DetachFilter:
 
 
 class _Step:
-    """One key of the sequence."""
+    """One key of the sequence of detach keys."""
 
     def __init__(self, name: str) -> None:
         self._bytes: Final = key_bytes(name)
@@ -127,7 +127,7 @@ class _Step:
         return found.start() if found else len(typed)
 
     def match(self, typed: bytes) -> tuple[_Match, int]:
-        """Return what `typed` starts with, and how many bytes that is."""
+        """Return what `typed` starts with, and its length in bytes."""
         if typed.startswith(_PASTE_START):
             return _Match.PASTE, len(_PASTE_START)
         if report := find_key_event(typed):

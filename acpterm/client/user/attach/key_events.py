@@ -1,10 +1,10 @@
-"""Parse and compare the key events that a terminal reports to a program on request.
+"""Parses the key events that a terminal reports to a program that has requested them.
 
 There are three formats:
 
 - kitty's, for characters: `CSI code:shifted:base ; modifiers:event ; text u`. All fields but the
   code are optional.
-- kitty's, for keys that have a sequence of their own anyway: `CSI 24 ; modifiers:event ~`.
+- kitty's, for function keys, in their xterm sequences: `CSI 24 ; modifiers:event ~`.
 - xterm's modifyOtherKeys: `CSI 27 ; modifiers ; code ~`.
 
 Rules:
@@ -12,8 +12,8 @@ Rules:
 - A letter is named in lower case, and an upper-case letter has Shift. With Ctrl the two cases are
   the same key.
 - Caps Lock and Num Lock are not modifiers.
-- A key whose character is not in ASCII also counts as the key at its position on a US keyboard, if
-  the terminal reports that. So C-b is found on a Russian keyboard.
+- A key whose character is not in ASCII is also treated as the key at its position on a US keyboard,
+  if the terminal reports that position. So C-b is found on a Russian keyboard.
 """
 
 import re
@@ -57,11 +57,11 @@ class KeyEvents(NamedTuple):
     keys: frozenset[KeyEvent]
     """All keys that the report may stand for; empty for a key that has no name here."""
     minor: bool
-    """Whether it is a release, a repetition, or a modifier by itself, and not a new key press."""
+    """Whether the event is a release, a repetition or a modifier by itself: no new key press."""
 
 
 def key_event_of(name: str) -> KeyEvent:
-    """Return the key of a name as in `acpterm.keys`. Raises `ValueError` for invalid names."""
+    """Return the key with a name of `acpterm.keys`. Raises `ValueError` for invalid names."""
     modifiers, plain = parse_key(name)
     if plain == "btab":
         return KeyEvent("tab", modifiers | SHIFT)
@@ -69,7 +69,7 @@ def key_event_of(name: str) -> KeyEvent:
 
 
 def find_key_event(typed: bytes) -> KeyEvents | None:
-    """Return the report that `typed` starts with; None if it starts with none."""
+    """Parse the report at the start of `typed`; return None if there is none."""
     found = _REPORT.match(typed)
     if found is None:
         return None
@@ -95,7 +95,7 @@ def find_key_event(typed: bytes) -> KeyEvents | None:
 
 
 def is_incomplete(typed: bytes) -> bool:
-    """Return whether this may be the start of a report. CSI alone is not, since it is Alt-[."""
+    """Return whether `typed` may be the start of a report. CSI alone is not, since it is Alt-[."""
     return _INCOMPLETE.fullmatch(typed) is not None
 
 
@@ -138,7 +138,7 @@ def _is_letter(code: int) -> bool:
 
 
 def _get(fields: list[list[int]], field: int, part: int, default: int) -> int:
-    """Return a number of a report, or the default if it is missing."""
+    """Return the number at `part` of `field` in a parsed report; `default` if it is missing."""
     if field < len(fields) and part < len(fields[field]) and fields[field][part] >= 0:
         return fields[field][part]
     return default

@@ -1,12 +1,12 @@
-"""Follow one of the user's own terminals without a window: in a script, or in a pipe.
+"""Follows one of the user's own terminals without a window: in a script, or in a pipe.
 
 Output is printed as it arrives. The program blocks while the reader is slow, as it would without a
 terminal. This command exits with the program. The program is killed when the reader closes the
 pipe, or when a shutdown signal arrives.
 
 This process's stdin is forwarded to the program through a named pipe, up to its end, as ssh does.
-The program opens the named pipe as its standard input. It sees the same as in a pipeline: no
-terminal, every byte unchanged, and the end of the input.
+The program opens the named pipe as its standard input. As in a pipeline, its stdin is not a
+terminal, and it reads every byte unchanged and the end of the input.
 """
 
 import os
@@ -54,24 +54,24 @@ _UNFINISHED: Final = re.compile(
 
 
 class ExitResult(NamedTuple):
-    """How a program exited, and the shutdown signal that this process got before, if any."""
+    """How a program exited, and the shutdown signal that this process received, if any."""
 
     status: ExitInfo | None
     signal: Signals | None
 
 
 class PipeOutput:
-    """Converts a terminal's output to what a pipe would have received. It may be split anywhere.
+    """Converts a terminal's output to the bytes that the program would have written to a pipe.
 
-    A terminal writes CR LF for each LF of its program; that CR is removed, and so are escape
-    sequences. All other bytes are unchanged.
+    A terminal outputs CR LF for each LF of its program; that CR is removed, and so are escape
+    sequences. All other bytes are unchanged. The output may be fed in pieces of any size.
     """
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Return the converted bytes, without an incomplete sequence at the end of `data`."""
+        """Return converted bytes; hold back an incomplete sequence at the end of `data`."""
         data, self._rest = self._rest + data, b""
         begin = data.rfind(b"\x1b", max(0, len(data) - _SEQUENCE_MAX))
         # An ESC at the end may begin the terminator of a string, so look for the string before it.
@@ -83,7 +83,7 @@ class PipeOutput:
         return _SEQUENCE.sub(b"", data).replace(b"\r\n", b"\n")
 
     def finish(self) -> bytes:
-        """Return what is left at the end: a CR, but not an incomplete sequence."""
+        """Return the held bytes at the end of the output: a CR, but not an incomplete sequence."""
         rest, self._rest = self._rest, b""
         return rest if rest == b"\r" else b""
 
@@ -178,7 +178,7 @@ async def pass_stdin(path: str) -> None:
 
 
 async def _read(stdin: StdioStream) -> bytes:
-    """Wait for the next bytes; a stdin that cannot be read, such as a directory, is at its end."""
+    """Wait for the next bytes of stdin; return empty bytes at its end, or if it cannot be read."""
     try:
         return await stdin.receive_some(_CHUNK_BYTES)
     except trio.BrokenResourceError:

@@ -1,8 +1,8 @@
-"""The user's own terminal: in raw mode while attached, restored afterwards.
+"""The window in which this command runs: in raw mode while attached, restored afterwards.
 
-The descriptors may be shared with the shell that started the command. So only the terminal's
+The descriptors may be shared with the shell that started the command. So only the window's terminal
 attributes are changed, and no flags such as O_NONBLOCK. Reads wait until the descriptor is
-readable; writes run in a thread, since a terminal may block its writer for any time.
+readable; writes run in a thread, since a window may block its writer for any time.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ CHUNK_BYTES: Final = 8 * 1024
 
 
 class Tty:
-    """The terminal on the descriptors `in_fd` and `out_fd`."""
+    """The window on the descriptors `in_fd` and `out_fd`."""
 
     def __init__(self, in_fd: int = 0, out_fd: int = 1) -> None:
         self._in_fd: Final = in_fd
@@ -44,31 +44,31 @@ class Tty:
         """Columns and rows of the window; 80 and 24 if unknown."""
         try:
             size = os.get_terminal_size(self._out_fd)
-        except OSError:  # the terminal is gone
+        except OSError:  # the window was closed
             return 80, 24
         return size.columns or 80, size.lines or 24
 
     @contextlib.contextmanager
     def raw(self) -> Iterator[None]:
-        """Keep the terminal in raw mode during the block."""
+        """Keep the window in raw mode during the block."""
         self.make_raw()
         try:
             yield
         finally:
-            # Restoring the attributes fails if the terminal is gone.
+            # Restoring the attributes fails if the window was closed.
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(self._in_fd, termios.TCSANOW, self._original)
 
     def make_raw(self) -> None:
-        """Set raw mode, also again: a shell may have changed the mode while we were stopped.
+        """Set raw mode; also needed after a stop, during which a shell may have changed the mode.
 
-        Keeps input that was typed before, and does not wait for output.
+        Unread input is kept, and pending output is not waited for.
         """
         with contextlib.suppress(termios.error):
             tty.setraw(self._in_fd, termios.TCSANOW)
 
     async def read(self) -> bytes:
-        """Wait for input; return empty bytes if the terminal is gone."""
+        """Wait for input and return it; return empty bytes once the window is closed."""
         while True:
             await trio.lowlevel.wait_readable(self._in_fd)
             try:
@@ -79,12 +79,12 @@ class Tty:
                 return b""
 
     async def write(self, data: bytes) -> None:
-        """Print `data`. Raises `OSError` if the terminal is gone."""
+        """Print `data`. Raises `OSError` if the window was closed."""
         await stdio.write_all(self._out_fd, data)
 
 
 class Printer:
-    """A queue of data to print, with backpressure."""
+    """A queue of data to print on the window `terminal`, with backpressure."""
 
     def __init__(self, terminal: Tty) -> None:
         self._terminal = terminal
@@ -111,7 +111,7 @@ class Printer:
             await self._printed.park()
 
     async def run(self) -> None:
-        """Print queued data until cancelled. Raises `OSError` if the terminal is gone."""
+        """Print queued data until cancelled. Raises `OSError` if the window was closed."""
         while True:
             await self._has_parts.wait()
             self._has_parts = trio.Event()

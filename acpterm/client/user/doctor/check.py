@@ -1,4 +1,4 @@
-"""The result of a check."""
+"""The result of one check of `acpterm doctor`."""
 
 from typing import Literal, TypeAlias
 
@@ -11,7 +11,8 @@ class CheckResult(msgspec.Struct, frozen=True):
     """The result of one check.
 
     State `missing` means that an optional feature is absent, `problem` that the user should fix
-    something; `advice` says how, in both cases. `fatal` means that no terminal can be created.
+    something; `advice` says what to do in both cases. `check` names what was checked, and `found`
+    describes what was found. `fatal` means that no terminal can be created.
     """
 
     state: State

@@ -42,7 +42,10 @@ _OTHERS_READ: Final = stat.S_IRGRP | stat.S_IROTH
 
 
 def settings_file(config: str | None, socket: str | None) -> tuple[Settings, CheckResult]:
-    """Check the settings file; return its settings, or the defaults if it is invalid."""
+    """Check the settings file; return its settings, or the defaults if it is invalid.
+
+    `config` and `socket` are the options --config and --socket.
+    """
     path = config or os.environ.get("ACPTERM_CONFIG") or default_file()
     try:
         chosen = load(config, flags={"socket": socket})
@@ -56,7 +59,7 @@ def settings_file(config: str | None, socket: str | None) -> tuple[Settings, Che
 
 
 def sockets(chosen: Settings) -> CheckResult:
-    """Check that the sockets and their directory are accessible to this user alone."""
+    """Check that the sockets and their directory are accessible only to this user."""
     name = "sockets"
     for path in (agent_socket(chosen), user_socket(chosen)):
         directory = os.path.dirname(path)
@@ -150,10 +153,10 @@ def _nearest_existing(directory: str) -> str:
 
 
 def _unwritable(directory: str) -> str | None:
-    """Return why nothing can be created in an existing directory; None if it can.
+    """Return why nothing can be created in an existing directory; None if that is possible.
 
-    Creates and removes a directory there, because the mode is not enough: even root cannot create
-    a directory in /proc.
+    Creates and removes a directory there, because the mode is not sufficient: even root cannot
+    create a directory in /proc.
     """
     try:
         os.rmdir(tempfile.mkdtemp(prefix=".acpterm-doctor-", dir=directory))
@@ -163,9 +166,9 @@ def _unwritable(directory: str) -> str | None:
 
 
 def _check_permissions(directory: str) -> CheckResult | None:
-    """Return a problem if other users can access the directory of recordings; None if not.
+    """Return a problem if other users own or can access the directory of recordings, else None.
 
-    A directory that does not exist is fine, since acpterm creates it with the right mode.
+    A directory that does not exist is no problem, since acpterm creates it with the right mode.
     """
     if not os.path.isdir(directory):
         return None
@@ -213,7 +216,7 @@ async def daemon(chosen: Settings, config: str | None) -> CheckResult:
 
 
 def runtime() -> CheckResult:
-    """Check the directory for sockets that is removed when the user logs out."""
+    """Check XDG_RUNTIME_DIR, the default directory for sockets, removed when the user logs out."""
     directory = os.environ.get("XDG_RUNTIME_DIR", "")
     if not directory:
         advice = "sockets go to /tmp then, unless /run/user has a directory; pam_systemd sets it"

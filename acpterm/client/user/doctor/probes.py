@@ -1,7 +1,7 @@
 """Checks that create a terminal, an emulator and a control group as a trial.
 
-They run in this process as they would in the daemon. The daemon's environment may differ: a daemon
-that systemd starts has its own control groups.
+They are created in this process, as the daemon would create them. The daemon's environment may
+differ: a daemon that systemd starts has its own control groups.
 """
 
 import os
@@ -44,7 +44,7 @@ _DELEGATE_ADVICE: Final = (
 
 
 async def terminal(settings: Settings) -> list[CheckResult]:
-    """Create a terminal, and check that it is detected when its program waits for input."""
+    """Check that a terminal can be created, and that a program waiting for input is detected."""
     try:
         async with _pool(settings) as (pool, trees):
             request = LaunchRequest(
@@ -145,7 +145,7 @@ async def emulator() -> CheckResult:
 
 
 def pidfd() -> CheckResult:
-    """Check that the system has pidfds."""
+    """Check that the system has pidfds, descriptors of processes."""
     if linux.has_pidfd():
         return ok("pidfd", "children are waited for and signalled by descriptor")
     advice = "the keeper uses SIGCHLD instead; Linux 5.4 has them, unless a filter refuses"
@@ -153,7 +153,7 @@ def pidfd() -> CheckResult:
 
 
 def subreaper() -> CheckResult:
-    """Check that this process can become the parent of its descendants' orphans."""
+    """Check that this process can become a subreaper: the parent of its descendants' orphans."""
     if linux.become_subreaper():
         return ok("subreaper", "orphans of a terminal's programs become the daemon's children")
     advice = "without control groups, a program that leaves its session may outlive its terminal"

@@ -1,4 +1,7 @@
-"""Run all checks concurrently, each with a timeout. A check that fails becomes a result."""
+"""Runs all checks concurrently, each with a timeout.
+
+A check that times out or raises yields the result `problem`.
+"""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -27,7 +30,10 @@ Check: TypeAlias = Callable[[], Outcome] | AsyncCheck
 
 
 async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
-    """Run all checks; return their results in the order in which to print them."""
+    """Run all checks; return their results in the order in which to print them.
+
+    `config` and `socket` are the options --config and --socket.
+    """
     settings, settings_result = paths.settings_file(config, socket)
     checks: dict[str, Check] = {
         "Python": system.python,

@@ -56,7 +56,7 @@ def ptys() -> CheckResult:
 
 
 def open_files() -> CheckResult:
-    """Check the hard limit of open files, to which the daemon raises its soft limit."""
+    """Check the hard limit of open files; the daemon raises its soft limit to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{_limit(hard)} for the daemon, {_limit(soft)} for what is started here"
     if (
@@ -69,7 +69,7 @@ def open_files() -> CheckResult:
 
 
 def processes() -> CheckResult:
-    """Check the limit of this user's processes."""
+    """Check the limit on the number of this user's processes."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     found = f"{_limit(soft)} for this user"
     if soft != resource.RLIM_INFINITY and soft < 4 * _TERMINALS_EXPECTED:
@@ -79,7 +79,7 @@ def processes() -> CheckResult:
 
 
 def utf8() -> CheckResult:
-    """Check that the locale's encoding is UTF-8, which programs write and this command prints."""
+    """Check that the locale's encoding is UTF-8, in which programs and this command print."""
     try:
         encoding = codecs.lookup(locale.getencoding()).name
     except LookupError:

@@ -1,4 +1,4 @@
-"""Export a terminal as an asciicast: the retained output, or the recording if it has more."""
+"""Exports a terminal as an asciicast: its retained output, or its recording if that has more."""
 
 import contextlib
 import shutil
@@ -23,11 +23,11 @@ _decoder: Final = msgspec.json.Decoder(ExportedNotification)
 
 
 async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Report:
-    """Write a terminal's retained output or its recording to `file`, whichever has more.
+    """Write a terminal's retained output or its recording to `file`, whichever has more content.
 
-    The one with more output wins. If both have as much, the one with more other content wins, since
-    a recording may contain input. If they are equal, the retained output wins. A recording is
-    copied unchanged; the returned report tells which of its lines cannot be read.
+    More output decides, then more input, which only recordings contain; if both are equal, the
+    retained output is written. A recording is copied unchanged; the returned report counts its
+    lines that cannot be read.
 
     `file` must be empty and readable. Must run on the daemon's machine, since it opens the
     recording. Raises `RpcError`, `OSError`.
@@ -40,7 +40,10 @@ async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Repor
 
 
 def _replace_if_better(file: BinaryIO, path: str) -> Report:
-    """Replace the content of `file` with the recording if that has more."""
+    """Replace the content of `file` with the recording at `path` if that has more content.
+
+    Return the report of the recording if it was copied, else an empty one.
+    """
     # The recording may not exist: the disk was full, or the user has removed it.
     with contextlib.suppress(FileNotFoundError, PermissionError), open(path, "rb") as recording:
         recorded, report = _content(recording)
@@ -54,7 +57,7 @@ def _replace_if_better(file: BinaryIO, path: str) -> Report:
 
 
 async def _export(client: UserClient, terminal: str, write: Callable[[bytes], object]) -> None:
-    """Request the retained output, and write it as it arrives."""
+    """Request a terminal's retained output as an asciicast, and write it as it arrives."""
     request = ExportRequest(terminal, client.token())
     with client.stream("terminal/export", request, Empty) as stream:
         try:

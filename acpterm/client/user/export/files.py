@@ -1,4 +1,4 @@
-"""Write an output file atomically, with access for this user alone."""
+"""Writes an exported file atomically, accessible only to this user."""
 
 import os
 import secrets

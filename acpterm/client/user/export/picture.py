@@ -1,6 +1,6 @@
-"""Render a screen as an SVG picture or an HTML page: each character in its cell, with its colours.
+"""Renders a screen as an SVG picture or an HTML page: each character in its cell, with its colours.
 
-The rows are those of `acpterm.acp.user_api.ScreenResponse`: text with SGR sequences.
+A row is text with SGR sequences, as in `acpterm.acp.user_api.ScreenResponse`.
 
 Renderers differ in the width of characters, in whether they collapse spaces, and in the SVG
 attributes that they support. So each ASCII word, and each character beyond ASCII, is an element
@@ -64,7 +64,10 @@ _NO_XML: Final = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 class Run(NamedTuple):
-    """Characters of one style: ASCII text, or a single other character with combining marks."""
+    """Text of one style: ASCII characters, or one non-ASCII character with its combining marks.
+
+    `column` and `width` are in columns.
+    """
 
     column: int
     width: int
@@ -73,7 +76,10 @@ class Run(NamedTuple):
 
 
 def render(screen: ScreenResponse, command: str, *, as_page: bool = False) -> str:
-    """Render a screen as SVG or HTML. The title is the screen's, or `command` if it has none."""
+    """Render a screen as SVG or, if `as_page`, as HTML.
+
+    The title is the screen's, or `command` if it has none.
+    """
     title = one_line(screen.title or command)
     return page(screen.rows, title) if as_page else svg(screen.rows, screen.cols, title)
 
@@ -90,7 +96,7 @@ def text_mapped(row: str, change: Callable[[str], str]) -> str:
 
 
 def runs(row: str) -> Iterator[Run]:
-    """Split a row into runs of one style."""
+    """Yield the runs of a row, from left to right."""
     column, style = 0, PLAIN
     # The split yields text and SGR parameters alternately.
     for number, piece in enumerate(_SGR.split(row)):
@@ -108,7 +114,7 @@ def _parts(text: str) -> list[tuple[str, int]]:
     for piece in _PIECE.findall(text):
         width = len(piece) if piece.isascii() else wcwidth(piece)
         if width < 1 and parts:
-            # A combining mark belongs to the character before it: split that from its text.
+            # A combining mark belongs to the character before it: split that character off.
             before, columns = parts.pop()
             if columns > 1 and before.isascii():
                 parts.append((before[:-1], columns - 1))
@@ -172,7 +178,7 @@ def _glyphs(run: Run, y: int) -> str:
 
 
 def _words(run: Run) -> Iterator[Run]:
-    """Split a run into words, without the spaces between them unless these are decorated."""
+    """Yield the words of a run as runs; yield the whole run if its spaces are decorated."""
     if not run.text.isascii() or _decoration(run.style):
         yield run
         return
@@ -191,7 +197,7 @@ def _position(run: Run) -> str:
 
 
 def _font_attributes(style: Style) -> Iterator[tuple[str, str]]:
-    """Yield the attributes of a style, whose names are the same in SVG and CSS."""
+    """Yield names and values of a style's font attributes, which are the same in SVG and CSS."""
     if style.flags & BOLD:
         yield "font-weight", "bold"
     if style.flags & ITALIC:

@@ -1,6 +1,7 @@
-"""Play a recording in the user's own window, and restore the window afterwards.
+"""Plays a recording in the window of this command, and restores the window afterwards.
 
-Keys control the playback. They are not echoed, and unread input is dropped at the end.
+Keys control the playback (`client.playback`). They are not echoed, and unread input is dropped at
+the end.
 """
 
 import contextlib
@@ -34,8 +35,8 @@ _TYPED: Final = re.compile(
 async def play_here(playback: Playback, has_keyboard: Callable[[], bool]) -> int | None:
     """Play a cast in the window on stdout; return the signal that ended it, or None.
 
-    `playback` must write with `put`. `has_keyboard` returns whether keyboard input is for this
-    command.
+    `playback` must write to stdout. `has_keyboard` returns whether this command is the one that
+    keyboard input goes to, and not a background job.
     """
     cast, size = playback.cast, os.get_terminal_size(1)
     # A window of unknown size reports 0.
@@ -60,7 +61,7 @@ async def play_here(playback: Playback, has_keyboard: Callable[[], bool]) -> int
                 await playback.run(keys)
                 nursery.cancel_scope.cancel()
         finally:
-            # The window may be gone, or its output may be stopped.
+            # The window may be closed, or its output may be stopped.
             with trio.move_on_after(1, shield=True), contextlib.suppress(OSError):
                 await stdio.write_all(1, LEAVE + b"\r\n")
     return ended[0] if ended else None
@@ -85,9 +86,9 @@ async def _read_keys(send: trio.MemorySendChannel[Key], has_keyboard: Callable[[
 
 
 def keys_in(typed: bytes) -> Iterator[Key]:
-    """Yield the control keys in the input.
+    """Yield the keys in the input that control a playback.
 
-    Keys are recognized in all encodings, since the recorded program may have set one.
+    Keys are recognized in all encodings, since the recorded output may have selected any.
     """
     for match in _TYPED.finditer(typed):
         if match["arrow"]:
@@ -108,7 +109,7 @@ async def print_all(cast: Cast) -> None:
 
 @contextlib.contextmanager
 def _echo_disabled() -> Iterator[None]:
-    """Turn echo and line buffering off, and drop unread input at the end. Ctrl-C still works."""
+    """Turn off echo and line buffering during the block; drop unread input at its end."""
     try:
         original = termios.tcgetattr(0)
     except termios.error:

@@ -1,8 +1,8 @@
-"""The complete live output of one of the user's own terminals, for commands that run in a pipe.
+"""Follows the complete live output of one of the user's own terminals, for a command in a pipe.
 
-The program waits while its output is not read (`hold`), so nothing is lost. After a lost
-connection, output is followed on a new one from the position that was reached, so nothing is
-repeated. For readers that the program does not wait for, see `read`.
+The program blocks while its output is not read (`hold`), so nothing is lost. After a lost
+connection, output is followed on a new connection from the position that was reached, so nothing is
+repeated. In `read`, by contrast, the program does not wait for the reader.
 """
 
 import base64
@@ -20,19 +20,20 @@ _notifications: Final = msgspec.json.Decoder(FollowedNotification)
 
 
 class Part(NamedTuple):
-    """The next bytes of a stream."""
+    """The next bytes of a terminal's output."""
 
     data: bytes
     lost: int
-    """Number of bytes lost before them: 0, unless the daemon's worker was replaced."""
+    """Number of bytes lost before `data`: 0, unless the daemon's worker was replaced."""
 
 
 async def follow_output(
     client: UserClient, terminal: str, take: Callable[[Part], Awaitable[object]]
 ) -> ExitInfo | None:
-    """Await `take` with each part of a terminal's output, from its beginning.
+    """Await `take` with each part of a terminal's output, from the beginning to the program's exit.
 
-    The program waits while `take` is slow. Return how it exited. Raises `RpcError`, `DaemonError`.
+    The program blocks while `take` is slow. Return how the program exited. Raises `RpcError`,
+    `DaemonError`.
     """
     request = FollowRequest(terminal, client.token(), 0, hold=True)
     while True:

@@ -1,10 +1,10 @@
-"""Live printing of a text, line by line; and the last lines of a text.
+"""Decides which characters to print for a text that grows and whose last line may change.
 
 If stdout is a terminal, the current, incomplete line is printed too. When the program overwrites
-that line, a carriage return and the new line are printed. This works only for lines that fit the
+that line, a carriage return and the new content are printed. This works only for lines that fit the
 width: a longer line that was overwritten is printed again once it is complete.
 
-Otherwise only complete lines are printed, so a progress bar is a single line.
+If stdout is not a terminal, only complete lines are printed, so a progress bar is a single line.
 """
 
 import os
@@ -24,10 +24,10 @@ def last_lines(text: str, number: int) -> str:
 
 
 class Lines:
-    """Converts updates of a text to the characters to print.
+    """Converts changes of a text to the characters to print.
 
-    `width` returns the number of columns of the terminal that is printed to; it is None if stdout
-    is not a terminal.
+    `width` returns the number of columns of the terminal on stdout; it is None if stdout is not a
+    terminal.
     """
 
     def __init__(self, width: Callable[[], int] | None) -> None:
@@ -36,15 +36,18 @@ class Lines:
         # printed.
         self._printed = ""
         self._stale = False
-        # The beginning of the current line that counts as printed, but was skipped.
+        # The beginning of the current line that is treated as printed, but was skipped.
         self._skipped = ""
 
     def begin(self, skipped: str) -> None:
-        """Skip the beginning of the current line: it counts as printed."""
+        """Treat `skipped`, the beginning of the current line, as printed already."""
         self._printed = self._skipped = skipped
 
     def show(self, complete: str, line: str) -> str:
-        """Return what to print for complete lines and the current content of the next line."""
+        """Return what to print after the text has grown by the lines `complete`.
+
+        The first of them completes the current line. `line` is the line after them, so far.
+        """
         output = ""
         if complete:
             first, newline, rest = complete.partition("\n")
@@ -55,7 +58,7 @@ class Lines:
         return output
 
     def finish(self, line: str) -> str:
-        """Return what to print to end an incomplete line, after which a new line begins."""
+        """Return what to print to end the incomplete current line, whose content is `line`."""
         if line == self._printed == self._skipped and not self._stale:
             return ""
         output = self._update(line, complete=True) + "\n"
@@ -80,7 +83,7 @@ class Lines:
 
 
 def _columns(text: str) -> int:
-    """Return an upper bound of the columns that a text takes."""
+    """Return an upper bound of the columns that a text occupies."""
     return len(text) + sum(not char.isascii() for char in text) + 7 * text.count("\t")
 
 

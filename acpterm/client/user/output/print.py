@@ -1,4 +1,4 @@
-"""Blocking output to stdout and stderr, with errors that name the stream that failed."""
+"""Writes to stdout and stderr, blocking; errors name the stream that failed. In trio: `stdout`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +12,7 @@ STDERR: Final = 2
 
 @contextmanager
 def named(name: str) -> Iterator[None]:
-    """Set `filename` to `name` in an `OSError` of the block that has none."""
+    """If the block raises an `OSError` without a file name, set its file name to `name`."""
     try:
         yield
     except OSError as error:

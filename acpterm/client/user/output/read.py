@@ -1,8 +1,8 @@
-"""A terminal's output as parts, read over a blocking connection.
+"""Reads a terminal's output over a blocking connection.
 
-The daemon waits for no reader: each part says how many bytes before it were not read in time. After
-a lost connection, reading continues on a new one from the position that was reached, so nothing is
-repeated.
+The program does not wait for a slow reader: each part of the output says how many bytes before it
+were lost since they were not read in time. After a lost connection, reading continues on a new
+connection from the position that was reached, so nothing is repeated. `follow` loses nothing.
 """
 
 import base64
@@ -19,7 +19,7 @@ _notifications: Final = msgspec.json.Decoder(FollowedNotification)
 
 
 class Since(NamedTuple):
-    """Where to begin: at a position in the stream, at a time, or else at the oldest kept byte."""
+    """Where to begin to read: at a position, at a time, or if both are None, at the oldest byte."""
 
     position: int | None = None
     time: int | None = None
@@ -27,15 +27,15 @@ class Since(NamedTuple):
 
 
 class TimedPart(NamedTuple):
-    """The next bytes of a stream."""
+    """The next bytes of a terminal's output."""
 
     data: bytes
     position: int
-    """The position in the stream after them."""
+    """The position in the output just past `data`."""
     lost: int
-    """Number of bytes lost before them."""
+    """Number of bytes lost before `data`."""
     at: int | None
-    """When they were printed, in milliseconds since 1970; None if not requested or not known."""
+    """When `data` was printed, in milliseconds since 1970; None if not requested or not known."""
 
 
 def read_output(
@@ -47,11 +47,11 @@ def read_output(
     times: bool = False,
     stay: bool = True,
 ) -> Generator[TimedPart, None, None]:
-    """Yield a terminal's output from position `since` on, or from the oldest kept byte.
+    """Yield a terminal's output from position `since` on, or from the oldest retained byte.
 
-    With `since_time` (milliseconds since 1970), yield what was printed then or later. With `times`,
-    parts have times. With `stay`, yield live output too until the program has ended; otherwise
-    stop after the present output. Raises `RpcError`, `DaemonError`.
+    If `since_time` (milliseconds since 1970) is given, begin with the output printed at that time.
+    If `times`, parts have times. If `stay`, also yield live output until the program has ended;
+    otherwise stop after the current output. Raises `RpcError`, `DaemonError`.
     """
     params = FollowRequest(
         terminal, client.token(), since, since_time=since_time, times=times, stay=stay

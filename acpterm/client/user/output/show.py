@@ -1,4 +1,4 @@
-"""Printing of a terminal's output: as text, as text with times, or as raw bytes."""
+"""Prints a terminal's output: as text, as text with times, or as raw bytes (`acpterm logs`)."""
 
 import os
 import time
@@ -18,7 +18,7 @@ from acpterm.terminal.text.slices import resync
 
 @contextmanager
 def while_read(client: BlockingClient) -> Iterator[None]:
-    """End the block as soon as stdout has no reader, even if nothing is written."""
+    """End the block as soon as stdout has no reader, even if nothing is written to stdout."""
     client.watches_stdout = True
     with suppress(BrokenPipeError):
         yield
@@ -27,11 +27,11 @@ def while_read(client: BlockingClient) -> Iterator[None]:
 def print_text(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print the text, and with `stay` also live text until the program has ended.
+    """Print a terminal's text from `since` on; if `stay`, also live text until the end.
 
-    With `tail`, print only that many lines of the present text. Missing output is reported on
-    stderr. If stdout is a terminal, characters that reorder or hide text are printed as escapes.
-    Raises `RpcError`, `DaemonError`.
+    `tail` limits the current text, before the live text, to its last `tail` lines. Missing output
+    is reported on stderr. If stdout is a terminal, characters that reorder or hide text are printed
+    as escapes. Raises `RpcError`, `DaemonError`.
     """
     printed = escape_invisible_text if os.isatty(1) else str
     info = client.terminal_request("get", terminal, TerminalInfo)
@@ -63,7 +63,7 @@ def print_text(
 def print_raw(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print the bytes unchanged; otherwise as `print_text`."""
+    """Print a terminal's output like `print_text`, but as unchanged bytes."""
     info = client.terminal_request("get", terminal, TerminalInfo)
     held: list[bytes] = []
     first = since.position
@@ -88,10 +88,10 @@ def print_raw(
 def print_stamped(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print each line with the time at which it was completed; otherwise as `print_text`.
+    """Print like `print_text`, but each line after the time at which it was completed.
 
-    Times are known only of bytes that are kept, so text that is kept longer is not printed. Bytes
-    without a known time are left out, which is reported on stderr.
+    Text is retained for longer than bytes, but only bytes have times, so older text is not printed.
+    Bytes without a known time are left out, which is reported on stderr.
     """
     printed = escape_invisible_text if os.isatty(1) else str
     info = client.terminal_request("get", terminal, TerminalInfo)
@@ -105,7 +105,7 @@ def print_stamped(
                 put("".join(lines).encode())
                 continue
             held = (held + lines)[-tail:] if tail else []
-            # Without `stay`, the incomplete line comes last and counts for `tail`.
+            # Without `stay`, the incomplete line comes last, and is one of the `tail` lines.
             if stay and position >= info.position:
                 put("".join(held).encode())
                 tail, held = None, []
@@ -115,7 +115,11 @@ def print_stamped(
 def _stamped(
     client: BlockingClient, info: TerminalInfo, since: Since, *, stay: bool
 ) -> Iterator[tuple[int, list[str], str]]:
-    """Yield positions, the lines completed by then, and a note of what is missing before them."""
+    """Yield for each part of the output: its end, the lines it completes, and a note of a gap.
+
+    Lines begin with their time. The note, empty if nothing is missing before the lines, is for the
+    user.
+    """
     first = since.position
     if first is None and since.time is None:
         first = 0
@@ -167,5 +171,5 @@ def _last(data: bytes, number: int) -> bytes:
 
 
 def missing(lost: int) -> str:
-    """Return a note that bytes are missing."""
+    """Return a note for the user that `lost` bytes are missing, or `UNKNOWN` many."""
     return "[the beginning is missing]" if lost == UNKNOWN else f"[{lost} bytes are missing here]"

@@ -1,4 +1,7 @@
-"""Output to stdout in trio. That stdout has no reader is not an error, but ends the command."""
+"""Writes to stdout and stderr in trio. Blocking: `print`.
+
+If stdout loses its reader, that is not an error: `while_read` ends the command.
+"""
 
 import os
 import select
@@ -13,7 +16,7 @@ from acpterm.runtime import stdio
 
 
 async def put(data: bytes) -> None:
-    """Write to stdout. Raises `OSError`; `while_read` handles the one for a missing reader."""
+    """Write to stdout. Raises `OSError`; `while_read` handles its subclass `BrokenPipeError`."""
     if data:
         with named("stdout"):
             await stdio.write_all(STDOUT, data)
@@ -27,7 +30,7 @@ async def note(text: str) -> None:
 
 @asynccontextmanager
 async def while_read() -> AsyncIterator[None]:
-    """Cancel the block as soon as stdout has no reader, even if nothing is written."""
+    """Cancel the block as soon as stdout has no reader, even if nothing is written to stdout."""
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, nursery.cancel_scope)

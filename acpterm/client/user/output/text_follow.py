@@ -1,10 +1,11 @@
-"""A terminal's text: first all that is kept, then live, without repetition.
+"""Follows a terminal's text: first all that is retained, then live, without repetition.
 
 A `TextStream` converts output to text incrementally: complete lines, and the current line. The
-result equals the text that the daemon keeps of the same bytes.
+result equals the text that the daemon retains of the same bytes.
 
-The daemon keeps text for longer than bytes, unless the text has a small limit. So the text begins
-with the one that reaches back further. Later output is received as bytes and converted here.
+The daemon retains text for longer than bytes, unless the text has a small limit. So the first text
+is either the daemon's text or converted from the daemon's bytes, whichever reaches back further.
+Later output is received as bytes and converted here.
 """
 
 from collections.abc import Generator, Iterator
@@ -32,15 +33,18 @@ class TextStream:
 
     @property
     def line(self) -> str:
-        """The present content of the current line."""
+        """The content of the current, incomplete line."""
         return self._line.text()
 
     def feed(self, data: bytes) -> str:
-        """Process the next bytes; return the lines that they complete."""
+        """Process the next bytes of output; return the lines that they complete."""
         return self._run(self._utf8.feed(data))
 
     def finish(self) -> str:
-        """Process the end of the output; an incomplete character becomes U+FFFD."""
+        """Process the end of the output; return the lines that it completes.
+
+        An incomplete character becomes U+FFFD.
+        """
         return self._run(self._utf8.finish())
 
     def _run(self, characters: bytes) -> str:
@@ -49,9 +53,9 @@ class TextStream:
 
 
 def continue_text(text: str, stream: bytes) -> tuple[str, TextStream]:
-    """Return the complete lines of `text`, and a `TextStream` for the bytes that follow it.
+    """Return the complete lines of `text`, and a `TextStream` that converts the bytes after it.
 
-    `stream` has the bytes that `text` was converted from, up to its end: all, or the last of them.
+    `stream` has the bytes that `text` was converted from, or only the last of these bytes.
     """
     # The state of a conversion is known only at the beginning of a line, so the current line is
     # converted again.
@@ -61,8 +65,8 @@ def continue_text(text: str, stream: bytes) -> tuple[str, TextStream]:
     head = text[: len(text) - len(converted)]
     if text.endswith(converted) and (not head or head.endswith("\n")):
         return head + over, converter
-    # The bytes of the line's beginning are gone. Start from its text, and from the bytes at the end
-    # that are not text yet.
+    # The bytes of the current line's beginning are not in `stream`. Convert the line's text
+    # instead, and then the bytes at the end that are not in the text yet.
     converter = TextStream()
     end = text.rfind("\n") + 1
     over = converter.feed(text[end:].encode())
@@ -71,28 +75,28 @@ def continue_text(text: str, stream: bytes) -> tuple[str, TextStream]:
 
 
 class NewLines(NamedTuple):
-    """An update of a text."""
+    """The change of a text since the previous `NewLines`."""
 
     over: str
-    """Newly completed lines. The first includes what was reported of it as `line` before."""
+    """Newly completed lines. The first one completes the `line` of the previous `NewLines`."""
     line: str
     """The current, incomplete line."""
     lost: int = 0
-    """Number of bytes missing before `over`, or `UNKNOWN`. If not 0, no line continues."""
+    """Number of bytes missing before `over`, or `UNKNOWN`. If not 0, `over` starts a new line."""
 
 
 class _TextFollower:
-    """Converts output to text. `output` is the kept text to begin with, if any."""
+    """Converts `parts` of output to text. The text begins with `output`, if that is not None."""
 
     def __init__(self, parts: Iterator[TimedPart], output: OutputResponse | None) -> None:
         self._parts = parts
         self._output = output
         self._stream = TextStream()
-        # A part that follows the kept text after a gap.
+        # A part that follows the retained text after a gap.
         self._held: TimedPart | None = None
 
     def run(self) -> Iterator[NewLines]:
-        """Yield updates until the output ends."""
+        """Yield the changes of the text until the output ends."""
         if self._output is not None:
             yield self._begin(self._output)
         if self._held is not None:
@@ -102,13 +106,13 @@ class _TextFollower:
         yield NewLines(self._stream.finish(), self._stream.line)
 
     def _begin(self, output: OutputResponse) -> NewLines:
-        """Return the text up to the end of `output`, and set up the conversion of later bytes."""
+        """Return the text at least to the end of `output`; prepare to convert later bytes."""
         pieces: list[bytes] = []
         start = position = 0
         while position < output.position and (part := next(self._parts, None)):
             begin = part.position - len(part.data)
             if begin > output.position:
-                # The bytes between them are lost.
+                # The bytes between the retained text and this part are lost.
                 self._held = part._replace(lost=begin - output.position)
                 break
             if part.lost or not pieces:
@@ -149,11 +153,11 @@ def follow_text(
     since_time: int | None = None,
     stay: bool = True,
 ) -> Generator[NewLines, None, None]:
-    """Yield a terminal's text: all that is kept, or from position `since` on.
+    """Yield a terminal's text: all that is retained, or from position `since` on.
 
-    With `since_time` (milliseconds since 1970), yield what was printed then or later. With `stay`,
-    yield live text too until the program has ended; otherwise stop after the present text. Closing
-    the generator cancels the request. Raises `RpcError`, `DaemonError`.
+    If `since_time` (milliseconds since 1970) is given, begin with the output printed at that time.
+    If `stay`, also yield live text until the program has ended; otherwise stop after the current
+    text. Closing the generator cancels the request. Raises `RpcError`, `DaemonError`.
     """
     output = None
     if since is None and since_time is None:
