@@ -22,6 +22,7 @@ versions.
 | `EXIT_END`, `EXIT_CPU`, `EXIT_RSS`, `EXIT_AT` | keeper | the rest of the report; microseconds |
 | `CLOSED` | keeper | end + 1 once the terminal is closed, or 0 |
 | `EMULATOR_KILLS` | keeper | how often a worker was killed while the emulator was fed |
+| `MARKED` | keeper | position + 1 from which the space of a read is filled with `UNREAD`, or 0 |
 
 When a worker has gone, the keeper clears `EMULATOR` unless the worker crashed. If the worker was
 killed, it first counts that in `EMULATOR_KILLS`; from the third time on, it leaves `EMULATOR` set.
@@ -71,7 +72,8 @@ _MAGIC = int.from_bytes(b"acprng\x00\x01", "little")
     EXIT_AT,
     CLOSED,
     EMULATOR_KILLS,
-) = range(19)
+    MARKED,
+) = range(20)
 
 EXITED_UNKNOWN = 1 << 32
 # Python 3.13 can map a file without keeping a duplicate of its descriptor.
@@ -160,12 +162,16 @@ class RingFile:
         """
         at = head % self.capacity
         size = min(end - head, len(UNREAD), self.capacity - at)
+        # A keeper may be killed while it fills the space: what is left there is old output.
+        self.header[MARKED] = 0
         self.data[at : at + size] = UNREAD[:size]
+        self.header[MARKED] = head + 1
 
     def recover(self) -> None:
         """Add to the output what a keeper had read that was killed in the middle of a read."""
         header = self.header
-        head, end = header[HEAD], header[RESERVED]
+        head = header[HEAD]
+        end = header[RESERVED] if header[MARKED] == head + 1 else head
         at = head % self.capacity
         read = bytes(self.data[at : at + min(end - head, len(UNREAD))]).rstrip(UNREAD[:1])
         header[HEAD] = head + len(read)

@@ -171,3 +171,21 @@ def test_interrupted_read_is_recovered_after_the_keeper_was_killed(data, head):
     finally:
         file.close()
         os.close(fd)
+
+
+@pytest.mark.parametrize("filled", [0, 1, 100, 4096])
+def test_old_output_is_not_recovered_after_the_keeper_was_killed_before_the_read(filled):
+    fd, file = ring.create_ring(ring.CAPACITY_MIN_BYTES)
+    try:
+        file.data[:] = b"o" * file.capacity
+        head = file.capacity
+        file.mark_unread(head - 4096, head)
+        file.header[ring.HEAD] = file.header[ring.CONSUMED] = head
+        file.header[ring.RESERVED] = head + 64 * 1024
+        # The keeper was killed while it filled the space of the next read.
+        file.data[:filled] = ring.UNREAD[:filled]
+        file.recover()
+        assert file.header[ring.HEAD] == file.header[ring.RESERVED] == head
+    finally:
+        file.close()
+        os.close(fd)

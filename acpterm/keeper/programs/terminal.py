@@ -222,6 +222,10 @@ class Terminal:
             self._drain_left -= self.ring.header[HEAD] - head
         if stopped != reading.RING_FULL:
             self._reap()
+            if stopped == reading.HUNG_UP and self.exit is not None:
+                # No process has the PTY open, so report the end of the output together with the
+                # exit: the text after it is then final.
+                self.close_master()
 
     def _reap(self) -> None:
         """Reap the child, report its exit, and resume reading what other processes write."""
