@@ -27,7 +27,8 @@ async def wait_until_subscribed(events, path):
         # Wait for the last event, so that no earlier one is printed afterwards.
         end = await user.request("terminal/create", {"command": "sleep 1000 # marker"})
         await user.terminal_request("release", end["terminalId"])
-    await poll(lambda: any("released" in line and "marker" in line for line in events.lines))
+    released = re.compile(r'  released  |"event":"released"')
+    await poll(lambda: any(released.search(line) and "marker" in line for line in events.lines))
     return len(events.lines)
 
 

@@ -313,7 +313,9 @@ def test_replies_of_the_users_terminal_do_not_reach_their_shell(windows, options
     shell.until("....")
     shell.keys(DETACH)
     shell.until("status 0")
-    shell.line("cat -v; echo end")
+    # Before the shell has left its line editor, Ctrl-D would be an ordinary character for cat.
+    shell.line("echo begin; cat -v; echo end")
+    shell.until("\nbegin")
     shell.keys("C-d")
     shell.until("\nend")
     after = shell.text.partition("status 0")[2]

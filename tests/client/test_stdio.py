@@ -370,9 +370,13 @@ async def test_killed_daemon_is_reported_as_an_error(place):
     async with agent_by(place) as (running, agent):
         wait = await agent.start("terminal/wait_for_exit", agent.of(await agent.create("sleep 60")))
         os.kill(place.daemon, signal.SIGKILL)
-        # The worker outlives its keeper by a moment.
-        status = await agent.result(wait)
-        assert status["_meta"]["acpterm"]["endedBy"] == "lost"
+        # The worker outlives its keeper by a moment, in which it may respond.
+        try:
+            status = await agent.result(wait)
+        except RpcError as error:
+            assert error.message.startswith("the daemon is gone, and the terminals with it")  # noqa: PT017  or it responds
+        else:
+            assert status["_meta"]["acpterm"]["endedBy"] == "lost"
         await agent.closed.wait()
         assert await running.wait() == 1
         message = running.logged().splitlines()[-1]

@@ -23,7 +23,7 @@ from tests.pty.scarcity import no_descriptors
 from tests.support.agent import agent_at
 from tests.support.daemon import Daemon, daemon
 from tests.support.polling import poll
-from tests.support.processes import alive, environment
+from tests.support.processes import environment
 from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux
 from tests.support.user import user_at
@@ -93,6 +93,8 @@ while steps:
         relay.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
         relay.stdin.flush()
         relay.stdout.readline()
+    elif step.startswith("touch="):
+        open(step[6:], "w").close()
     elif step.startswith("wait="):
         until(lambda: os.path.exists(step[5:]))
     elif step.startswith("group="):
@@ -361,16 +363,14 @@ async def test_agent_behind_a_proxy_is_refused(tmp_path):
 
 async def test_holder_is_known_to_the_next_worker_before_it_has_resumed(tmp_path):
     async with peer_script(tmp_path) as script:
-        command, arguments = script.command("hold", f"wait={tmp_path}/killed", "fork")
+        held, killed = tmp_path / "held", tmp_path / "killed"
+        command, arguments = script.command("hold", f"touch={held}", f"wait={killed}", "fork")
         with subprocess.Popen([command, *arguments], start_new_session=True) as child:
             try:
                 running = Daemon(None, script.path)
-                await poll(lambda: alive(child.pid))
-                with trio.fail_after(10):
-                    while not (await running.status())["agents"]:
-                        await trio.sleep(0.01)
+                await poll(held.exists)
                 await running.kill_worker()
-                (tmp_path / "killed").touch()
+                killed.touch()
                 assert "holds an agent's connection" in await script.error()
             finally:
                 child.kill()

@@ -190,7 +190,9 @@ async def test_next_daemon_kills_processes_that_a_killed_daemon_left(tmp_path, t
         running.process.kill()
         os.kill(worker, signal.SIGKILL)
         await running.wait()
-    assert any(alive(pid) for pid in two)
+    if tracking == "subreaper":
+        # Any daemon that starts kills the processes in groups of daemons that are gone.
+        assert any(alive(pid) for pid in two)
     async with daemon(tmp_path, env=env):
         await poll(lambda: not any(alive(pid) for pid in two))
 

@@ -223,8 +223,7 @@ class Terminal:
         if stopped != reading.RING_FULL:
             self._reap()
             if stopped == reading.HUNG_UP and self.exit is not None:
-                # No process has the PTY open, so report the end of the output together with the
-                # exit: the text after it is then final.
+                # No process has the PTY open: report the end of the output right after the exit.
                 self.close_master()
 
     def _reap(self) -> None:
