@@ -1,6 +1,7 @@
-"""The messages between a client and an agent other than those about terminals.
+"""The messages that `acpterm prompt`, as a client, exchanges with an agent, except ``terminal/*``.
 
-The rule: only the members that `acpterm prompt` uses are modelled.
+``session/update`` and ``session/cancel`` are in `session`. Only the members that `acpterm prompt`
+uses are modelled.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -22,7 +23,7 @@ _Line = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 
 class AuthMethod(Wire, omit_defaults=True):
-    """A way to log in to an agent, of any type."""
+    """A way to log in to an agent; members that only some types of login have are ignored."""
 
     id: str
     name: str
@@ -31,7 +32,7 @@ class AuthMethod(Wire, omit_defaults=True):
 
 
 class SessionCapabilities(Wire, omit_defaults=True):
-    """The session capabilities of an agent. Each is an object, which is usually empty."""
+    """The session methods that an agent supports: an object, even an empty one, means yes."""
 
     resume: Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR] = None
     additional_directories: Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR] = None
@@ -39,7 +40,7 @@ class SessionCapabilities(Wire, omit_defaults=True):
 
 
 class AgentCapabilities(Wire, omit_defaults=True):
-    """The capabilities of an agent."""
+    """The optional methods that an agent supports."""
 
     load_session: Annotated[bool, DEFAULT_ON_ERROR] = False
     session_capabilities: Annotated[SessionCapabilities, DEFAULT_ON_ERROR] = field(
@@ -77,7 +78,7 @@ class PromptResponse(Wire, omit_defaults=True):
 
 
 class PermissionOption(Wire, omit_defaults=True):
-    """One of the choices that the user has."""
+    """One of the choices that a permission request offers to the user."""
 
     option_id: str
     name: str
@@ -86,7 +87,7 @@ class PermissionOption(Wire, omit_defaults=True):
 
 
 class RequestPermissionRequest(Wire, omit_defaults=True):
-    """``session/request_permission``: ask the user whether a tool call may proceed."""
+    """The params of ``session/request_permission``: ask the user whether a tool call may run."""
 
     session_id: SessionId
     tool_call: ToolCallUpdate
@@ -95,7 +96,11 @@ class RequestPermissionRequest(Wire, omit_defaults=True):
 
 
 class ReadTextFileRequest(Wire, omit_defaults=True):
-    """``fs/read_text_file``. `line` counts from 1; `limit` is a number of lines."""
+    """The params of ``fs/read_text_file``: read at most `limit` lines from line number `line` on.
+
+    The first line has the number 1. Without `line`, read from the first line; without `limit`, to
+    the end of the file.
+    """
 
     session_id: SessionId
     path: Annotated[str, Meta(description="an absolute path")]
@@ -105,7 +110,7 @@ class ReadTextFileRequest(Wire, omit_defaults=True):
 
 
 class WriteTextFileRequest(Wire, omit_defaults=True):
-    """``fs/write_text_file``: replace the whole content of a file."""
+    """The params of ``fs/write_text_file``: replace the whole content of a file."""
 
     session_id: SessionId
     path: Annotated[str, Meta(description="an absolute path")]

@@ -1,10 +1,10 @@
 """acpterm's own methods for agents, ``_acpterm/…``, and its own member of ``_meta``.
 
-The rule: these are decoded strictly. An agent that uses them knows acpterm, and an error that names
-a bad value serves it better than leniency. Null counts as absent.
+They are decoded strictly: an agent that uses them knows acpterm, and is helped more by an error
+that names the invalid value than by leniency. A null member is treated as absent.
 
-Times are in milliseconds, sizes in bytes, positions in bytes of the terminal's stream since
-its beginning.
+Times are in milliseconds and sizes in bytes. A position is an offset in bytes from the beginning of
+a terminal's output.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from acpterm.acp.terminal import SessionId, TerminalExitStatus, TerminalId
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt
 
 OWN: Final = "acpterm"
-"""The name of acpterm's member of ``_meta``."""
+"""The name of the member of ``_meta`` that belongs to acpterm."""
 
 EXTENSION_METHODS: Final = (
     "_acpterm/terminal/read",
@@ -28,7 +28,7 @@ EXTENSION_METHODS: Final = (
     "_acpterm/terminal/signal",
     "_acpterm/session/set",
 )
-"""acpterm's own methods for agents."""
+"""The names of acpterm's own methods for agents."""
 
 EXTENSIONS: Final[dict[str, list[str]]] = {
     "methods": list(EXTENSION_METHODS),
@@ -47,10 +47,10 @@ Cells = Annotated[int, Meta(ge=1, le=10000)]
 
 
 class ReadRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/read``: read the output since a position.
+    """The params of ``_acpterm/terminal/read``: read the output from the position `since` on.
 
-    Without `since`, read from the oldest retained byte. With `wait_ms`, if there is no output yet,
-    wait that long for some.
+    Without `since`, read from the oldest retained byte. If there is no output after `since` yet,
+    wait up to `wait_ms` milliseconds for some.
     """
 
     session_id: SessionId
@@ -64,8 +64,8 @@ class ReadRequest(Wire, omit_defaults=True):
 class ReadResponse(Wire):
     """The response to ``_acpterm/terminal/read``.
 
-    `position` is the position to continue from. `lost` counts the bytes after `since` that were
-    dropped. `data` is text, or bytes in base64 if `encoding` says so.
+    `data` is text, or base64 if `encoding` is set. The next read continues from `position`. `lost`
+    is the number of bytes from `since` on that are no longer retained, and so are not in `data`.
     """
 
     data: str
@@ -76,7 +76,7 @@ class ReadResponse(Wire):
 
 
 class WriteRequest(Wire):
-    """``_acpterm/terminal/write``: write `data` as keyboard input."""
+    """The params of ``_acpterm/terminal/write``: write `data` as keyboard input."""
 
     session_id: SessionId
     terminal_id: TerminalId
@@ -84,13 +84,13 @@ class WriteRequest(Wire):
 
 
 class WriteResponse(Wire):
-    """The response to ``_acpterm/terminal/write``: the number of bytes accepted."""
+    """The response to ``_acpterm/terminal/write``: the number of bytes that the terminal took."""
 
     written: int
 
 
 class ResizeRequest(Wire):
-    """``_acpterm/terminal/resize``: set the size of a terminal."""
+    """The params of ``_acpterm/terminal/resize``: set the size of a terminal, in cells."""
 
     session_id: SessionId
     terminal_id: TerminalId
@@ -99,7 +99,7 @@ class ResizeRequest(Wire):
 
 
 class SignalRequest(Wire):
-    """``_acpterm/terminal/signal``: send a signal, by its name such as ``SIGINT``."""
+    """The params of ``_acpterm/terminal/signal``: send a signal to the foreground process group."""
 
     session_id: SessionId
     terminal_id: TerminalId
@@ -107,14 +107,18 @@ class SignalRequest(Wire):
 
 
 class SetSessionRequest(Wire):
-    """``_acpterm/session/set``: set the directory for commands without a ``cwd``."""
+    """The params of ``_acpterm/session/set``: set the default of ``cwd`` in ``terminal/create``."""
 
     session_id: SessionId
     cwd: Annotated[str, Meta(description="an absolute path")]
 
 
 class CreateMeta(Wire, omit_defaults=True):
-    """``_meta.acpterm`` of ``terminal/create``."""
+    """``_meta.acpterm`` of a ``terminal/create`` request: options that ACP does not have.
+
+    The program is killed after `timeout_ms` milliseconds. `shell` says whether `command` is shell
+    text. `format` is what ``terminal/output`` returns.
+    """
 
     cols: Cells | None = None
     rows: Cells | None = None
@@ -124,16 +128,16 @@ class CreateMeta(Wire, omit_defaults=True):
 
 
 class OutputMeta(Wire):
-    """``_meta.acpterm`` of the response to ``terminal/output``, while the command runs.
+    """``_meta.acpterm`` of a ``terminal/output`` response: whether the program waits for input.
 
-    It says whether the command waits for input, and is absent if that cannot be known.
+    It is sent only while the program runs, and only if acpterm can determine the answer.
     """
 
     waiting_for_input: bool
 
 
 class ExitMeta(Wire):
-    """``_meta.acpterm`` of an exit status."""
+    """``_meta.acpterm`` of an exit status: what ended the program, and the resources it used."""
 
     ended_by: EndedBy
     wall_ms: int
@@ -142,11 +146,11 @@ class ExitMeta(Wire):
 
 
 class ExecContext(Wire, omit_defaults=True):
-    """The environment, directory, umask and limits of a client that did not start the host.
+    """The execution context, sent by a peer, for the programs that the peer starts.
 
-    The host's own may differ, so the client sends those with which its commands are to run.
-    `umask` is a number (18 is 0o022). `rlimits` has soft and hard limits by name without
-    ``RLIMIT_``, such as ``NOFILE``; -1 is unlimited.
+    An absent member keeps the value that the host has determined itself. `umask` is a number (18 is
+    0o022). `rlimits` maps a name without ``RLIMIT_``, such as ``NOFILE``, to the soft and the hard
+    limit; -1 means unlimited.
     """
 
     env: dict[str, str] | None = None
@@ -156,10 +160,10 @@ class ExecContext(Wire, omit_defaults=True):
 
 
 class InitializeMeta(Wire, omit_defaults=True):
-    """``_meta.acpterm`` of ``initialize``.
+    """``_meta.acpterm`` of an ``initialize`` request.
 
-    `relay` says that the connecting process relays for its parent, which is the agent. `asker` is
-    the former name of `context`, and is used if `context` is absent.
+    `relay` is true if the process that connects (`acpterm stdio`) only relays the messages of its
+    parent, the agent. `asker` is the former name of `context`, and is used if `context` is absent.
     """
 
     context: ExecContext | None = None
@@ -171,11 +175,11 @@ class InitializeMeta(Wire, omit_defaults=True):
 
 
 class ResumeMeta(Wire):
-    """``_meta.acpterm`` of the response to ``initialize``, for an agent.
+    """``_meta.acpterm`` of an agent's ``initialize`` response.
 
-    `resume` is a secret. If this connection is lost, a later connection that sends the secret in
-    its ``initialize`` takes over its sessions and terminals. `resumed` is the outcome of such a
-    request: false if nothing is left of the lost connection.
+    `resume` is the secret of this connection. If the stream is lost, the client sends the secret in
+    the ``initialize`` of a new stream to continue the connection, with its sessions and terminals.
+    `resumed` is the outcome of such a request: false if no connection has the secret.
     """
 
     resume: str
@@ -190,10 +194,10 @@ def own_meta(
     into: type[W],
     where: str = "params._meta",
 ) -> W | None:
-    """Return acpterm's own member of a ``_meta``; None if it is absent.
+    """Return the member `acpterm` of the ``_meta`` in `meta`, decoded as `into`; None if absent.
 
-    Raises RpcError (-32602) if the member is invalid. A `meta` that is not an object counts as
-    empty.
+    A `meta` that is not an object is treated as empty. `where` is the name of `meta` in error
+    messages. Raises RpcError (-32602) if the member is invalid.
     """
     if isinstance(meta, Raw):
         try:

@@ -1,8 +1,8 @@
 """The base of all wire types of ACP.
 
-The rule: fields are in snake_case here and in camelCase on the wire. Members that are not modelled
-are ignored. A field is annotated if an invalid value of it is tolerated. The annotations have the
-names of the schema's, so that a test can compare the two.
+Names of fields are in snake_case here and in camelCase on the wire. Members that have no field are
+ignored. A field has one of the annotations below if an invalid value of the field is tolerated. The
+annotations have the same names as in ACP's schema, so that a test can compare them with the schema.
 """
 
 from typing import Annotated, Any, Final, TypeAlias
@@ -13,10 +13,10 @@ ON_ERROR: Final = "x-deserialize-default-on-error"
 SKIP: Final = "x-deserialize-skip-invalid-items"
 
 DEFAULT_ON_ERROR: Final = Meta(extra={ON_ERROR: True})
-"""An invalid value counts as absent."""
+"""Annotation: an invalid value is treated as absent."""
 
 SKIP_INVALID_ITEMS: Final = Meta(extra={SKIP: True})
-"""An invalid item of the array is skipped."""
+"""Annotation: an invalid item of the array is skipped."""
 
 
 class Wire(Struct, rename="camel"):
@@ -24,7 +24,7 @@ class Wire(Struct, rename="camel"):
 
 
 MetaIn: TypeAlias = Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR]
-"""A received ``_meta``: each member as raw JSON; None when absent."""
+"""The type of a received ``_meta``: each member as raw JSON; None if absent."""
 
 MetaOut: TypeAlias = Annotated[dict[str, Any] | None, DEFAULT_ON_ERROR] | UnsetType
-"""A ``_meta`` to send: any JSON values or Structs; UNSET for none."""
+"""The type of a ``_meta`` to send: JSON values or Structs by name; UNSET omits ``_meta``."""

@@ -1,7 +1,7 @@
-"""``initialize``, in the direction in which a terminal host receives it.
+"""``initialize``, which a terminal host receives, and the host's response.
 
-The rule: acpterm is the ACP client of the two peers, so its response contains a client's
-capabilities: terminals, and no file system.
+In ACP the client sends ``initialize``. A terminal host reverses that: the agent connects and sends
+``initialize``, and acpterm responds with a client's capabilities: terminals, and no file system.
 """
 
 from typing import Annotated, Any, Final
@@ -18,7 +18,7 @@ _Version = Annotated[
 
 
 class InitializeRequest(Wire, omit_defaults=True):
-    """``initialize``. The peer's info and capabilities are kept as raw JSON."""
+    """The params of ``initialize``; the peer's info and capabilities stay raw JSON."""
 
     protocol_version: _Version
     client_capabilities: Annotated[Raw, DEFAULT_ON_ERROR] | UnsetType = UNSET
@@ -27,7 +27,7 @@ class InitializeRequest(Wire, omit_defaults=True):
 
 
 class FileSystemCapabilities(Wire):
-    """Which of ``fs/*`` may be called."""
+    """The ``fs/*`` methods that an agent may call on a client."""
 
     read_text_file: Annotated[bool, DEFAULT_ON_ERROR] = False
     write_text_file: Annotated[bool, DEFAULT_ON_ERROR] = False
@@ -35,7 +35,7 @@ class FileSystemCapabilities(Wire):
 
 
 class ClientCapabilities(Wire):
-    """The methods that an agent may call on a client."""
+    """The groups of methods that an agent may call on a client."""
 
     fs: Annotated[FileSystemCapabilities, DEFAULT_ON_ERROR] = field(
         default_factory=FileSystemCapabilities
@@ -63,7 +63,10 @@ class InitializeAnswer(Wire):
 
 
 def host_answer(version: str, extensions: dict[str, Any] | UnsetType = UNSET) -> InitializeAnswer:
-    """Return the response of acpterm `version`; `extensions` are its own capabilities."""
+    """Return the response of a host of acpterm `version`.
+
+    `extensions` is advertised as ``_meta.acpterm`` of the client capabilities.
+    """
     return InitializeAnswer(
         client_capabilities=ClientCapabilities(
             terminal=True,

@@ -1,9 +1,9 @@
-"""Decode params and results from JSON, exactly as leniently as the schema requires.
+"""Decode params and results from JSON, exactly as leniently as ACP's schema requires.
 
-The rule: a value that fits its type is decoded at once. Only one that does not is decoded again,
-field by field. Where the schema has ``x-deserialize-default-on-error`` an invalid value counts as
-absent; where it has ``x-deserialize-skip-invalid-items`` an invalid item is skipped, at any depth.
-Anywhere else an invalid value is an error that names it.
+A value that fits its type is decoded in one step. Only a value that does not fit is decoded again,
+field by field. In a field that the schema marks with ``x-deserialize-default-on-error``, an invalid
+value is treated as absent. In an array marked with ``x-deserialize-skip-invalid-items``, an invalid
+item is skipped. Both apply at any depth. Any other invalid value is an error that names the value.
 """
 
 from typing import Any, TypeVar
@@ -18,11 +18,11 @@ S = TypeVar("S", bound=Struct)
 
 
 def decode(raw: Raw | UnsetType | bytes, into: type[S], where: str = "params") -> S:
-    """Return the value of type `into` in `raw`; null counts as absent.
+    """Decode the JSON `raw` as the Struct type `into`, and return the Struct.
 
-    `where` is the name of the value in error messages. Raises RpcError (-32602) if the value is
-    absent, or invalid where the schema does not tolerate it. Raw values in the result refer to
-    `raw`, and keep it alive.
+    `where` is the name of the value in error messages. Raises RpcError (-32602) if `raw` is UNSET
+    or null, or is invalid in a place where the schema does not tolerate that. `Raw` fields of the
+    result are slices of `raw` and keep its memory alive.
     """
     schema = schema_of_struct(into)
     if isinstance(raw, UnsetType) or bytes(memoryview(raw)[:5]) == b"null":
@@ -35,7 +35,10 @@ def decode(raw: Raw | UnsetType | bytes, into: type[S], where: str = "params") -
 
 
 def _read(raw: Raw, schema: FieldSchema, where: str) -> Any:
-    """Return a value without its tolerated invalid parts. Raises RpcError for other ones."""
+    """Decode `raw` without the invalid parts that `schema` tolerates.
+
+    Raises RpcError, which names the value by `where`, for any other invalid part.
+    """
     try:
         return schema.decoder.decode(raw)
     except DECODE_ERRORS:
@@ -54,7 +57,7 @@ def _read(raw: Raw, schema: FieldSchema, where: str) -> Any:
 
 
 def _read_members(members: dict[str, Raw], struct: type[Struct], where: str) -> Struct:
-    """Return a Struct from its members, without the tolerated invalid ones."""
+    """Decode the members of an object as `struct`; omit invalid members that are tolerated."""
     values = {}
     for field in fields_of(struct):
         inside = f"{where}.{field.wire_name}"
@@ -72,7 +75,10 @@ def _read_members(members: dict[str, Raw], struct: type[Struct], where: str) -> 
 
 
 def _read_items(raws: list[Raw], schema: FieldSchema, items: FieldSchema, where: str) -> list[Any]:
-    """Return the items of an array, without the tolerated invalid ones."""
+    """Decode the items of an array; omit invalid items if the array's `schema` tolerates them.
+
+    `items` is the schema of one item.
+    """
     values = []
     for index, raw in enumerate(raws):
         try:

@@ -1,6 +1,6 @@
 """Lenient access to the members, items and strings of raw JSON.
 
-The rule: a value of another type than the requested one has no members, no items and no text.
+No function raises: a value of another type has no members, no items and no text.
 """
 
 from typing import Final
@@ -12,8 +12,8 @@ MEMBERS_DECODER: Final = msgspec.json.Decoder(dict[str, Raw])
 ITEMS_DECODER: Final = msgspec.json.Decoder(list[Raw])
 
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""The errors of decoders: for a value of another type; for a string that has half a surrogate pair
-or is not UTF-8; for nesting that is too deep for the current stack."""
+"""The errors that a decoder raises: for a value of another type, for a string that has half a
+surrogate pair or is not UTF-8, and for nesting that is too deep for the current stack."""
 
 
 def members(raw: Raw | UnsetType | None) -> dict[str, Raw]:

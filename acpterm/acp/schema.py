@@ -1,7 +1,6 @@
-"""The schemas of wire types, derived once per type.
+"""Schemas for `lenient`, each derived once from the annotations of a Struct in this package.
 
-The rule: everything that is needed to decode a value field by field, and to describe a valid one in
-words, comes from the type's own annotations.
+A schema says how to decode a value field by field, and describes a valid value in words.
 """
 
 import functools
@@ -23,12 +22,12 @@ _SIMPLE: Final[dict[Any, str]] = {
 
 
 class FieldSchema(NamedTuple):
-    """The schema of one value."""
+    """How to decode one value, and what is tolerated in it."""
 
     decoder: msgspec.json.Decoder[Any]
     """Decodes a value that is completely valid."""
     structs: tuple[type[Struct], ...]
-    """The types that the value may have, if it is an object with known members."""
+    """The Struct types that the value may have, if it is an object with known members."""
     items: "FieldSchema | None"
     """The schema of the items, if the value is an array of any length."""
     default_on_error: bool
@@ -38,7 +37,7 @@ class FieldSchema(NamedTuple):
 
 
 class Field(NamedTuple):
-    """The schema of one member of an object."""
+    """One field of a Struct: its name here, its name on the wire, and the schema of its value."""
 
     name: str
     wire_name: str
@@ -48,13 +47,13 @@ class Field(NamedTuple):
 
 @functools.cache
 def schema_of_struct(struct: type[Struct]) -> FieldSchema:
-    """Return the schema of a type's values."""
+    """Return the schema of a value of the type `struct`."""
     return _schema_of(struct)
 
 
 @functools.cache
 def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
-    """Return the fields of a type, in order."""
+    """Return the fields of the type `struct`, in the order of their definition."""
     return tuple(
         Field(field.name, field.encode_name, field.required, _schema_of(field.type))
         for field in msgspec.structs.fields(struct)
@@ -62,9 +61,9 @@ def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
 
 
 def struct_for(structs: tuple[type[Struct], ...], members: dict[str, msgspec.Raw]) -> Any:
-    """Return the one of `structs` that an object's tag names; None if it names none.
+    """Return the type among `structs` whose tag an object with these members has; else None.
 
-    The tag may be absent if there is only one struct.
+    A type without a tag fits any object. If there is only one type, the object may omit the tag.
     """
     for struct in structs:
         config = struct.__struct_config__
@@ -96,7 +95,10 @@ def _schema_of(annotation: Any) -> FieldSchema:
 
 
 def _members(annotation: Any) -> Iterator[Any]:
-    """Yield the types of a union, without annotations; UNSET is not a value."""
+    """Yield the types of the union `annotation`, without their annotations and without UnsetType.
+
+    A type that is no union is yielded itself.
+    """
     if get_origin(annotation) is Annotated:
         yield from _members(get_args(annotation)[0])
     elif get_origin(annotation) in {Union, types.UnionType}:
@@ -107,7 +109,7 @@ def _members(annotation: Any) -> Iterator[Any]:
 
 
 def _metas(annotation: Any) -> Iterator[Meta]:
-    """Yield the annotations of a value itself, not of its items."""
+    """Yield the `Meta` annotations of a value, but not those of the value's items."""
     if get_origin(annotation) is Annotated:
         yield from (meta for meta in annotation.__metadata__ if isinstance(meta, Meta))
         yield from _metas(get_args(annotation)[0])
@@ -121,7 +123,10 @@ def _is_struct(annotation: Any) -> bool:
 
 
 def _words(plain: Any, metas: tuple[Meta, ...] = ()) -> str:
-    """Describe a value of a type that has no unions and annotations."""
+    """Describe in words a value of the type `plain`, which is no union and has no annotations.
+
+    `metas` are the annotations that the type had, of which the range of an integer is described.
+    """
     origin, arguments = get_origin(plain), get_args(plain)
     words = _SIMPLE.get(plain, "a JSON value")
     if plain is int:

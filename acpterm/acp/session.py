@@ -1,7 +1,7 @@
 """``session/update`` and ``session/cancel``, as far as terminals need them.
 
-The rule: tool calls are typed; all other updates are passed on as raw JSON, known or not. In an
-update, an absent field (UNSET) keeps the previous value and a null one (None) clears it.
+Updates of tool calls are decoded; all other updates stay raw JSON. In a `tool_call_update`, an
+absent field (UNSET) keeps the previous value, and a null field (None) clears the value.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -28,14 +28,14 @@ ToolCallStatus: TypeAlias = Literal["pending", "in_progress", "completed", "fail
 
 
 class Content(Wire, tag_field="type", tag="content", omit_defaults=True):
-    """A content block in a tool call, of any kind."""
+    """A content block (text, image, …) in a tool call."""
 
     content: Raw
     meta: MetaIn = field(default=None, name="_meta")
 
 
 class Diff(Wire, tag_field="type", tag="diff", omit_defaults=True):
-    """A change of a file in a tool call. `old_text` is None for a new file."""
+    """A change of a file in a tool call; `old_text` is None for a new file."""
 
     path: str
     new_text: str
@@ -44,7 +44,7 @@ class Diff(Wire, tag_field="type", tag="diff", omit_defaults=True):
 
 
 class Terminal(Wire, tag_field="type", tag="terminal", omit_defaults=True):
-    """A terminal in a tool call. It may be one that the agent created, not the client."""
+    """A terminal that a tool call shows: created by ``terminal/create``, or run by the agent."""
 
     terminal_id: str
     meta: MetaIn = field(default=None, name="_meta")
@@ -54,7 +54,10 @@ ToolCallContent: TypeAlias = Content | Diff | Terminal
 
 
 class ToolCallLocation(Wire, omit_defaults=True):
-    """A file that a tool call concerns. `line` counts from 0 or 1, as the agent does."""
+    """A file that a tool call reads or changes.
+
+    ACP leaves open whether the first `line` is 0 or 1, so the agent's number is kept unchanged.
+    """
 
     path: str
     line: Annotated[Annotated[int, Meta(ge=0, le=2**32 - 1)] | None, DEFAULT_ON_ERROR] = None
@@ -62,7 +65,7 @@ class ToolCallLocation(Wire, omit_defaults=True):
 
 
 class ToolCall(Wire, tag_field="sessionUpdate", tag="tool_call", omit_defaults=True):
-    """A new tool call."""
+    """A `tool_call`: the update that announces a new tool call."""
 
     tool_call_id: str
     title: str
@@ -80,9 +83,9 @@ class ToolCall(Wire, tag_field="sessionUpdate", tag="tool_call", omit_defaults=T
 
 
 class ToolCallUpdate(Wire, tag_field="sessionUpdate", tag="tool_call_update", omit_defaults=True):
-    """The changes of a tool call. A list replaces the whole previous list.
+    """A `tool_call_update`: changes of a tool call. A list replaces the whole previous list.
 
-    It may arrive without a previous ToolCall.
+    Some agents send one for a tool call that no `tool_call` has announced.
     """
 
     tool_call_id: str
@@ -101,14 +104,14 @@ class ToolCallUpdate(Wire, tag_field="sessionUpdate", tag="tool_call_update", om
 
 
 class OtherUpdate(Struct, frozen=True):
-    """An update that does not concern a tool call, or is of an unknown kind."""
+    """Any other update, known to ACP or not, as raw JSON."""
 
     kind: str
     raw: Raw
 
 
 class SessionNotification(Wire, omit_defaults=True):
-    """``session/update``. `read_update` decodes the update."""
+    """The params of ``session/update``; `read_update` decodes `update`."""
 
     session_id: SessionId
     update: Raw
@@ -116,7 +119,7 @@ class SessionNotification(Wire, omit_defaults=True):
 
 
 class CancelNotification(Wire, omit_defaults=True):
-    """``session/cancel``."""
+    """The params of ``session/cancel``: cancel the session's current turn."""
 
     session_id: SessionId
     meta: MetaIn = field(default=None, name="_meta")
@@ -127,10 +130,10 @@ class _Kind(Wire):
 
 
 def read_update(update: Raw) -> ToolCall | ToolCallUpdate | OtherUpdate:
-    """Decode the update of a SessionNotification.
+    """Decode the `update` of a SessionNotification.
 
-    Raises RpcError (-32602) if it has no kind, or if a tool call is invalid where the schema does
-    not tolerate it.
+    Raises RpcError (-32602) if `update` has no kind, or if a tool call is invalid in a place where
+    the schema does not tolerate that.
     """
     where = "params.update"
     kind = decode(update, _Kind, where).session_update

@@ -1,7 +1,7 @@
 """``terminal/*`` of ACP v1: requests of agents, and the responses.
 
-The rule: an exit status always has both ``exitCode`` and ``signal``, even if null, because agents
-read both. A ``terminal/output`` response has none until the command has exited.
+An exit status always has both ``exitCode`` and ``signal``, even if null, because agents read both.
+A ``terminal/output`` response has no exit status until the program has exited.
 """
 
 from typing import Annotated, Final
@@ -20,11 +20,11 @@ TERMINAL_METHODS: Final = (
     "terminal/kill",
     "terminal/release",
 )
-"""The terminal methods of ACP v1."""
+"""The names of the terminal methods of ACP v1."""
 
 
 class EnvVariable(Wire, omit_defaults=True):
-    """A variable to add to the command's environment."""
+    """A variable to add to the program's environment."""
 
     name: str
     value: str
@@ -32,10 +32,10 @@ class EnvVariable(Wire, omit_defaults=True):
 
 
 class CreateTerminalRequest(Wire, omit_defaults=True):
-    """``terminal/create``.
+    """The params of ``terminal/create``: start a command in a new terminal.
 
-    `args` is None when absent: `command` is then shell text. With a list, even an empty one,
-    `command` is a program. `output_byte_limit` is in bytes of UTF-8.
+    If `args` is a list, even an empty one, `command` is a program; if `args` is None, `command` is
+    shell text. `output_byte_limit` is in bytes of UTF-8.
     """
 
     session_id: SessionId
@@ -57,7 +57,7 @@ class CreateTerminalResponse(Wire):
 
 
 class TerminalRequest(Wire, omit_defaults=True):
-    """``terminal/output``, ``wait_for_exit``, ``kill`` and ``release``."""
+    """The params of all ``terminal/*`` methods except ``terminal/create``."""
 
     session_id: SessionId
     terminal_id: TerminalId
@@ -65,7 +65,7 @@ class TerminalRequest(Wire, omit_defaults=True):
 
 
 class TerminalExitStatus(Wire):
-    """How a command ended: by `exit_code`, or by a `signal` such as ``SIGTERM``."""
+    """How a program ended: with an `exit_code`, or by a `signal` such as ``SIGTERM``."""
 
     exit_code: Annotated[Annotated[int, Meta(ge=0, le=2**32 - 1)] | None, DEFAULT_ON_ERROR] = None
     signal: Annotated[str | None, DEFAULT_ON_ERROR] = None
@@ -73,7 +73,7 @@ class TerminalExitStatus(Wire):
 
 
 class TerminalOutputResponse(Wire):
-    """The response to ``terminal/output``. `exit_status` is UNSET until the command has exited."""
+    """The response to ``terminal/output``; `exit_status` is UNSET until the program has exited."""
 
     output: str
     truncated: bool
@@ -82,10 +82,10 @@ class TerminalOutputResponse(Wire):
 
 
 class WaitForTerminalExitResponse(TerminalExitStatus):
-    """The response to ``terminal/wait_for_exit``: the exit status itself."""
+    """The response to ``terminal/wait_for_exit``: an exit status."""
 
 
 class Empty(Wire):
-    """The response to ``terminal/kill`` and ``terminal/release``."""
+    """A response without a result, such as that to ``terminal/kill`` and ``terminal/release``."""
 
     meta: MetaOut = field(default=UNSET, name="_meta")

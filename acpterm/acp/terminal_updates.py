@@ -1,13 +1,14 @@
-"""Updates in which an agent reports terminals that it runs itself, for the client to show.
+"""The parts of a ``session/update`` in which an agent describes terminals that it runs itself.
 
-Agents report them in two formats, which are decoded to the same types here:
+Agents describe such terminals in two formats, which are decoded here to the same types:
 
 - in `_meta` of a `tool_call` or `tool_call_update`: `terminal_info` (a terminal exists), then
-  `terminal_output` or `terminal_output_delta` (text to append), `terminal_exit`;
-- in separate updates of ACP v2: `terminal_update` (absent keeps, null clears) and
-  `terminal_output_chunk` (base64; a character may be split between two chunks).
+  `terminal_output` or `terminal_output_delta` (text to append), and `terminal_exit`;
+- in separate updates of ACP v2: `terminal_update` (an absent member keeps the previous value, a
+  null member clears it) and `terminal_output_chunk` (bytes to append, in base64; a character may be
+  split between two chunks).
 
-Values that cannot be decoded are ignored: the update is passed on all the same.
+Values that cannot be decoded are ignored without an error.
 """
 
 import base64
@@ -33,14 +34,14 @@ _RAW_OUTPUT_KEYS: Final = ("aggregated_output", "formatted_output", "stdout")
 
 
 class ExitInfo(NamedTuple):
-    """How a program ended: by a code or a signal; both are None if unknown."""
+    """How a program ended: with an exit code or by a signal; both are None if unknown."""
 
     code: int | None
     signal: str | None
 
 
 class Info(NamedTuple):
-    """A terminal exists; None if a value was not reported."""
+    """A terminal exists; `cwd` and `command` are None if the agent did not report them."""
 
     terminal: str
     cwd: str | None
@@ -48,7 +49,7 @@ class Info(NamedTuple):
 
 
 class Output(NamedTuple):
-    """New output of a terminal; with `whole` it replaces all previous output."""
+    """Output of a terminal: appended to the previous output, or replacing it if `whole`."""
 
     terminal: str
     data: bytes
@@ -56,7 +57,7 @@ class Output(NamedTuple):
 
 
 class Exit(NamedTuple):
-    """The program of a terminal has ended; if `end` is None, it has not."""
+    """How the program of a terminal ended; an `end` of None revokes an earlier report."""
 
     terminal: str
     end: ExitInfo | None
@@ -66,7 +67,7 @@ TerminalUpdate: TypeAlias = Info | Output | Exit
 
 
 def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
-    """Yield the updates in the `_meta` of a tool call, in the order in which they take effect."""
+    """Yield the terminal updates in `meta`, the `_meta` of a tool call, in order of application."""
     found = members(meta)
     info = members(found.get("terminal_info"))
     if (terminal := text(info.get("terminal_id"))) is not None:
@@ -82,7 +83,10 @@ def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
 
 
 def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
-    """Yield the updates in an update of one of `V2_KINDS` (ACP v2, "Terminals")."""
+    """Yield the terminal updates in a session update of ACP v2 ("Terminals").
+
+    `kind` is one of `V2_KINDS`, and `update` has the members of the session update.
+    """
     terminal = text(update.get("terminalId"))
     if terminal is None:
         return
@@ -104,9 +108,9 @@ def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
 
 
 def from_raw_output(raw: Raw | None) -> str | None:
-    """Return the output of a command from the `rawOutput` of a tool call, if it has any.
+    """Return the output of a command from `raw`, the `rawOutput` of a tool call; None if empty.
 
-    `rawOutput` is the output as a string, or an object with some of `_RAW_OUTPUT_KEYS`.
+    `rawOutput` is the output as a string, or an object with members such as `stdout`.
     """
     if (whole := text(raw)) is not None:
         return whole or None

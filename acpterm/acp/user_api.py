@@ -1,11 +1,12 @@
-"""The wire types of the user's socket: ``_acpterm/…`` requests of the user's commands.
+"""The requests on the user's socket, ``_acpterm/…``, and their responses.
 
-As in `agent_api`, they are decoded strictly. A terminal is given by its id, by an unambiguous
+The requests that stay open and send notifications are in `user_streams`.
+
+As in `agent_api`, params are decoded strictly. A terminal is named by its id, by an unambiguous
 prefix of its id, by its name, or by ``@last`` for the terminal that was created last.
 
-Times of day are in milliseconds since 1970, sizes in bytes, positions in bytes of the terminal's
-stream since its beginning. The requests that stay open and send notifications (`attach`, `follow`,
-`export`, `events`, `subscribe`) are in `user_streams`.
+A field `…_at` is in milliseconds since 1970, and a field `…_ms` is a duration in milliseconds.
+Sizes are in bytes. A position is an offset in bytes from the beginning of a terminal's output.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -28,29 +29,29 @@ class NoParams(Wire):
 
 
 class ListRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/list``. `all` includes released terminals that are retained."""
+    """The params of ``_acpterm/terminal/list``; `all` includes released, retained terminals."""
 
     all: bool = False
 
 
 class UserTerminalRequest(Wire):
-    """The params of methods that take only a terminal."""
+    """The params of the methods whose only param is a terminal."""
 
     terminal_id: TerminalName
 
 
 class GetRequest(UserTerminalRequest, omit_defaults=True):
-    """``_acpterm/terminal/get``.
+    """The params of ``_acpterm/terminal/get``.
 
-    With `own`, ``@last`` is the user's own terminal that was created last, as for ``attach`` and
-    ``write``.
+    With `own`, ``@last`` means the newest terminal that the user owns, as in ``attach`` and
+    ``write``. Without `own`, it means the newest of all terminals.
     """
 
     own: bool = False
 
 
 class ExitInfo(Wire):
-    """How a terminal's program ended."""
+    """How a terminal's program ended, and how long it ran."""
 
     exit_code: int | None
     signal: str | None
@@ -59,10 +60,10 @@ class ExitInfo(Wire):
 
 
 class TerminalInfo(Wire):
-    """The state of a terminal, as the user sees it.
+    """The state of a terminal, as the user's commands show it.
 
-    `waiting_for_input` is null if it cannot be known. `ending` says that the terminal was killed or
-    released and its program has not ended yet.
+    `waiting_for_input` is null if it cannot be determined. `ending` is true while the program,
+    after a kill or release, has not exited yet.
     """
 
     terminal_id: str
@@ -98,12 +99,13 @@ class ListResponse(Wire):
 
 
 class UserCreateRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/create``: create a terminal of the user's own.
+    """The params of ``_acpterm/terminal/create``: create a terminal that the user owns.
 
     `command` and `args` are as in ``terminal/create``. The response is a TerminalInfo. With `hold`
-    the program blocks until this connection follows it with `hold`, so that no output is lost.
-    `stdin` is the path of a named pipe or file to be the program's standard input instead of the
-    terminal. With `remove` the terminal is removed when its program has ended.
+    no output is lost: the program blocks when the ring is full, until this connection calls
+    ``follow`` with `hold`. `stdin` is the path of a named pipe or file that becomes the program's
+    standard input instead of the terminal. With `remove` the terminal is removed when its program
+    has exited.
     """
 
     command: Annotated[str, Meta(description="the command to run")]
@@ -119,9 +121,9 @@ class UserCreateRequest(Wire, omit_defaults=True):
 
 
 class UserReadRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/read``: read any terminal.
+    """The params of ``_acpterm/terminal/read``: read the output of any terminal.
 
-    The params are those of an agent's read (protocol.md), without the session.
+    The params are those of the agents' method of the same name (protocol.md), without the session.
     """
 
     terminal_id: TerminalName
@@ -134,7 +136,8 @@ class UserReadRequest(Wire, omit_defaults=True):
 class OutputResponse(Wire):
     """The response to ``_acpterm/terminal/output``: the text that an agent would get.
 
-    It is the text up to `position`. `truncated` says that its beginning was dropped.
+    `text` contains the output up to `position`. `truncated` is true if the beginning of the text is
+    no longer retained.
     """
 
     text: str
@@ -144,7 +147,10 @@ class OutputResponse(Wire):
 
 
 class UserWriteRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/write``: write input, as an agent does. With `encoding`, any bytes."""
+    """The params of ``_acpterm/terminal/write``: write `data` as keyboard input.
+
+    `data` is text, or base64 if `encoding` is set.
+    """
 
     terminal_id: TerminalName
     data: Annotated[str, Meta(description="what to type")]
@@ -152,7 +158,7 @@ class UserWriteRequest(Wire, omit_defaults=True):
 
 
 class UserResizeRequest(Wire):
-    """``_acpterm/terminal/resize``: set the size while no window is attached."""
+    """The params of ``_acpterm/terminal/resize``: set the size for when no window is attached."""
 
     terminal_id: TerminalName
     cols: Cells
@@ -160,14 +166,14 @@ class UserResizeRequest(Wire):
 
 
 class RenameRequest(Wire):
-    """``_acpterm/terminal/rename``: set or replace the name of a terminal."""
+    """The params of ``_acpterm/terminal/rename``: set or replace the name of a terminal."""
 
     terminal_id: TerminalName
     name: Annotated[str, Meta(description="the new name")]
 
 
 class LaunchInfo(Wire):
-    """The command, environment and umask with which a terminal of the user was created."""
+    """The command, environment and umask with which the user created a terminal."""
 
     command: str
     args: list[str] | None
@@ -176,7 +182,7 @@ class LaunchInfo(Wire):
 
 
 class WindowInfo(Wire):
-    """An attached window."""
+    """An attached window, and whether it only displays the terminal (`read_only`)."""
 
     cols: int
     rows: int
@@ -187,7 +193,7 @@ class InspectResponse(Wire):
     """The response to ``_acpterm/terminal/inspect``: everything known about a terminal.
 
     `launch` is null for a terminal that an agent created. `oldest` is the position of the oldest
-    retained byte of output, `retained_bytes` the memory that the output occupies.
+    retained byte of output. `retained_bytes` is the memory that the output occupies.
     """
 
     terminal: TerminalInfo
@@ -198,18 +204,19 @@ class InspectResponse(Wire):
 
 
 class UserSignalRequest(Wire):
-    """``_acpterm/terminal/signal``: send a signal, by its name such as ``SIGINT``."""
+    """The params of ``_acpterm/terminal/signal``: send a signal to the foreground process group."""
 
     terminal_id: TerminalName
     signal: Annotated[str, Meta(description="the name of a signal, such as SIGINT")]
 
 
 class ScreenResponse(Wire):
-    """The response to ``_acpterm/terminal/screen``.
+    """The response to ``_acpterm/terminal/screen``: the contents and the modes of the screen.
 
-    `rows` are text with colours as escape sequences (SGR), which are reset at the end of each row.
-    `cursor` is a column and a row, from 0. `application_cursor` says that the program has set the
-    application mode of the arrow keys, `bracketed_paste` that pasted text must be marked as such.
+    A row is text with colours as escape sequences (SGR), which are reset at the end of the row.
+    `lines` is the number of rows. `cursor` is a column and a row, counted from 0.
+    `application_cursor` is true if the program has set the application mode of the arrow keys;
+    `bracketed_paste` is true if it has requested that pasted text be marked.
     """
 
     rows: list[str]
@@ -235,16 +242,17 @@ class SessionInfo(Wire):
 
 
 class SessionsResponse(Wire):
-    """The response to ``_acpterm/session/list``."""
+    """The response to ``_acpterm/session/list``: the sessions of all agents' connections."""
 
     sessions: list[SessionInfo]
 
 
 class StatusResponse(Wire):
-    """The response to ``_acpterm/status``. Sizes are in bytes, times in milliseconds.
+    """The response to ``_acpterm/status``: the state of the daemon.
 
-    `keeper_pid` is the process that owns the terminals and sockets, `worker_pid` the process that
-    serves requests. `takeovers` counts the workers that have taken over from a predecessor.
+    `pid` is the daemon's main process, `keeper_pid` the process that owns the terminals and
+    sockets, and `worker_pid` the process that serves requests. `takeovers` is the number of
+    take-overs: how many times a new worker has replaced another one.
     """
 
     version: str

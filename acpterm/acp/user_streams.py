@@ -1,7 +1,7 @@
-"""Requests on the user's socket that stay open: each is followed by notifications.
+"""Requests on the user's socket that stay open: the host sends notifications, then the response.
 
-The client chooses a `token` for each request. Its notifications carry that token. The response
-comes at the end, and ``$/cancel_request`` ends the request early. Conventions are as in
+The client chooses a `token` for each request, and each notification of the request contains the
+token. ``$/cancel_request`` ends the request early. Units and names of terminals are as in
 `user_api`.
 """
 
@@ -18,9 +18,9 @@ UpdateFormat: TypeAlias = Literal["meta", "v2"]
 
 
 class ExportRequest(Wire):
-    """``_acpterm/terminal/export``: send the retained output of a terminal as asciicast v2.
+    """The params of ``_acpterm/terminal/export``: send the retained output as asciicast v2.
 
-    The asciicast comes in ``exported`` notifications, and the response at its end.
+    The asciicast is sent in ``exported`` notifications; the response follows the last one.
     """
 
     terminal_id: TerminalName
@@ -35,7 +35,11 @@ class ExportedNotification(Wire):
 
 
 class AttachRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/attach``: show a terminal in a window of `cols` and `rows`."""
+    """The params of ``_acpterm/terminal/attach``: show a terminal in a window.
+
+    The window has `cols` columns and `rows` rows. With `read_only` it does not affect the
+    terminal's size.
+    """
 
     terminal_id: TerminalName
     token: Token
@@ -47,9 +51,10 @@ class AttachRequest(Wire, omit_defaults=True):
 class AttachedNotification(Wire, omit_defaults=True):
     """``_acpterm/terminal/attached``: the next bytes to write to the window, in base64.
 
-    `kind` is `screen` if they repaint the whole window, and `output` for subsequent output. A
-    screen with `alternate` is painted on the window's alternate screen. The main screen then stays
-    as it is, and another `screen` repaints it before any output goes there.
+    `kind` is `screen` if the bytes repaint the whole window, and `output` if they continue what the
+    window shows. A `screen` with `alternate` is for the window's alternate screen, and leaves the
+    main screen unchanged. Before `output` is written to the main screen, a `screen` without
+    `alternate` repaints the main screen.
     """
 
     token: Token
@@ -59,7 +64,7 @@ class AttachedNotification(Wire, omit_defaults=True):
 
 
 class AttachResponse(Wire):
-    """The response to ``_acpterm/terminal/attach``, when the attachment ends.
+    """The response to ``_acpterm/terminal/attach``, sent when the host detaches the window.
 
     `reason` is `exited` if the program has exited, and `released` if the terminal was released
     while the program was still running.
@@ -70,7 +75,10 @@ class AttachResponse(Wire):
 
 
 class WindowRequest(Wire):
-    """``_acpterm/terminal/window``: set the size of an attached window, and repaint it."""
+    """The params of ``_acpterm/terminal/window``: set the size of an attached window, and repaint.
+
+    `token` is the token of the window's ``attach`` request.
+    """
 
     token: Token
     cols: Cells
@@ -78,17 +86,18 @@ class WindowRequest(Wire):
 
 
 class FollowRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/follow``: send the output of a terminal, past and future, as bytes.
+    """The params of ``_acpterm/terminal/follow``: send retained output, then live output, as bytes.
 
-    Starts at the position `since`; or with `since_time` at the first byte that was output at that
-    time or later; otherwise at the oldest retained byte. With `times` each notification has the
-    time `at` which its bytes were output, unless it is unknown: that of output from before the
-    daemon's worker was replaced. With `since_time` such output is omitted. With `stay` (the
-    default) the response comes once the program has exited and all of its output was sent;
-    otherwise once the current output was sent. A release meanwhile changes nothing.
+    The output starts at the position `since`, or at the first byte that was printed at `since_time`
+    (milliseconds since 1970) or later; without both, at the oldest retained byte. With `stay` (the
+    default) the response is sent once the program has exited and all output was sent. Without
+    `stay` it is sent once the current output was sent. A release of the terminal changes neither.
 
-    With `hold` no output is lost: the program blocks while its output is unread. That works only
-    for the user's own terminals.
+    With `times` each notification has the time at which its bytes were printed. The times from
+    before a take-over by a new worker are unknown; `since_time` skips output whose time is unknown.
+
+    With `hold` no output is lost: the program blocks while the ring is full of unread output. Only
+    terminals that the user owns can be followed with `hold`.
     """
 
     terminal_id: TerminalName
@@ -103,7 +112,8 @@ class FollowRequest(Wire, omit_defaults=True):
 class FollowedNotification(Wire, omit_defaults=True):
     """``_acpterm/terminal/followed``: the next bytes of output, in base64.
 
-    `position` is the position after them. `lost` counts the bytes before them that were dropped.
+    `position` is the position just past these bytes. `lost` is the number of bytes just before them
+    that are no longer retained. `at` is when the bytes were printed, if requested and known.
     """
 
     token: Token
@@ -114,24 +124,26 @@ class FollowedNotification(Wire, omit_defaults=True):
 
 
 class FollowResponse(Wire):
-    """The response to ``_acpterm/terminal/follow``."""
+    """The response to ``_acpterm/terminal/follow``: the position at which the sent output ends."""
 
     position: int
     exit_status: ExitInfo | None
 
 
 class EventsRequest(Wire):
-    """``_acpterm/events``: send all events from now on."""
+    """The params of ``_acpterm/events``: send all events from now on."""
 
     token: Token
 
 
 class EventNotification(Wire, omit_defaults=True):
-    """``_acpterm/event``: an event. `lost` counts the events before it that were not sent.
+    """``_acpterm/event``: an event of the host.
 
     `event` is one of ``connected``, ``disconnected``, ``created``, ``exited``, ``killed``,
     ``released``, ``promoted``, ``renamed``, ``waiting``, ``resumed``, ``attached``, ``detached``,
-    ``resized`` and ``tool_call``.
+    ``resized`` and ``tool_call``. `by` says who or what caused it: `agent`, `user`, `timeout` or
+    `disconnect`. `lost` is the number of events just before this one that were dropped because the
+    client read too slowly.
     """
 
     token: Token
@@ -147,11 +159,11 @@ class EventNotification(Wire, omit_defaults=True):
 
 
 class SubscribeRequest(Wire, omit_defaults=True):
-    """``_acpterm/session/subscribe``: send a session's tool calls and their terminals' output.
+    """The params of ``_acpterm/session/subscribe``: send a session's tool calls and terminals.
 
-    They are sent as ``session/update`` notifications in the given `format`. `connection` is
-    required if two connections have a session with that id. The response comes when the session's
-    connection has closed.
+    Tool calls and the output of their terminals are sent as ``session/update`` notifications in
+    `format`. `connection` is required if two connections have a session with this id. The response
+    is sent when the session's connection has closed.
     """
 
     session_id: Annotated[str, Meta(description="the id of a session")]

@@ -127,7 +127,7 @@ class Host:
 
     def is_needed(self) -> bool:
         """Return whether there is a connection, one that may be resumed, or a held terminal."""
-        return bool(self._connections or self._resumption.absent) or self.state.registry.is_busy
+        return bool(self._connections or self._resumption.unresumed) or self.state.registry.is_busy
 
     async def wait_changed(self) -> None:
         """Wait until `is_needed` may have changed."""
@@ -199,8 +199,12 @@ class Host:
         while self._connections:
             await self.wait_changed()
 
-    async def expire_absent(self) -> None:
-        """Wait for the previous worker's clients to connect again; end what the others had."""
+    async def expire_unresumed(self) -> None:
+        """Give the previous worker's clients time to reconnect, then close unresumed connections.
+
+        The time is the setting `resume_timeout`, in seconds. Terminals whose windows have not
+        reattached by then get their detached size.
+        """
         await trio.sleep(self.settings.resume_timeout)
         self._resumption.expire()
         self.state.windows.settle()

@@ -118,7 +118,7 @@ async def open_host(
         if not is_embedded:
             nursery.start_soon(supervision.run, host.run_keeper, supervision.on_terminate)
         nursery.start_soon(supervision.run, state.state_writer.run)
-        nursery.start_soon(supervision.run, host.expire_absent)
+        nursery.start_soon(supervision.run, host.expire_unresumed)
         nursery.start_soon(supervision.run, state.input_monitor.run)
         nursery.start_soon(supervision.run, _expire_periodically, state)
         if socket_path is not None:

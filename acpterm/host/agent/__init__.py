@@ -1,1 +1,11 @@
-"""The agents' side of the host: connections, sessions and methods."""
+"""The agents' side of the host: connections, their sessions, and the methods that agents call.
+
+- `connection`: the state of one agent's connection: its sessions and terminals.
+- `session`: one session: the terminals that the agent may name, and the agent's tool calls.
+- `methods`: the table of the agents' methods.
+- `session_methods`: the handlers of `initialize`, `session/*` and `_acpterm/session/set`.
+- `terminal_methods`: the handlers of `terminal/*` and `_acpterm/terminal/*`.
+- `creates`: recognises a `terminal/create` request that is repeated after a reconnect.
+- `resumption`: lets a client that lost its transport continue its connection on another one.
+- `relay_parent`: finds the agent behind a process that only relays messages.
+"""

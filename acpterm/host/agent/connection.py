@@ -1,10 +1,13 @@
-"""The agent at the other end of a connection, with its sessions and terminals.
+"""An agent's connection: the state that lasts while the agent is connected.
 
-An agent sees nothing of other connections, and in each of its sessions nothing of its other
-sessions: ids are looked up in the named session, so an id from elsewhere does not exist.
+The state is the agent's name and execution context, and its sessions with their terminals. (The
+connection's stream is served by `server.connection`, and may be replaced: see `resumption`.)
 
-States: *open*, then *closed* by `close`: all its terminals are released for good, and a terminal
-that is still being created is released as soon as it exists.
+An agent can use only its own terminals, and each terminal only in the session that created it:
+terminal ids are looked up in the session that a request names, so any other id does not exist.
+
+States: *open*, then *closed* by `close`, which releases all terminals. A terminal that is still
+being created then is released as soon as it exists.
 """
 
 import itertools
@@ -38,19 +41,25 @@ from acpterm.terminal.terminal import Terminal
 
 SESSIONS_MAX: Final = 10_000
 _SECRET_BYTES: Final = 32
-# Characters of a session's id.
+# The maximum length of a session's id, in characters.
 _SESSION_ID_MAX: Final = 4096
 
 
 class Resumer(Protocol):
-    """See `resumption.Resumption`."""
+    """Lets an agent's connection continue on another transport. See `resumption.Resumption`."""
 
     def resume(self, fresh: "AgentConnection", secret: str) -> "AgentConnection | None":
-        """Move the transport of `fresh` to the connection with this secret, and return that."""
+        """Move the transport of `fresh` to the connection that has `secret`.
+
+        Return the connection that has `secret`; None if there is none.
+        """
 
 
 class AgentConnection:
-    """One connection's agent."""
+    """The state of one agent's connection.
+
+    `connection` is its id. `secret` is None for a new connection. For `holders`, see the attribute.
+    """
 
     def __init__(
         self,
@@ -64,7 +73,8 @@ class AgentConnection:
     ) -> None:
         self.context = context
         self.holders = list(holders)
-        """Pid and start time of the processes at the other end; the first one connected."""
+        """The processes that use this connection, each as pid and start time. The first process
+        opened it; if that process only relays messages, the second process is the agent."""
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
         """The secret with which another connection may resume this one. Never logged."""
         self.resumption: Final[Resumer] = resumption
@@ -83,17 +93,21 @@ class AgentConnection:
 
     @property
     def signal_code(self) -> bool:
-        """Whether the agent gets an exit code after death by a signal: see `exit_status`."""
+        """Whether the agent is sent an exit code for a program that was ended by a signal.
+
+        See `terminal_info.gives_signal_code`.
+        """
         return gives_signal_code(self.settings, self.agent.name)
 
     def flush_state(self) -> None:
-        """Store changed records: a response that may depend on them is about to be sent."""
+        """Store all changed records. Called before each response that may depend on them."""
         self.host.state_writer.flush()
 
     def session(self, identifier: str) -> Session:
-        """Return the session with this id, which its first use creates.
+        """Return the session with this id; create a session if there is none.
 
-        Raises `RpcError` (-32602) for an id that is too long.
+        A new session is not retained before `retain`. Raises `RpcError` (-32602) for an id that is
+        too long.
         """
         if len(identifier) > _SESSION_ID_MAX:
             raise RpcError(
@@ -103,7 +117,7 @@ class AgentConnection:
             )
         if (session := self.sessions.get(identifier)) is not None:
             return session
-        # `initialize` stores the connection too, but an agent need not send that.
+        # `initialize` also stores the connection, but an agent need not send `initialize`.
         self.mark_changed()
         return self._new_session(identifier, next(self._numbers))
 
@@ -112,7 +126,7 @@ class AgentConnection:
         return Session(identifier, self.agent, state, self.creates)
 
     def add_relayed_agent(self) -> None:
-        """Add the agent for which the connecting process relays to the holders."""
+        """Add the agent to `holders`: the process that connected only relays its messages."""
         relay = processes.identity(self.holders[0][0]) if self.holders else None
         if relay is None or relay.started != self.holders[0][1]:
             return
@@ -120,7 +134,7 @@ class AgentConnection:
             self.holders = [self.holders[0], (agent.pid, agent.started)]
 
     def mark_changed(self) -> None:
-        """Schedule the record to be stored, before the next response at the latest."""
+        """Schedule the connection's record to be stored before the next response is sent."""
         self.host.state_writer.changed(self._key, self._record)
 
     def _record(self) -> bytes:
@@ -134,22 +148,26 @@ class AgentConnection:
     def restore_session(
         self, number: int, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]
     ) -> None:
-        """Restore a session of the previous worker."""
+        """Restore a session from the previous worker's `record`.
+
+        `number` is the number of the session in its connection. `calls` are the session's tool
+        calls, each with its number.
+        """
         session = self.sessions[record.id] = self._new_session(record.id, number)
         session.restore(record, calls)
         self.count_memory(session)
         self._numbers = itertools.count(max(number + 1, next(self._numbers)))
 
     def restore_terminal(self, session: Session, entry: TerminalEntry) -> None:
-        """Restore a terminal of the previous worker."""
+        """Restore a terminal of the previous worker, so that the agent may name it."""
         self.sessions.setdefault(session.id, session).add(entry)
         self.creates.add(entry)
 
     def retain(self, session: Session) -> None:
-        """Retain a session that has state from now on.
+        """Retain a session, because a request is about to change its state.
 
-        At most `SESSIONS_MAX` are retained: beyond that, the oldest session without a terminal is
-        forgotten completely. Raises `RpcError` (-32603) if all of them have terminals.
+        At most `SESSIONS_MAX` sessions are retained: one more replaces the oldest session without a
+        terminal. Raises `RpcError` (-32603) if all retained sessions have terminals.
         """
         if session.id not in self.sessions and len(self.sessions) >= SESSIONS_MAX:
             for other in self.sessions.values():
@@ -168,7 +186,10 @@ class AgentConnection:
             self.count_memory(session)
 
     def count_memory(self, session: Session) -> None:
-        """Count the memory of a session; less recently used ones may have to shrink for it."""
+        """Count the memory of a session that was just used.
+
+        If that exceeds a limit, less recently used sessions are shrunk.
+        """
         if not self._closed and self.sessions.get(session.id) is session:
             self._memory.count(session)
 
@@ -188,9 +209,9 @@ class AgentConnection:
     def add(
         self, session: Session, terminal: Terminal, request: LaunchRequest, record: TerminalRecord
     ) -> None:
-        """Add a terminal that was just created; release it if the connection is closed.
+        """Add a terminal that was just created; release it if the connection has closed.
 
-        The session was retained by the request, but may have been forgotten meanwhile.
+        If the session was forgotten while the terminal was being created, it is retained again.
         """
         if session.id not in self.sessions:
             self.sessions[session.id] = session
@@ -205,9 +226,10 @@ class AgentConnection:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
 
     def release(self, session: Session, identifier: str, by: EndedBy) -> Terminal | None:
-        """Release a terminal; return it, or None if that does not end it. Raises `RpcError`.
+        """Release the terminal with this id; return the terminal if that ends its program.
 
-        A terminal that the user has taken over runs on.
+        Return None if the terminal was released before, or if the user owns it: the program then
+        keeps running. Raises `RpcError` (-32002) if the id is unknown.
         """
         entry = session.release(identifier)
         self.count_memory(session)
@@ -217,7 +239,7 @@ class AgentConnection:
         return entry.terminal
 
     def close(self) -> None:
-        """Release all terminals and forget all sessions. Can be repeated."""
+        """Release all terminals and forget all sessions. Idempotent."""
         if self._closed:
             return
         self._closed = True

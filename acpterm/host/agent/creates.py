@@ -1,14 +1,16 @@
 """Recognises `terminal/create` requests that a client repeats, so that none is executed twice.
 
-States of a request's id:
+A client whose connection was resumed on another transport repeats the requests to which it has no
+response. A repeated request has the same JSON-RPC id as before. States of an id:
 
 - *in flight*: the terminal is being created.
-- *unconfirmed*: the terminal exists, and its record has the id, until a later request names the
-  terminal, which shows that the response has arrived.
-- *repeatable*: the id was in flight or unconfirmed when the connection got another transport
-  (`resumed`), and has not been repeated since.
+- *unconfirmed*: the terminal exists, and its record contains the id. This ends when a later request
+  names the terminal, since that proves that the client has received the response.
+- *repeatable*: the id was in flight or unconfirmed when the connection was resumed (`resumed`), and
+  the request has not been repeated since.
 
-A request whose id is not repeatable is a new one, even if an earlier request had the same id.
+If the id of a request is not repeatable, the request is new, even if an earlier request had the
+same id.
 """
 
 from collections.abc import Iterator
@@ -22,16 +24,16 @@ from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import Id
 
 _ID_MAX: Final = 256
-"""Characters of an id that can be recognised."""
+"""The maximum length of a string id that can be recognised, in characters."""
 
 
 def recognisable_id(request: Id) -> RequestId | None:
-    """Return the id if it can be recognised when repeated; None for null and for long ids."""
+    """Return the request's id, or None if the id is null or a string too long to be recognised."""
     return None if isinstance(request, str) and len(request) > _ID_MAX else request
 
 
 class Creates:
-    """The `terminal/create` requests of one connection."""
+    """The `terminal/create` requests of one agent's connection, by their ids."""
 
     def __init__(self) -> None:
         self._entries: dict[RequestId, TerminalEntry] = {}
@@ -39,12 +41,12 @@ class Creates:
         self._repeatable: set[RequestId] = set()
 
     def add(self, entry: TerminalEntry) -> None:
-        """Record which terminal a request has created; the terminal's record names the request."""
+        """Record that the request whose id is in the terminal's record has created the terminal."""
         if entry.record.request is not None:
             self._entries[entry.record.request] = entry
 
     def confirm(self, entry: TerminalEntry) -> None:
-        """Record that a later request has named a terminal."""
+        """Record that a later request has named the terminal, so its id is known to the client."""
         request = entry.record.request
         if request is not None:
             if self._entries.get(request) is entry:
@@ -52,13 +54,14 @@ class Creates:
             entry.record_answer()
 
     def resumed(self) -> None:
-        """Record that the client has another transport, on which it may repeat its requests."""
+        """Record that the connection was resumed: the client may now repeat requests."""
         self._repeatable = self._entries.keys() | self._in_flight.keys()
 
     def repeated(self, request: RequestId | None) -> TerminalEntry | None:
-        """Return the terminal that this request created when it was sent before, if it was.
+        """Return the terminal that exists already if this request is a repetition; else None.
 
-        If it is a new request, the terminal of the earlier request with this id is confirmed.
+        If an earlier request had the same id but this one is new, the client has reused the id, so
+        it has the response to the earlier request: the earlier terminal is confirmed.
         """
         entry = None if request is None else self._entries.get(request)
         if entry is None:

@@ -1,4 +1,4 @@
-"""The dispatch table of agents: each method, its parameters, and its handler."""
+"""The dispatch table of the methods that agents call: each with its params and its handler."""
 
 from acpterm.acp.agent_api import (
     ReadRequest,

@@ -1,9 +1,10 @@
-"""Find the agent behind `acpterm stdio`, a process that relays for its parent.
+"""Find the agent behind `acpterm stdio`, a process that relays the messages of its parent.
 
-The parent is the agent, with two exceptions. A wrapper that only starts the relay is skipped, up to
-the nearest ancestor that is not a wrapper. A process that starts programs for the user, such as an
-interactive shell, is not an agent: everything that the user runs descends from it. Both kinds are
-recognised by their names, which any program can choose: see docs/security.md.
+The parent is the agent, with two exceptions. A wrapper that only starts the relay, such as `npx`,
+is skipped: the agent is then the nearest ancestor that is not a wrapper. A process that starts
+programs for the user, such as an interactive shell, is not an agent, because everything that the
+user runs descends from it. Wrappers and shells are recognised by their names, which any program can
+choose: see docs/security.md.
 """
 
 import os
@@ -36,7 +37,7 @@ _WRAPPERS_MAX: Final = 16
 
 
 def agent_behind(relay: ProcStat) -> ProcStat | None:
-    """Return the process of the agent for which `relay` relays; None if there is none."""
+    """Return the agent's process, given the process that relays for it; None if there is none."""
     process = relay
     for _ in range(_WRAPPERS_MAX):
         # A process that opened a terminal for its child serves the user: agents use pipes.
@@ -78,7 +79,7 @@ def _is_wrapper(name: bytes, words: list[bytes]) -> bool:
 
 
 def _has_command(words: list[bytes]) -> bool:
-    """Return whether a shell was started with `-c`."""
+    """Return whether `words`, the argv of a shell, has the option `-c`."""
     for word in words[1:]:
         if not word.startswith(b"-"):
             return False

@@ -1,14 +1,19 @@
-"""Resumption of agents' connections: a connection whose transport was lost gets another one.
+"""Resumption: a client that lost its transport connects again and continues its connection.
 
-A connection (`AgentConnection`) is identified by the secret in the response to its `initialize`.
-States:
+Normally the end of a transport ends the agent's connection, which releases its terminals. There are
+two cases in which a client can connect again and continue its connection, with its terminals:
 
-- *present*: it has a transport.
-- *absent*: the successor of its worker has restored it, until a new connection presents its secret
-  (`resume`), or it is given up (`expire`).
+- The worker was replaced. The new worker restores each connection, without a transport.
+- The client notices the loss of the transport before the host does.
 
-A present connection may be resumed as well, if its client notices the loss of the transport before
-the host does. The end of a transport ends its connection, unless another transport has resumed it.
+The client identifies the connection by its secret: it has received the secret in the response to
+`initialize`, and sends it in the `initialize` of the new transport (`resume`).
+
+States of a connection (`AgentConnection`):
+
+- *served*: it has a transport.
+- *unresumed*: the new worker has restored it, and its client has not connected again yet. The state
+  ends with `resume`, or with `expire`, which closes the connection.
 """
 
 import hmac
@@ -20,20 +25,26 @@ from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 
 class Transport(Protocol):
-    """Serves a connection over a stream. See `server.connection.Connection`."""
+    """Serves an agent's connection over one stream. See `server.connection.Connection`."""
 
     received: int
-    """Number of bytes received from the peer."""
+    """The number of bytes received from the peer."""
 
     def serve_as(self, served: AgentConnection, name: str) -> None:
-        """Serve another connection from now on, without closing the previous one."""
+        """Serve the connection `served` from now on, without closing the previous connection.
+
+        `name` is the id of `served`, for logs.
+        """
 
     def abandon(self) -> None:
         """Close the stream without closing the connection."""
 
 
 class Resumption:
-    """The agents' connections of a host, and their transports."""
+    """The agents' connections of a host, each with its transport or None.
+
+    Connects and disconnects are published on `bus`.
+    """
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
@@ -41,21 +52,21 @@ class Resumption:
 
     @property
     def connections(self) -> list[AgentConnection]:
-        """All connections, present and absent."""
+        """All connections, served and unresumed."""
         return list(self._transports)
 
     @property
-    def absent(self) -> list[AgentConnection]:
-        """The connections that no client has resumed yet."""
+    def unresumed(self) -> list[AgentConnection]:
+        """The restored connections that no client has resumed yet."""
         return [
             connection for connection, transport in self._transports.items() if transport is None
         ]
 
     def holders(self) -> set[tuple[int, float]]:
-        """Return the processes at the other end of the connections: pid and start time.
+        """Return the processes that use the agents' connections, each as pid and start time.
 
-        A connection that has not sent anything is left out: the user's commands connect to have
-        the service manager start the daemon.
+        A connection on which nothing was received is left out: the user's commands also connect to
+        the agents' socket, only to make the service manager start the daemon.
         """
         return {
             holder
@@ -65,25 +76,29 @@ class Resumption:
         }
 
     def connected(self, connection: AgentConnection, transport: Transport) -> None:
-        """Add a new connection."""
+        """Add a new connection, served by `transport`."""
         self._transports[connection] = transport
         self._publish("connected", connection)
 
     def restored(self, connection: AgentConnection) -> None:
-        """Add a connection of the previous worker."""
+        """Add a connection of the previous worker: it is unresumed."""
         self._transports[connection] = None
 
     def disconnected(self, transport: Transport) -> None:
-        """Remove the connection of a transport that has ended, if it still has one."""
+        """Close and remove the connection that `transport`, which has ended, served.
+
+        If another transport has resumed the connection, do nothing.
+        """
         for connection, other in self._transports.items():
             if other is transport:
                 self._remove(connection)
                 return
 
     def resume(self, fresh: AgentConnection, secret: str) -> AgentConnection | None:
-        """Move the transport of `fresh` to the connection with this secret, and return that.
+        """Move the transport of `fresh` to the connection that has `secret`, and close `fresh`.
 
-        Return None if there is none. Raises `RpcError` (-32600) if `fresh` already has sessions.
+        Return the connection that has `secret`; None if there is none. Raises `RpcError` (-32600)
+        if `fresh` already has sessions.
         """
         found = self._find(secret)
         if found is None or found is fresh:
@@ -110,14 +125,14 @@ class Resumption:
         return found
 
     def expire(self) -> None:
-        """End the connections that no client has resumed."""
-        for connection in self.absent:
+        """Close and remove the unresumed connections."""
+        for connection in self.unresumed:
             self._remove(connection)
 
     def _find(self, secret: str) -> AgentConnection | None:
         presented = secret.encode(errors="replace")
         found = None
-        # Compare with all of them, so that the time reveals nothing.
+        # Compare with the secrets of all connections, so that the duration reveals nothing.
         for connection in self._transports:
             if hmac.compare_digest(connection.secret.encode(), presented):
                 found = connection

@@ -1,15 +1,16 @@
-"""One session of one connection: its terminals, and the tool calls that show them.
+"""One session of an agent's connection: its terminals, and the tool calls that show them.
 
 States of a terminal in its session:
 
 - *held*: the agent may use it.
-- *taken over*: the user owns it; the agent may read its output and release its id.
-- *released*: its id is remembered, so that a second release succeeds and errors can say that it
-  was released. Every other use is refused. What happens to the terminal itself is up to the
-  registry.
+- *promoted*: the user owns it; the agent may only read its output and release its id.
+- *released*: the session remembers only the id, so that a second release succeeds and other
+  requests get an error that says that the terminal was released. How long the terminal's output is
+  retained is up to `host.registry`.
 
-A session is created by its first use: in ACP the client and the agent create sessions, and a host
-does not see it. The session's directory comes from `_acpterm/session/set`, if at all.
+A session is created by the first request that names it: in ACP the client and the agent create
+sessions between them, and the host does not see that. The session has a directory only if
+`_acpterm/session/set` has set one.
 """
 
 import itertools
@@ -34,10 +35,10 @@ from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.terminal.terminal import Terminal
 
-# Ids of released terminals that are remembered; older ones are answered like unknown ids.
+# How many ids of released terminals are remembered; older ids are treated as unknown.
 _RELEASED_MAX: Final = 10_000
-# How many of them, the newest, are stored: each release stores all of these again, and a client
-# that repeats a release does so at once.
+# How many of these ids, the newest, are stored for the next worker. Each release stores all of them
+# again, so the number is small; it suffices, since a client repeats a release at once.
 _STORED_RELEASED_MAX: Final = 256
 _STORED_CWD_BYTES_MAX: Final = 4096
 # Bytes of memory that a session, and each released id, takes in addition to its text.
@@ -46,9 +47,10 @@ _RELEASED_BYTES: Final = 160
 
 
 class SessionState:
-    """Stores the records of one session: the one with this number in its connection.
+    """Stores the records of one session and of its tool calls, for the next worker.
 
-    States: *unstored* until `store`; *stored* until `remove`.
+    `connection` is the id of the agent's connection, and `number` the session's number in that
+    connection. States: *unstored* until `store`; *stored* until `remove`.
     """
 
     def __init__(self, writer: StateWriter, connection: str, number: int) -> None:
@@ -59,21 +61,27 @@ class SessionState:
         self._is_stored = False
 
     def store(self, record: Callable[[], SessionRecord]) -> None:
-        """Schedule the session's record to be stored, now and after each change."""
+        """Schedule the record that `record` returns to be stored, now and after each change."""
         self._is_stored = True
         self.changed(record)
 
     def restored(self) -> None:
-        """Record that the previous worker has stored the session."""
+        """Record that the previous worker has stored the session already."""
         self._is_stored = True
 
     def changed(self, record: Callable[[], SessionRecord]) -> None:
-        """Schedule the session's record to be stored again, if it is stored at all."""
+        """Schedule the session's record, which `record` returns, to be stored again.
+
+        If the session is unstored, do nothing.
+        """
         if self._is_stored:
             self._writer.changed(self._key, lambda: record().encode())
 
     def call_changed(self, number: int, record: Callable[[], ToolCallRecord] | None) -> None:
-        """Schedule the record of a tool call to be stored; None removes it."""
+        """Schedule a tool call's record to be stored, or to be removed if `record` is None.
+
+        `number` is the tool call's number. Nothing is stored while the session is unstored.
+        """
         key = tool_call_key(self._connection, self._number, number)
         if record is None:
             self._writer.removed(key)
@@ -81,7 +89,7 @@ class SessionState:
             self._writer.changed(key, lambda: record().encode())
 
     def remove(self, calls: Iterable[int]) -> None:
-        """Remove the session's record and those of its tool calls."""
+        """Remove the stored records of the session and of its tool calls; `calls` are numbers."""
         if not self._is_stored:
             return
         self._is_stored = False
@@ -91,7 +99,7 @@ class SessionState:
 
 
 class Session:
-    """A session."""
+    """A session of an agent's connection. `creates` are the connection's create requests."""
 
     def __init__(
         self, identifier: str, agent: AgentInfo, state: SessionState, creates: Creates
@@ -103,20 +111,19 @@ class Session:
         self._cwd: str | None = None
         self._cancelled = 0
         self.entries: Final[dict[str, TerminalEntry]] = {}
-        """The terminals that the agent may name."""
+        """The terminals that the agent may name, by id: held and promoted ones."""
         self.tool_calls: Final = ToolCalls()
         self.agent_terminals: Final = AgentTerminals()
         """The terminals that the agent runs itself."""
         self._observers: Final[set[Observer]] = set()
-        """Called with each update: the id of its tool call or None, the members of the update, and
-        the ids of the agent's own terminals that it describes."""
+        """The functions that are called after each update; see `Observer`."""
         self.closed: Final = trio.Event()
-        """Set when its connection is closed."""
+        """Set when the session's connection is closed, or when the session is forgotten."""
         self._released: BoundedDict[str, None] = BoundedDict(_RELEASED_MAX)
 
     @property
     def cwd(self) -> str | None:
-        """The working directory of commands that do not name one."""
+        """The directory of `terminal/create` requests without `cwd`; None if it was not set."""
         return self._cwd
 
     @cwd.setter
@@ -126,7 +133,7 @@ class Session:
 
     @property
     def cancelled(self) -> int:
-        """How many times its turn was cancelled."""
+        """How many turns of the session were cancelled."""
         return self._cancelled
 
     def cancel(self) -> None:
@@ -135,7 +142,7 @@ class Session:
         self._changed()
 
     def store(self) -> None:
-        """Schedule the record to be stored, before the next response at the latest."""
+        """Schedule the session's record to be stored before the next response, and on changes."""
         self._state.store(self._record)
 
     def _changed(self) -> None:
@@ -143,23 +150,26 @@ class Session:
 
     @property
     def size(self) -> int:
-        """Approximate bytes of memory, without the session's terminals."""
+        """Approximate memory of the session in bytes, without its terminals."""
         text = getsizeof(self.id) + (getsizeof(self._cwd) if self._cwd else 0)
         released = _RELEASED_BYTES * len(self._released)
         return _SESSION_BYTES + text + released + self.tool_calls.size + self.agent_terminals.size
 
     def forget_updates(self) -> None:
-        """Remove the tool calls and the agent's own terminals that its updates described."""
+        """Free memory: forget the session's tool calls and the terminals that the agent runs."""
         for number in self.tool_calls.forget():
             self._state.call_changed(number, None)
         self.agent_terminals.forget()
 
     def forget(self) -> None:
-        """Remove the stored records of the session and its tool calls."""
+        """Remove the stored records of the session and of its tool calls."""
         self._state.remove(self.tool_calls.numbers())
 
     def restore(self, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]) -> None:
-        """Restore what the previous worker has stored; `calls` are numbered tool calls."""
+        """Restore the session from the previous worker's records.
+
+        `calls` are the records of the session's tool calls, each with the tool call's number.
+        """
         self._state.restored()
         self._cwd = None if record.cwd is None else unpack_text(record.cwd)
         self._cancelled = record.cancelled
@@ -179,7 +189,10 @@ class Session:
         self.entries[entry.id] = entry
 
     def readable(self, identifier: str) -> Terminal:
-        """Return the terminal with this id, for reading; raise `RpcError` (-32002) if unknown."""
+        """Return the terminal with this id, for an operation that only reads.
+
+        Raises `RpcError` (-32002) if the id is unknown or released.
+        """
         try:
             entry = self.entries[identifier]
         except KeyError:
@@ -190,8 +203,8 @@ class Session:
     def owned(self, identifier: str, what: str) -> TerminalEntry:
         """Return the entry with this id, for an operation that changes the terminal.
 
-        `what` names the operation in the message. Raises `RpcError`: -32002 if the id is unknown,
-        -32602 if the user has taken the terminal over.
+        `what` names the operation in the error message, such as "killed". Raises `RpcError`: -32002
+        if the id is unknown or released, -32602 if the user owns the terminal.
         """
         self.readable(identifier)
         entry = self.entries[identifier]
@@ -204,13 +217,13 @@ class Session:
         return entry
 
     def calls_showing(self, identifier: str) -> list[str]:
-        """Return the ids of the tool calls that show a terminal."""
+        """Return the ids of the tool calls that show the terminal with this id."""
         return self.tool_calls.calls_showing(identifier)
 
     def release(self, identifier: str) -> TerminalEntry | None:
-        """Release the id of a terminal; return its entry, or None if it was released before.
+        """Make the id of a terminal invalid, and return the terminal's entry.
 
-        Raises `RpcError` (-32002) for an id that was never this session's.
+        Return None if the id was released before. Raises `RpcError` (-32002) if the id is unknown.
         """
         entry = self.entries.pop(identifier, None)
         if entry is None:
@@ -225,7 +238,7 @@ class Session:
 
     @contextmanager
     def observe(self, observer: Observer) -> Iterator[None]:
-        """Call `observer` synchronously after each update for the duration of the block."""
+        """Call `observer` synchronously after each update of the session during the block."""
         self._observers.add(observer)
         try:
             yield
@@ -233,9 +246,10 @@ class Session:
             self._observers.discard(observer)
 
     def record_update(self, call: str, fields: dict[str, Raw], terminals: list[str] | None) -> None:
-        """Record a `tool_call` or `tool_call_update`; `fields` are its members as raw JSON.
+        """Record a `tool_call` or `tool_call_update` of the tool call with the id `call`.
 
-        `terminals`: the ids of the terminals that it shows, None if it has no content.
+        `fields` are the update's members as raw JSON. `terminals` are the ids of the terminals that
+        the update shows; None if the update has no content.
         """
         for number, record in self.tool_calls.apply(call, fields, terminals):
             self._state.call_changed(number, record)
@@ -244,14 +258,14 @@ class Session:
             observer(call, fields, changed)
 
     def record_terminal_updates(self, updates: Iterable[TerminalUpdate]) -> None:
-        """Record updates of the agent's own terminals that belong to no tool call."""
+        """Record updates of the terminals that the agent runs itself, sent outside a tool call."""
         if changed := self._record_terminal_updates(updates):
             for observer in list(self._observers):
                 observer(None, {}, changed)
 
     def _record_terminal_updates(self, updates: Iterable[TerminalUpdate]) -> list[str]:
-        """Record updates of the agent's own terminals; return the ids of those that changed."""
-        # The host's terminals are not the agent's to describe.
+        """Record updates of terminals that the agent runs itself; return the terminals' ids."""
+        # Ignore updates of terminals that this host runs: the host knows their output itself.
         return self.agent_terminals.apply(
             update
             for update in updates

@@ -1,7 +1,4 @@
-"""The methods about connections and sessions.
-
-They are `initialize`, `session/update`, `session/cancel`, and `_acpterm/session/set`.
-"""
+"""The handlers of `initialize`, `session/update`, `session/cancel` and `_acpterm/session/set`."""
 
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -42,16 +39,16 @@ from acpterm.terminal.status import EndedBy
 
 # Seconds that an agent has after `session/cancel` to release its terminals itself.
 RELEASE_AFTER_CANCEL_S: Final = 2.0
-# Characters of the ids of tool calls and terminals.
+# The maximum length of the ids of tool calls and terminals, in characters.
 ID_MAX: Final = 4096
-# Characters of an agent's name.
+# Longer names of agents are cut to this number of characters.
 _NAME_MAX: Final = 100
 
 
 def initialize(connection: AgentConnection, params: InitializeRequest) -> InitializeAnswer:
-    """`initialize`: sent by the agent here, since the agent is the one that connects.
+    """`initialize`: record the agent's name and execution context, or resume a lost connection.
 
-    With the secret of a lost connection, this connection resumes that one.
+    If the request contains the secret of an earlier connection, the peer continues that connection.
     """
     options = own_meta(params.meta, InitializeMeta)
     resumed: bool | UnsetType = UNSET
@@ -69,7 +66,7 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
 
 
 def agent_name(info: Raw | UnsetType) -> str | None:
-    """Return the name in the `clientInfo` of `initialize`, if there is one."""
+    """Return the name in `info`, the `clientInfo` of `initialize`; None if there is none."""
     with suppress(msgspec.DecodeError):
         if not isinstance(info, UnsetType):
             return msgspec.json.decode(info, type=Implementation).name[:_NAME_MAX]
@@ -77,7 +74,7 @@ def agent_name(info: Raw | UnsetType) -> str | None:
 
 
 def update(connection: AgentConnection, params: SessionNotification) -> None:
-    """`session/update`: record tool calls, and the terminals that the agent runs itself."""
+    """`session/update`: record the tool call or the agent's own terminal that it describes."""
     received = read_update(params.update)
     if isinstance(received, OtherUpdate):
         if received.kind in V2_KINDS:
@@ -112,10 +109,10 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
 def cancel(
     connection: AgentConnection, params: CancelNotification
 ) -> Coroutine[Any, Any, None] | None:
-    """`session/cancel`: kill the turn's running terminals, and release them after a delay.
+    """`session/cancel`: kill the session's running terminals, and release them after a delay.
 
     A terminal that is still being created is released once it exists (`terminal_methods.create`).
-    A terminal that the user has taken over is not the turn's any more.
+    Terminals that the user owns are not affected.
     """
     session = connection.sessions.get(params.session_id)
     if session is None:
@@ -137,7 +134,10 @@ def cancel(
 async def release_later(
     connection: AgentConnection, session: Session, entries: list[TerminalEntry], delay: float
 ) -> None:
-    """Release terminals of a cancelled turn after `delay` seconds, unless the agent has."""
+    """Release the terminals of a cancelled turn after `delay` seconds.
+
+    Terminals that the agent has released itself, or that the user owns by then, are skipped.
+    """
     await trio.sleep(delay)
     for entry in entries:
         if entry.id in session.entries and not entry.is_users:
@@ -145,9 +145,9 @@ async def release_later(
 
 
 def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty:
-    """`_acpterm/session/set`: set the directory of the session's terminals that name none.
+    """`_acpterm/session/set`: set the directory of later `terminal/create` requests without `cwd`.
 
-    It applies to later requests, so only its use checks that the directory exists.
+    Whether the directory exists is checked only when a terminal is created in it.
     """
     check_absolute(params.cwd)
     session = connection.session(params.session_id)

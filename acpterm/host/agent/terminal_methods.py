@@ -1,10 +1,10 @@
-"""The agents' methods about terminals: the five of ACP v1 ("Terminals"), then acpterm's own.
+"""The handlers of the agents' methods about terminals: `terminal/*` and `_acpterm/terminal/*`.
 
-acpterm's own are documented in `docs/protocol.md`, and advertised in
-`clientCapabilities._meta.acpterm`.
+`terminal/*` are the five methods of ACP v1 ("Terminals"). `_acpterm/terminal/*` are acpterm's own:
+docs/protocol.md documents them, and the response to `initialize` advertises them.
 
-A handler returns its response, or a coroutine if it has to wait, which the connection runs in a
-task of its own. Cancelling a request leaves its terminal unchanged.
+A handler returns its response, or a coroutine if it has to wait; the connection runs the coroutine
+in a separate task. Cancelling a request leaves its terminal unchanged.
 """
 
 import math
@@ -47,6 +47,7 @@ from acpterm.host.terminal_ops import check_screen, current_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 from acpterm.terminal import views
 from acpterm.terminal.status import EndedBy, ExitStatus
+from acpterm.terminal.terminal import Terminal
 
 
 def create(
@@ -54,11 +55,12 @@ def create(
 ) -> CreateTerminalResponse | Coroutine[Any, Any, CreateTerminalResponse]:
     """`terminal/create`: start a command in a new terminal.
 
-    A request that was sent before, on a lost transport, is answered with the terminal that exists.
+    The response to a request that the client repeats after a reconnect names the terminal that
+    exists already.
     """
     request = recognisable_id(request_id)
     if entry := connection.creates.repeated(request):
-        return CreateTerminalResponse(entry.id)
+        return _create_response(entry.terminal)
     settings = connection.settings
     options = own_meta(params.meta, CreateMeta) or CreateMeta()
     session = connection.session(params.session_id)
@@ -68,14 +70,14 @@ def create(
         command=params.command,
         args=params.args,
         env=[(item.name, item.value) for item in params.env],
-        # Evaluated now: later requests of the agent must not affect this one.
+        # Evaluated now: later requests of the agent must not affect this terminal.
         cwd=params.cwd or session.cwd or connection.context.cwd,
         shell=options.shell,
         size=(options.cols or settings.cols, options.rows or settings.rows),
     )
     if options.format == "screen":
         check_screen(*launch.size)
-    # The session must be retained, to know whether its turn is cancelled meanwhile.
+    # Retain the session, which counts its cancelled turns while the terminal is being created.
     connection.retain(session)
     turn = session.cancelled
 
@@ -84,7 +86,7 @@ def create(
     async def start() -> CreateTerminalResponse:
         await connection.creates.wait_in_flight(request)
         if entry := connection.creates.repeated(request):
-            return CreateTerminalResponse(entry.id)
+            return _create_response(entry.terminal)
         with connection.creates.in_flight(request):
             await connection.directories.check(launch.cwd)
             if session.cancelled != turn:
@@ -104,9 +106,13 @@ def create(
                 connection.pool.forget(terminal)
                 raise _cancelled()
             connection.add(session, terminal, launch, record)
-        return CreateTerminalResponse(terminal.id)
+        return _create_response(terminal)
 
     return start()
+
+
+def _create_response(terminal: Terminal) -> CreateTerminalResponse:
+    return CreateTerminalResponse(terminal.id)
 
 
 def _cancelled() -> RpcError:
@@ -116,7 +122,7 @@ def _cancelled() -> RpcError:
 def output(
     connection: AgentConnection, params: TerminalRequest
 ) -> TerminalOutputResponse | Coroutine[Any, Any, TerminalOutputResponse]:
-    """`terminal/output`: return the retained output, and the exit status after the exit."""
+    """`terminal/output`: return the retained output, and the exit status if there is one."""
     session = connection.session(params.session_id)
     terminal = session.readable(params.terminal_id)
     entry = session.entries[terminal.id]
@@ -163,7 +169,7 @@ def _output(
 def wait_for_exit(
     connection: AgentConnection, params: TerminalRequest
 ) -> WaitForTerminalExitResponse | Coroutine[Any, Any, WaitForTerminalExitResponse]:
-    """`terminal/wait_for_exit`: respond when the program has exited, for whatever reason."""
+    """`terminal/wait_for_exit`: return the exit status once the program has exited."""
     terminal = connection.session(params.session_id).readable(params.terminal_id)
 
     async def wait() -> WaitForTerminalExitResponse:
@@ -175,7 +181,7 @@ def wait_for_exit(
 def kill(
     connection: AgentConnection, params: TerminalRequest
 ) -> Empty | Coroutine[Any, Any, Empty]:
-    """`terminal/kill`: end the program and all its descendants; the id stays valid."""
+    """`terminal/kill`: end the program and all its descendants; the terminal's id stays valid."""
     entry = connection.session(params.session_id).owned(params.terminal_id, "killed")
     connection.host.registry.kill(entry, EndedBy.AGENT)
     return terminal_ops.respond_after_exit(entry.terminal)
@@ -184,7 +190,7 @@ def kill(
 def release(
     connection: AgentConnection, params: TerminalRequest
 ) -> Empty | Coroutine[Any, Any, Empty]:
-    """`terminal/release`: kill, and make the id invalid. A second release succeeds too."""
+    """`terminal/release`: end the program, and make the terminal's id invalid. Idempotent."""
     session = connection.session(params.session_id)
     terminal = connection.release(session, params.terminal_id, EndedBy.AGENT)
     return Empty() if terminal is None else terminal_ops.respond_after_exit(terminal)
@@ -196,9 +202,9 @@ def _exit_response(connection: AgentConnection, status: ExitStatus) -> WaitForTe
 
 
 def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any, ReadResponse]:
-    """`_acpterm/terminal/read`: read the output after a position, wait up to `waitMs` for it.
+    """`_acpterm/terminal/read`: return the output after a position; wait for it up to `waitMs`.
 
-    The terminal is looked up at once: a later release only ends the wait.
+    The terminal is looked up at once: if it is released during the wait, only the wait ends.
     """
     return terminal_ops.read(
         connection, connection.session(params.session_id).readable(params.terminal_id), params
@@ -206,13 +212,13 @@ def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any
 
 
 def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, Any, WriteResponse]:
-    """`_acpterm/terminal/write`: type; the response comes once the terminal has taken all input."""
+    """`_acpterm/terminal/write`: write keyboard input; respond once the terminal has taken it."""
     entry = connection.session(params.session_id).owned(params.terminal_id, "typed into")
     return terminal_ops.write(entry.terminal, params.data.encode())
 
 
 def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:
-    """`_acpterm/terminal/resize`: set the window's size, now or once no window is attached."""
+    """`_acpterm/terminal/resize`: set the terminal's size, now or once no window is attached."""
     entry = connection.session(params.session_id).owned(params.terminal_id, "resized")
     try:
         connection.host.windows.resize(entry, params.cols, params.rows)
@@ -222,7 +228,7 @@ def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:
 
 
 def signal(connection: AgentConnection, params: SignalRequest) -> Empty:
-    """`_acpterm/terminal/signal`: signal the foreground process group, as a key does."""
+    """`_acpterm/terminal/signal`: send a signal to the terminal's foreground process group."""
     entry = connection.session(params.session_id).owned(params.terminal_id, "signalled")
     terminal_ops.signal(entry.terminal, params.signal)
     return Empty()

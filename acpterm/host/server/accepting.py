@@ -1,8 +1,9 @@
 """Accept connections, even when no file descriptor is left.
 
-The user's connections are always accepted, if need be with a descriptor of the reserve. Agents'
-connections are refused while the reserve is incomplete: the first request gets an error that says
-so, and the connection is closed.
+acpterm keeps a reserve of open descriptors (`runtime.descriptors`). Connections of the user's
+clients are always accepted, with a descriptor of the reserve if no other is left. Agents'
+connections are refused while the reserve is incomplete: the response to the first request is an
+error that says so, and the connection is closed.
 """
 
 import errno
@@ -16,10 +17,11 @@ import trio
 from acpterm.jsonrpc import INTERNAL_ERROR, Peer, RequestReceived, RpcError
 from acpterm.runtime.descriptors import EXHAUSTED, reserve
 
-# Errors of accept(2) when there is no room for another connection.
+# Errors of accept(2) when the system lacks a resource for another connection.
 _NO_ROOM: Final = (*EXHAUSTED, errno.ENOMEM, errno.ENOBUFS)
 _RETRY_S: Final = 0.1
-# For how long and how much a refused connection is read, and how many are at a time.
+# A refused connection is read for at most this many seconds and bytes, until its first request.
+# More than `_REFUSALS_MAX` refused connections at a time are closed without an error.
 _REFUSAL_S: Final = 2.0
 _REFUSAL_BYTES: Final = 64 * 1024
 _REFUSALS_MAX: Final = 8
@@ -30,7 +32,11 @@ Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 
 class Acceptor:
-    """Accepts connections of one kind. `reserved`: whether they may use the reserve."""
+    """Accepts connections of one kind: agents' or those of the user's clients.
+
+    Each connection is served by `serve`, in a task of the nursery `connections`. `reserved`:
+    whether a connection may use a descriptor of the reserve.
+    """
 
     def __init__(self, serve: Serve, connections: trio.Nursery, *, reserved: bool) -> None:
         self._serve: Final = serve
@@ -39,7 +45,7 @@ class Acceptor:
         self._refusing = 0
 
     async def run(self, listener: trio.SocketListener) -> None:
-        """Accept until cancelled, or the listener is closed."""
+        """Accept connections from `listener` until it is closed."""
         while True:
             try:
                 stream = await self._accept(listener)
@@ -60,7 +66,7 @@ class Acceptor:
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
-        # accept(2) fails so even if no connection is queued: wait for one first.
+        # accept(2) fails even if no connection is queued, so wait until there is a connection.
         await trio.lowlevel.wait_readable(listener.socket)
         with reserve.lent(), trio.move_on_after(_RETRY_S):
             try:

@@ -1,19 +1,21 @@
 """One connection: receives a peer's messages, calls their handlers, and sends the responses.
 
-The peer is an agent or a client of the user's: the connection's context and dispatch table differ.
+The peer is an agent or a client of the user. The connection gets the peer's state (the context:
+`agent.connection.AgentConnection` or `user.connection.UserConnection`) and its dispatch table.
 
 States:
 
 - *open*.
-- *closing*: the stream has ended, or the daemon is ending. The context is closed, which releases
-  its terminals and so answers the requests that wait for them, within `CLOSE_TIMEOUT_S` seconds.
-  Sending what is queued may take `SEND_TIMEOUT_S` more. If a write fails, the client does not read
-  responses any more, and both are skipped.
+- *closing*: the stream has ended, or the daemon is ending. The context is closed; this releases the
+  agent's terminals, so the requests that wait for them get responses, within `CLOSE_TIMEOUT_S`
+  seconds. Sending the queued responses may take another `SEND_TIMEOUT_S` seconds. If a write fails,
+  the peer no longer reads, and both steps are skipped.
 - *closed*.
 
-Tasks, all in this connection's nursery: the reader, which answers what it can at once; one task per
-request that has to wait; the writer, which runs the `SendQueue`; work that notifications have left,
-which is cancelled at the end. A handler that raises fails its own request and nothing else.
+Tasks, all in this connection's nursery: the reader, which handles messages and responds at once
+where possible; one task for each request that has to wait; the writer, which runs the `SendQueue`;
+and the coroutines of notifications, which are cancelled at the end. A handler that raises fails its
+own request and nothing else.
 """
 
 import inspect
@@ -55,7 +57,7 @@ _log = structlog.get_logger("acpterm.connection")
 
 
 class _NoContext:
-    """The context of an abandoned connection, whose handlers may still respond, without effect."""
+    """Replaces the context of an abandoned connection: its handlers may respond without effect."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings: Final = settings
@@ -69,12 +71,13 @@ class _NoContext:
 
 
 class Connection:
-    """The host's end of one connection. `high`: the high-water mark of its send queue, in bytes.
+    """The host's end of one connection.
 
-    What was put into `store` before a response leaves this process before the response does.
+    `name` is for logs. `high` is the high-water mark of the send queue, in bytes. State that was
+    put into `store` before a response leaves this process before the response does.
 
-    Nothing that a connection refers to may refer to the connection: so its memory is freed at once,
-    without a collection.
+    No object that a connection refers to may refer to the connection: without reference cycles its
+    memory is freed at once, not by the next garbage collection.
     """
 
     def __init__(
@@ -94,24 +97,27 @@ class Connection:
         self._queue = SendQueue(stream, high, store)
         self._set_context(context)
         self.received = 0
-        """Bytes that were received from the peer."""
+        """The number of bytes received from the peer."""
         self._reading = trio.CancelScope()
         self._scopes: dict[Id, trio.CancelScope] = {}
         self._tasks = 0
         self._log = _log.bind(connection=name)
 
     def close(self) -> None:
-        """Close the connection as if the peer had ended the stream. Can be repeated."""
+        """Close the connection as if the peer had ended the stream. Idempotent."""
         self._reading.cancel()
 
     def serve_as(self, context: ConnectionContext, name: str) -> None:
-        """Serve another context from now on; the previous one is not closed. `name` is for logs."""
+        """Call handlers with `context` from now on, without closing the previous context.
+
+        This resumes another connection of an agent, whose `name` is for logs.
+        """
         self._set_context(context)
         self._log = _log.bind(connection=name)
         self._log.info("connection resumed")
 
     def abandon(self) -> None:
-        """Close the connection without closing its context, which another connection serves now."""
+        """Close the connection but not its context: another connection serves the context now."""
         self._set_context(_NoContext(self._context.settings))
         self.close()
 
@@ -202,7 +208,7 @@ class Connection:
             self._respond(request, result)
         elif not is_full:
             self._tasks += 1
-            # It can be cancelled from now on, even before its task starts.
+            # The request can be cancelled from now on, even before its task starts.
             scope = trio.CancelScope()
             if request.id is not None:
                 self._scopes[request.id] = scope

@@ -1,4 +1,8 @@
-"""What a connection calls: methods, dispatch tables, and the context that handlers get."""
+"""The interface between a connection and its handlers.
+
+`server.connection` looks up a `Method` in a `MethodTable`, and calls its handler with the peer's
+`ConnectionContext`. Handlers send notifications with a `Sender`.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -12,30 +16,35 @@ from acpterm.runtime.send_queue import SendQueue
 
 
 class Method(NamedTuple):
-    """One method. Its handler returns the result, or a coroutine if it has to wait."""
+    """One method: its params and its handler.
+
+    The handler gets the context and the decoded params. It returns the result, or a coroutine that
+    returns the result if the handler has to wait.
+    """
 
     params: type[Wire]
     handle: Callable[..., Any]
     takes_id: bool = False
     """Whether the handler gets the request's id as its last argument."""
     acts_first: bool = False
-    """Whether the handler acts before it waits. It is not called if no more requests may wait."""
+    """Whether the handler has an effect before it waits. While a connection has the maximum number
+    of pending requests, such a handler is not called, since its request would have to fail."""
     result_at_once: Wire | None = None
-    """The result if no more requests may wait: the handler has begun to act, and what it would wait
-    for is left out. So a client with too many requests can still end what they wait for."""
+    """The result that is sent, without waiting, while a connection has the maximum number of
+    pending requests. So its client can still kill the terminals that these requests wait for."""
 
 
 class MethodTable(NamedTuple):
-    """The methods of one kind of peer."""
+    """The methods that one kind of peer may call: requests and notifications, by their names."""
 
     requests: Mapping[str, Method]
     notifications: Mapping[str, Method]
 
 
 class Sender:
-    """Sends notifications to one client, whose send queue changes when the client reconnects.
+    """Sends notifications to one peer, whose send queue changes when the peer reconnects.
 
-    Without a send queue nothing is sent, and `drain` returns at once.
+    While there is no send queue, nothing is sent, and `drain` returns at once.
     """
 
     def __init__(self) -> None:
@@ -58,13 +67,13 @@ class Sender:
             await self._queue.drain()
 
     def notify(self, method: str, params: object) -> None:
-        """Send a notification."""
+        """Send a notification: queue it without waiting."""
         if self._queue is not None:
             self._queue.put(encode_notification(method, params))
 
 
 class ConnectionContext(Protocol):
-    """The state of one connection's peer, which method handlers get."""
+    """The state of one connection's peer, which its handlers get as their first argument."""
 
     @property
     def settings(self) -> Settings:
@@ -75,7 +84,7 @@ class ConnectionContext(Protocol):
         """Sends notifications to the peer."""
 
     def flush_state(self) -> None:
-        """Store changed records: a response that may depend on them is about to be sent."""
+        """Store all changed records. Called before each response that may depend on them."""
 
     def close(self) -> None:
-        """Release what the peer holds, as it has disconnected. Can be repeated."""
+        """Release what the peer, which has disconnected, holds. Idempotent."""

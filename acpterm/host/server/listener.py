@@ -1,13 +1,13 @@
 """The Unix socket that a daemon listens on, and its lock.
 
-There is one daemon per path. The daemon that holds the lock on `PATH.lock` owns the path: it may
-replace a socket file there, and removes it at the end. Without the lock a daemon touches nothing.
-So the socket of a live daemon is never removed, and of two daemons that start at the same time only
-one takes the socket file for stale. A lock file that another daemon has created in place of ours is
-left alone.
+At most one daemon listens on a path. The daemon that holds the lock on `PATH.lock` owns the path:
+it may replace the socket file there, and removes the file at its end. A daemon without the lock
+changes no file. So the socket of a live daemon is never removed, and if two daemons start at the
+same time, only one of them removes a stale socket file. If another daemon has replaced our lock
+file by a new one, the new lock file is left alone.
 
-If something else, such as a cleaner of `/tmp`, removes the socket file, `listen_again` creates it
-again, unless another daemon has taken the path meanwhile.
+If another program, such as a cleaner of `/tmp`, removes the socket file, `listen_again` creates the
+file again, unless another daemon owns the path by then.
 
 Only the user may connect: the socket has mode 0600, in a directory that acpterm creates with mode
 0700, and the uid of each peer is checked, since some systems ignore the mode of sockets.
@@ -26,13 +26,14 @@ from typing import Final, Self
 from acpterm.runtime.unix_socket import ALREADY_LISTENS, ListenError, make_private_dir
 
 BACKLOG: Final = 4096
-"""Connections that may wait to be accepted; the system may limit it (`net.core.somaxconn`)."""
+"""How many connections may wait to be accepted. The system may set a lower limit
+(`net.core.somaxconn`)."""
 
 
 class UnixListener:
-    """A bound, listening socket at `path`, until `close` removes it.
+    """A listening socket at `path`: bound by `listen`, removed by `close`.
 
-    `pid`: the daemon's, which the lock file tells other daemons.
+    `pid` is the daemon's, and is written to the lock file for the error messages of other daemons.
     """
 
     def __init__(self, path: str, pid: int) -> None:
@@ -43,18 +44,24 @@ class UnixListener:
 
     @classmethod
     def restored(cls, path: str, inode: tuple[int, int], lock: int) -> Self:
-        """Return a listener of the previous worker, from what its `handover` returned."""
+        """Return the listener of the previous worker.
+
+        `inode` and `lock` are what the previous worker's `handover` returned.
+        """
         listener = cls(path, os.getpid())
         listener._inode, listener._lock = inode, lock
         return listener
 
     def handover(self) -> tuple[tuple[int, int], int]:
-        """Return what a successor needs to remove the socket: its inode, and the lock file."""
+        """Return what the next worker needs to remove the socket.
+
+        This is the socket file's device and inode, and the descriptor of the lock file.
+        """
         assert self._inode is not None  # noqa: S101  it listens, for the type checker
         return self._inode, self._lock
 
     def close(self) -> None:
-        """Remove the socket and its lock file, if they are still ours. Can be repeated."""
+        """Remove the socket file and the lock file, unless others have replaced them. Idempotent."""
         if self._inode is not None:
             with contextlib.suppress(OSError):
                 found = os.lstat(self.path)
@@ -69,7 +76,7 @@ class UnixListener:
             self._lock = -1
 
     def listen(self) -> socket.socket:
-        """Bind and listen. Raises `ListenError`."""
+        """Take the lock, bind and listen; return the socket. Raises `ListenError`."""
         directory = os.path.dirname(os.path.abspath(self.path))
         try:
             make_private_dir(directory)
@@ -81,9 +88,10 @@ class UnixListener:
             raise ListenError(f"cannot listen on {self.path}: {what}") from error
 
     def is_removed(self) -> bool:
-        """Return whether the path no longer has our socket, nor one that a program listens on.
+        """Return whether our socket file was removed, and no program listens on a new one.
 
-        A socket without a listener may belong to a worker that died before it could store it.
+        A new socket file on which no program listens is treated as removed: it may be from a worker
+        that bound the path again and died before it could store the socket.
         """
         try:
             found = os.lstat(self.path)
@@ -100,7 +108,7 @@ class UnixListener:
     def listen_again(self) -> socket.socket:
         """Bind and listen again after the socket file was removed.
 
-        Raises `ListenError` on failure, or if another daemon has the lock now.
+        Returns the new socket. Raises `ListenError` on failure, or if another daemon has the lock.
         """
         before = self._lock
         is_ours = self._is_lock_ours()
@@ -153,7 +161,7 @@ class UnixListener:
             raise ListenError(
                 f"{self.path} is there and is no socket: remove it, or choose another --socket"
             )
-        # A program without the lock may listen there, or systemd.
+        # systemd, or a program that does not use the lock, may listen on the path.
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(1)
             try:

@@ -1,8 +1,8 @@
 """The process at the other end of a Unix socket.
 
-The kernel records the pid when the process connects. The process may have ended since, having left
-the connection to a child, and another process may have got its pid. So a decision based on the pid
-is valid only if the process still runs afterwards.
+The kernel records the pid of the process that connects. That process may have passed the connection
+on to a child and ended, and another process may have got its pid. So a decision based on the pid is
+valid only if the process is still running after the decision.
 """
 
 import errno
@@ -27,8 +27,8 @@ _SO_PEERPIDFD: Final = 77
 class PeerProcess:
     """The process that connected, distinguished from later processes with the same pid.
 
-    It is identified by a pidfd, or by its start time where the system has none. The constructor
-    raises `OSError` if no descriptor is left, not even in the reserve.
+    The process is identified by a pidfd, or by its start time if the system has no pidfds. The
+    constructor raises `OSError` if no descriptor is left, not even in the reserve.
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:

@@ -1,8 +1,9 @@
-"""The sockets that a daemon listens on: bound, handed over, or restored from the previous worker.
+"""The sockets that a daemon listens on: one for agents and one for the user's clients.
 
-They outlive the worker: the keeper holds each socket, and the lock file of each that was bound. So
-a connection that is made while no worker runs waits for the next worker. A worker that ends the
-daemon removes the sockets that were bound; a worker that dies must not.
+acpterm binds a socket itself, unless the service manager has handed it over. A bound socket is
+restored by later workers: the keeper holds each socket, and the lock file of each bound socket. So
+a connection that is made while no worker is running waits for the next worker. A worker that ends
+the daemon removes the bound sockets; a worker that dies does not.
 """
 
 import os
@@ -20,15 +21,15 @@ from acpterm.host.server.systemd import path_of
 from acpterm.host.state.records import ListenRecord
 from acpterm.host.state.store import LISTEN_PREFIX, StateStore, StoredEntry
 
-# The keys of the lock files. The keeper knows the first one.
+# The keys of the lock files in the keeper's store. The keeper uses the first key itself.
 _LOCKS: Final = {"agent": "lock", "user": "lock/user"}
 
 
 class Listening:
-    """The sockets of one kind, `agent` or `user`.
+    """The sockets of one `kind`, which is `agent` or `user`.
 
-    `bound` removes a socket that acpterm has bound, in this worker or (`is_restored`) in a previous
-    one; it is None if the sockets were handed over.
+    `bound` is the listener of a socket that acpterm has bound, in this worker or (`is_restored`) in
+    a previous worker. It is None if the service manager has handed over the sockets.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Listening:
         self._kind = kind
 
     def store(self, store: StateStore) -> None:
-        """Store the sockets with the keeper, unless the service manager has handed them over."""
+        """Store the socket and its lock in `store`, unless it was handed over."""
         if self.bound is None:
             return
         inode, lock = self.bound.handover()
@@ -59,9 +60,9 @@ class Listening:
         store.put(f"{LISTEN_PREFIX}{self._kind}", record.encode(), fds)
 
     def rebind(self, store: StateStore) -> trio.SocketListener | None:
-        """Listen again if the socket file was removed; return the new listener, or None.
+        """If the socket file was removed, listen again and return the new listener; else None.
 
-        Raises `ListenError` if the file was removed and cannot be created again.
+        The new socket is stored in `store`. Raises `ListenError` if the file cannot be created.
         """
         if self.bound is None or not self.bound.is_removed():
             return None
@@ -70,12 +71,12 @@ class Listening:
         before, self.listeners[:] = self.listeners[:], [listener]
         self.store(store)
         for old in before:
-            # This ends the task that accepts from it.
+            # This ends the task that accepts connections from the old socket.
             old.socket.close()
         return listener
 
     def remove(self) -> None:
-        """Remove the socket, if acpterm has bound it."""
+        """Remove the socket file and its lock, if acpterm has bound the socket."""
         if self.bound is not None:
             self.bound.close()
 
@@ -94,17 +95,17 @@ class Sockets:
         self.is_handed: Final = agent.bound is None
 
     def has_queued(self) -> bool:
-        """Return whether connections are waiting to be accepted."""
+        """Return whether any connections are waiting to be accepted."""
         return has_queued([*self.agents, *self.users])
 
     def store(self, store: StateStore) -> None:
-        """Store the sockets that were bound with the keeper, unless they already are."""
+        """Store the sockets that this worker has bound in `store`, the keeper's store."""
         for kind in self._kinds:
             if not kind.is_restored:
                 kind.store(store)
 
     def remove(self, *, new_only: bool = False) -> None:
-        """Remove the sockets that were bound; with `new_only` not those of a previous worker."""
+        """Remove the bound sockets; with `new_only`, only those that this worker has bound."""
         for kind in self._kinds:
             if not (new_only and kind.is_restored):
                 kind.remove()
@@ -124,10 +125,11 @@ def open_sockets(
     entries: Mapping[str, StoredEntry],
     pid: int,
 ) -> Sockets:
-    """Listen. Raises `ListenError`, and then removes what was bound.
+    """Restore the sockets of a previous worker, or bind them; return all sockets.
 
-    `entries`: the keeper's store. `records`: those of the sockets that a previous worker has bound;
-    the service manager has handed over the others. `pid`: the daemon's.
+    `entries` is the keeper's store. `records` are the store's records of bound sockets, by key; the
+    other sockets in the store were handed over by the service manager. `pid` is the daemon's.
+    Raises `ListenError`, after removing the sockets that were bound here.
     """
     handed = [
         socket.socket(fileno=fd)

@@ -1,8 +1,9 @@
-"""The file descriptors that systemd hands over.
+"""Check the file descriptors that systemd hands over.
 
-Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID` is this process.
-The keeper takes them (`keeper.process.inherited_fds`) and holds the sockets for every worker. They
-are only checked here, so that a bad one is an error of `acpterm serve`.
+Implements sd_listen_fds(3): if `LISTEN_PID` is this process, `LISTEN_FDS` is the number of
+descriptors, which begin at 3. The keeper takes the descriptors (`keeper.process.inherited_fds`) and
+holds the sockets for every worker. They are checked here, before the keeper starts, so that
+`acpterm serve` can report an unusable descriptor.
 """
 
 import os
@@ -22,10 +23,11 @@ class ActivationError(Exception):
 
 
 def check_handed(environ: Mapping[str, str]) -> int:
-    """Return how many descriptors were handed over to this process, from `FIRST` on.
+    """Return how many descriptors were handed over to this process; the first one is `FIRST`.
 
-    They are left unchanged, for the keeper that this process becomes. Raises `ActivationError` for
-    one that is neither a listening Unix stream socket nor stored by an earlier keeper.
+    `environ` is the environment of this process. The descriptors are left unchanged, for the keeper
+    that this process becomes. Raises `ActivationError` for a descriptor that is neither a listening
+    Unix stream socket nor stored by an earlier keeper.
     """
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return 0
@@ -53,6 +55,6 @@ def _check_listening(fd: int) -> None:
 
 
 def path_of(sock: socket.socket) -> str | None:
-    """Return the path that a socket is bound to; None if it is abstract or not bound."""
+    """Return the path of a Unix socket; None if the socket is abstract or not bound."""
     name = sock.getsockname()
     return name if isinstance(name, str) and os.path.isabs(name) else None
