@@ -136,8 +136,11 @@ async def test_restart_of_a_terminal_works_after_a_restart_of_the_worker(user, p
 async def test_restart_leaves_a_terminal_that_cannot_be_started_again(user, path, tmp_path):
     directory = tmp_path / "directory"
     directory.mkdir()
-    params = {"command": "sleep 1000", "name": "web", "cwd": str(directory)}
+    started = tmp_path / "started"
+    command = f"touch {started}; exec sleep 1000"
+    params = {"command": command, "name": "web", "cwd": str(directory)}
     await user.request("terminal/create", params)
+    await poll(started.exists)
     directory.rmdir()
     done = await run(path, "restart", "web")
     assert (done.status, done.out) == (1, "")

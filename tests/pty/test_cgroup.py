@@ -4,6 +4,7 @@ import fcntl
 import os
 import signal
 import subprocess
+from contextlib import suppress
 
 import pytest
 import trio
@@ -240,7 +241,9 @@ def test_find_retries_when_another_daemon_locks_the_new_directory_as_stale(monke
     monkeypatch.setattr(os, "mkdir", mkdir_and_lose_race)
     groups = Cgroups.find()
     os.close(locks[0])
-    os.rmdir(created[0])
+    # Daemons of other tests may do the same, and may remove the directory once it is unlocked.
+    with suppress(FileNotFoundError):
+        os.rmdir(created[0])
     assert groups is not None
-    assert groups._base == created[1]
+    assert groups._base in created[1:]
     groups.close()
