@@ -22,8 +22,8 @@ import trio
 
 from acpterm.pty.master import Master
 
-# Called with each piece of input that the PTY has taken, and whether the terminal echoed that input.
-# While a password is entered, for example, input is not echoed.
+# Called with each piece of input that the PTY has taken, and whether the terminal echoed it. Input
+# is not echoed while a password is entered, for example.
 Listener = Callable[[bytes, bool], None]
 
 INPUT_BYTES_MAX: Final = 16 * 1024 * 1024

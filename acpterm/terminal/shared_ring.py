@@ -169,7 +169,7 @@ class SharedRing:
         return True
 
     def hold(self, reader: object, position: int) -> None:
-        """Retain all bytes from `position` on, until `reader` holds a later position or lets go."""
+        """Retain all bytes from `position` on, until `reader` holds a later position or none."""
         self._holds[reader] = position
         self._release()
 

@@ -109,7 +109,10 @@ _NOT_EL = -1
 
 
 class Controls:
-    """Converts a stream of whole UTF-8 characters into a line program, without escape sequences."""
+    """Converts a stream of whole UTF-8 characters into a line program.
+
+    A line program has no escape sequences; see this module's docstring.
+    """
 
     __slots__ = ("_first_over", "_length", "_parameter", "_state", "plain")
 

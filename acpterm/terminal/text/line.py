@@ -58,7 +58,7 @@ class Line:
         self._column = 0
 
     def write(self, run: str) -> str:
-        """Write printing characters at the cursor; return the text of the lines that became full."""
+        """Write printing characters at the cursor; return the text of lines that became full."""
         if self._column + len(run) <= WIDTH:
             self._put(run)
             return ""

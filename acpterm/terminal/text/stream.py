@@ -175,7 +175,7 @@ class TextView:
             self._tail = Tail(self._limit)
 
     def _may_defer(self, size: int, text_min: int) -> bool:
-        """Return whether `size` more bytes, with at least `text_min` bytes of text, may be deferred."""
+        """Return whether `size` bytes, with at least `text_min` bytes of text, may be deferred."""
         held = self._deferred_bytes + size
         return held <= _DEFERRED_RATIO * (self._deferred_text_min + text_min) + _PIECE_BYTES
 

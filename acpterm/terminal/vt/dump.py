@@ -126,8 +126,8 @@ class Page:
             self._rows.append((flags, count, at))
             at += count << (flags >> 4 & 3)
         self._graphemes: dict[tuple[int, int], str] = {}
-        #: The tables that the words of rows refer to. In pages with equal tables, equal words decode
-        #: to equal cells.
+        #: The tables that the words of rows refer to. With equal tables, equal words decode to the
+        #: same cells.
         self.tables: bytes = bytes(data[:tables]) + bytes(data[at:])
         (count,) = _U32.unpack_from(data, at)
         at += 4

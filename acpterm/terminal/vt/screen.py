@@ -71,7 +71,7 @@ class Screen:
     def row_key(self, y: int) -> tuple[bytes, bytes]:
         """Return a value that is equal only for rows with equal cells.
 
-        The values of rows with equal cells may differ. Comparing keys is faster than decoding cells.
+        The values of rows with equal cells may differ. Comparing values is faster than decoding.
         """
         page, at = self._row(y, main=False)
         return (b"", b"") if page is None else (page.tables, page.words(at))

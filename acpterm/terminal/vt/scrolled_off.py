@@ -21,7 +21,7 @@ from acpterm.terminal.text import simple_output
 _RESETS: Final = (b"\x1b[m", b"\x1b[0m")
 
 MARGINS_QUERY: Final = b"\x1bP$qr\x1b\\\x1bP$qs\x1b\\"
-"""Queries the margins: DECRQSS of DECSTBM, and of DECSLRM, which is invalid without side margins."""
+"""Queries the margins by DECRQSS: of DECSTBM, and of DECSLRM, invalid without side margins."""
 
 
 class ScrolledOff(NamedTuple):
