@@ -1,6 +1,6 @@
 """Startup of the keeper process, and the embedded keeper.
 
-The process is started by one of these commands:
+The process is started by one of these commands (without `-S` on systems other than Linux):
 
     python -I -S …/keeper/__main__.py embedded SOCKET PARENT_PID
     python -I -S …/keeper/__main__.py supervise SOCKET WORKER_PID -- COMMAND…
