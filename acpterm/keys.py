@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 _ESC: Final = b"\x1b"
-# Keys with the same sequence for all modifiers. Alt puts an ESC before it.
+# Keys whose bytes do not depend on modifiers, except that Alt puts an ESC before them.
 SIMPLE: Final = {
     "enter": b"\r",
     "tab": b"\t",
@@ -17,7 +17,8 @@ SIMPLE: Final = {
     "space": b" ",
     "bspace": b"\x7f",
 }
-# Keys with a parameter for modifiers: CSI or SS3 and a letter, or CSI and a number.
+# Keys whose sequence has a parameter for modifiers. The sequence is CSI or SS3 and a letter, or
+# CSI, a number and `~`.
 CURSOR: Final = {"up": "A", "down": "B", "right": "C", "left": "D", "end": "F", "home": "H"}
 LETTERS: Final = {"f1": "P", "f2": "Q", "f3": "R", "f4": "S"}
 NUMBERS: Final = {
@@ -40,7 +41,7 @@ _ALIASES: Final = {
 }
 # Ctrl with characters other than letters and @ [ \ ] ^ _ .
 _CONTROLS: Final = {" ": 0, "?": 0x7F, "/": 0x1F}
-#: The bits of modifiers, as in xterm's parameter minus 1.
+#: The bits of modifiers. Their sum plus 1 is xterm's parameter.
 SHIFT, ALT, CTRL = 1, 2, 4
 _MODIFIERS: Final = {"S": SHIFT, "M": ALT, "C": CTRL}
 _MODIFIED: Final = re.compile(r"((?:[CMS]-)*)(.+)", re.IGNORECASE | re.DOTALL)
@@ -53,9 +54,9 @@ KNOWN: Final = (
 
 
 def sequence(names: str) -> list[str]:
-    """Split a sequence of key names, which are separated by spaces: `C-b d`.
+    """Split a sequence of key names at spaces, such as `C-b d`.
 
-    Raises `ValueError` if it is empty or has an unknown name.
+    Raises `ValueError` if the sequence is empty, or has an unknown name.
     """
     found = names.split()
     if not found:
@@ -66,7 +67,10 @@ def sequence(names: str) -> list[str]:
 
 
 def looks_like_key(word: str) -> bool:
-    """Return whether a word looks like the name of a key rather than text to type."""
+    """Return whether `word` is probably the name of a key, and not text to type.
+
+    It is a valid name, has at least two characters, and is not all in lower case.
+    """
     if len(word) < 2 or word == word.lower():
         return False
     try:
@@ -77,14 +81,15 @@ def looks_like_key(word: str) -> bool:
 
 
 def depends_on_cursor_mode(name: str) -> bool:
-    """Return whether the bytes of a key depend on the mode of the cursor keys."""
+    """Return whether the bytes of a key depend on the cursor key mode (DECCKM)."""
     return _MODIFIED.sub(r"\2", name, count=1).lower() in CURSOR
 
 
 def parse_key(name: str) -> tuple[int, str]:
-    """Return the bits of a key's modifiers, and the key: its main name in lower case, as `escape`.
+    """Return the bits of the modifiers in `name`, and the key without modifiers.
 
-    A character stays as it is. Raises `ValueError`, with the known names, for an invalid name.
+    The key is a character, or a name in lower case without aliases: `escape` for `Esc`. The name is
+    not checked. Raises `ValueError`, with the known names, if `name` has no key.
     """
     found = _MODIFIED.fullmatch(name)
     if found is None:
@@ -99,7 +104,9 @@ def parse_key(name: str) -> tuple[int, str]:
 
 
 def key_bytes(name: str, *, application: bool = False) -> bytes:
-    """Return the bytes of a key. `application` is the mode of the cursor keys.
+    """Return the bytes that xterm sends for a key.
+
+    `application` is true if the program has set the application mode of cursor keys (DECCKM).
 
     Raises `ValueError`, with the known names, for an unknown name.
     """

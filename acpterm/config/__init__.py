@@ -1,4 +1,9 @@
-"""Settings: one Struct, loaded from a TOML file, then the environment, then flags."""
+"""Settings: one Struct, loaded from a TOML file, then the environment, then flags.
+
+- `settings`: all settings, with types, ranges and defaults;
+- `sources`: loads the settings;
+- `paths`: the paths of sockets, of the settings file and of recordings.
+"""
 
 from acpterm.config.paths import (
     agent_socket,

@@ -9,8 +9,9 @@ from acpterm.config.settings import Settings
 def default_socket() -> str:
     """Return the default path of the socket for agents.
 
-    It is in the user's runtime directory. Without one it is in a directory of the user's own in
-    `/tmp`, as with tmux: the listener refuses a directory that belongs to another user.
+    The socket is in the user's runtime directory. If there is none, the socket is in a directory in
+    `/tmp` whose name has the user's id, as with tmux. The listener refuses a directory that belongs
+    to another user.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if not os.path.isabs(runtime):
@@ -41,10 +42,10 @@ def agent_socket(settings: Settings) -> str:
 
 
 def user_socket(settings: Settings, agents: str | None = None) -> str:
-    """Return the absolute path of the user's socket.
+    """Return the absolute path of the socket for the user's commands.
 
-    By default it is in the directory of the agents' socket `agents`, which defaults to that of the
-    settings.
+    Unless the settings have a path, it is in the directory of the socket for agents: `agents`, or
+    by default `agent_socket(settings)`.
     """
     if settings.user_socket:
         return os.path.abspath(settings.user_socket)
@@ -59,7 +60,7 @@ def default_file() -> str:
 
         directory = platformdirs.user_config_dir("acpterm")
     else:
-        # As platformdirs does it, by the XDG Base Directory Specification.
+        # The same path as platformdirs returns, by the XDG Base Directory Specification.
         home = os.environ.get("XDG_CONFIG_HOME", "")
         home = home if os.path.isabs(home) else os.path.expanduser("~/.config")
         directory = os.path.join(home, "acpterm")

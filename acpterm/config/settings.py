@@ -18,13 +18,16 @@ MIB = 1024 * KIB
 
 
 def require_absolute(path: str) -> None:
-    """Raise `ValueError` for a relative path: it would depend on where a command is run."""
+    """Raise `ValueError` if `path` is relative: it would depend on the current directory."""
     if not os.path.isabs(path):
         raise ValueError("is not an absolute path")
 
 
 def _parse_variables(value: str | Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables from a mapping, or from words of text; raise `ValueError`."""
+    """Return environment variables, given as a mapping or as text such as `A=1 B=2`.
+
+    Raises `ValueError` if a name or value is invalid.
+    """
     variables = dict(value) if isinstance(value, Mapping) else {}
     for word in shlex.split(value) if isinstance(value, str) else ():
         name, equals, text = word.partition("=")
@@ -37,15 +40,15 @@ def _parse_variables(value: str | Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
-# A setting's `extra` may have two functions. `check` checks the value beyond its type, and raises
-# `ValueError`. `read` converts the text of the environment to the setting's type.
+# A setting's `extra` may have two functions. `check` raises `ValueError` for an invalid value of
+# the right type. `read` converts the value of an environment variable to the setting's type.
 _PATH = {"check": require_absolute}
 _KEYS = {"check": keys.sequence}
 _VARIABLES = {"check": _parse_variables, "read": _parse_variables}
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All settings."""
+    """All settings of acpterm; the `title` of each field describes the setting."""
 
     socket: Annotated[
         str | None,

@@ -1,10 +1,11 @@
 """Load the settings from a TOML file, then the environment, then flags.
 
-A later source wins, setting by setting. The file is `$XDG_CONFIG_HOME/acpterm/config.toml`, or the
-file that `ACPTERM_CONFIG` or `--config` names, which then must exist. The environment variables are
-`ACPTERM_` and the setting's name in capitals. An invalid value is an error that names the setting,
-the value and its source. So is an unknown setting in the file. Values in the environment are text
-and are converted to the setting's type; in a file, `"5"` is not a number.
+For each setting, the last source that has it wins. The file is
+`$XDG_CONFIG_HOME/acpterm/config.toml`, or the file that `ACPTERM_CONFIG` or `--config` names, which
+then must exist. The environment variable of a setting is `ACPTERM_` and its name in capitals. An
+invalid value, or an unknown setting in the file, is an error whose message has the setting, the
+value and the source. Values of environment variables are converted to the setting's type; in the
+file, `"5"` is not a number.
 """
 
 import os
@@ -20,7 +21,7 @@ ENV_PREFIX = "ACPTERM_"
 
 
 class ConfigError(Exception):
-    """A setting that cannot be used. The message has the setting, its value and its source."""
+    """A setting is invalid or unknown. The message has the setting, its value and its source."""
 
 
 def load(
@@ -30,7 +31,8 @@ def load(
 ) -> Settings:
     """Return the settings from all sources. Raises `ConfigError`.
 
-    `file` is the path of `--config`. `flags` with the value None were not given.
+    `file` is the value of `--config`, and `environ` defaults to this process's environment. `flags`
+    has the value of each flag by the setting's name, or None if the flag was not given.
     """
     environ = os.environ if environ is None else environ
     values: dict[str, _SourcedValue] = {}
@@ -57,7 +59,7 @@ class _SourcedValue(NamedTuple):
     value: Any
     source: str
     is_text: bool
-    """Whether the value is text to be converted, such as `"5"`, `"true"` or `"0.5"`."""
+    """Whether the value must be converted from text, such as `"5"`, `"true"` or `"0.5"`."""
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -78,12 +80,12 @@ def _extra(name: str, function: str) -> Callable[[Any], Any] | None:
 
 
 def _resolve_path(name: str, value: Any) -> Any:
-    """Return a flag's value; if it is a path, make it absolute from the current directory."""
+    """Return a flag's value; a path is made absolute, relative to the current directory."""
     return os.path.abspath(value) if value and _extra(name, "check") is require_absolute else value
 
 
 def _convert(name: str, sourced: _SourcedValue) -> Any:
-    """Convert the value of a setting. Raises `ConfigError` if it or the name is invalid."""
+    """Return the value of setting `name`, converted to its type. Raises `ConfigError`."""
     value, source, is_text = sourced
     if name not in Settings.__struct_fields__:
         known = ", ".join(Settings.__struct_fields__)

@@ -4,10 +4,10 @@ The rule: a valid line is parsed once. An invalid one is parsed again, slowly, t
 wrong with it and to find the id for the error response.
 
 A message with a method and a null id is a request; only an absent id makes a notification. An
-integer may be written in any way that JSON allows (``1.0`` is 1). A message without a method counts
-as a response if it has ``result`` or ``error``, or an id and no ``params``. An invalid response is
-never answered, because the answer would match a request of the other side that happens to have the
-same id.
+integer may be written in any way that JSON allows (``1.0`` is 1). A message without a method is
+treated as a response if it has ``result`` or ``error``, or an id and no ``params``. No error
+response is sent for an invalid response, because the other side could take it for the response to a
+request of its own that has the same id.
 """
 
 import re
@@ -73,7 +73,7 @@ def decode(line: bytes) -> Message:
 
 
 def _message(envelope: _Envelope) -> Message | None:
-    """Return the message that the members form; None if they form none."""
+    """Return the message with the members of `envelope`; None if they are not valid together."""
     id_, method = id_of(envelope.id), envelope.method
     result, error = envelope.result, envelope.error
     if isinstance(id_, UnsetType):
@@ -100,7 +100,7 @@ def id_of(value: object) -> Id | UnsetType:
 
 
 def _invalid_message(line: bytes) -> InvalidMessage:
-    """Return the error for a line that is not a message."""
+    """Return the error that describes why `line` is not a message."""
     try:
         str(line, "utf-8")
         _any_json.decode(line)
@@ -128,9 +128,9 @@ def _invalid_message(line: bytes) -> InvalidMessage:
 
 
 def _unreadable(line: bytes, what: str) -> InvalidMessage:
-    r"""Return the error for a line that is not JSON, with the id of the line if it can be found.
+    r"""Return the error `what` for a line that is not JSON, with the id of the line if possible.
 
-    Python's own parser accepts lines that msgspec refuses: those with half a surrogate pair
+    To find the id, this uses Python's parser. Unlike msgspec, it accepts half a surrogate pair
     (``\ud83d`` alone), which JavaScript produces if a string is cut in the wrong place.
     """
     import json  # noqa: PLC0415  clients that start fast do without it
@@ -152,7 +152,7 @@ def _unreadable(line: bytes, what: str) -> InvalidMessage:
 def _invalid_object(
     code: int, what: str, members: Mapping[str, object], value: object
 ) -> InvalidMessage:
-    """Return the error for an object, given its members and its decoded id."""
+    """Return the error for an invalid message with these members; `value` is its decoded id."""
     id_ = id_of(value)
     return InvalidMessage(
         code,
@@ -172,7 +172,7 @@ def _is_response(members: Mapping[str, object]) -> bool:
 
 
 def _describe_invalid_members(members: Mapping[str, Raw], *, id_is_bad: bool) -> str:
-    """Describe why an object with these members is not a message."""
+    """Return a description of why an object with these members is not a message."""
     kinds = {"method", "result", "error"} & members.keys()
     wrong = ""
     if "jsonrpc" not in members:
@@ -200,7 +200,7 @@ def _describe_invalid_members(members: Mapping[str, Raw], *, id_is_bad: bool) ->
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], raw: Raw) -> object:
-    """Return the decoded value of a member; UNSET if it has another type."""
+    """Return the value of `raw`, decoded by `decoder`; UNSET if it has another type."""
     try:
         return decoder.decode(raw)
     except msgspec.DecodeError:
@@ -211,9 +211,9 @@ def replace_lone_surrogates(line: bytes) -> bytes:
     r"""Return a line with each lone surrogate replaced by U+FFFD.
 
     A lone surrogate (``\ud83d`` without ``\ude00``) is not JSON. JavaScript produces it if a string
-    is cut in the wrong place, such as a message that a model sends in pieces. A lenient reader
-    repairs nothing else. A host refuses such a line instead, since a command with a replaced
-    character is not the intended one.
+    is cut in the wrong place, such as a message that a model sends in pieces. A lenient `Peer` uses
+    this. A host refuses such a line instead, because a command with a replaced character is not the
+    intended command.
     """
     if b"\\ud" not in line and b"\\uD" not in line:
         return line

@@ -46,12 +46,12 @@ class _ErrorResponse(Struct):
 
 
 def encode_request(request_id: Id, method: str, params: Any = UNSET) -> bytes:
-    """Encode a request. `params` is a Struct, Raw or any JSON value; UNSET for none."""
+    """Encode a request. `params` is a Struct, Raw or any JSON value; UNSET for no params."""
     return _line(_Request("2.0", request_id, method, params))
 
 
 def encode_notification(method: str, params: Any = UNSET) -> bytes:
-    """Encode a notification. `params` is as for a request."""
+    """Encode a notification. `params` is as in `encode_request`."""
     return _line(_Notification("2.0", method, params))
 
 
@@ -68,7 +68,7 @@ def encode_error(request_id: Id, error: RpcError) -> bytes:
 
 
 def is_utf8_encodable(value: str) -> bool:
-    """Return whether JSON can contain a string. A file name that is not UTF-8 has surrogates."""
+    """Return whether JSON can contain `value`: a file name that is not UTF-8 has surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -79,7 +79,7 @@ def is_utf8_encodable(value: str) -> bool:
 def _line(message: Struct) -> bytes:
     line = _encoder.encode_lines([message])
     if line.find(b"\n") != len(line) - 1:
-        # Raw values of other origin may extend over several lines. A newline in JSON is never
-        # part of a string, so a space is equivalent.
+        # Raw values that were not encoded here may extend over several lines. A newline in JSON is
+        # never part of a string, so a space is equivalent.
         line = line[:-1].replace(b"\n", b" ") + b"\n"
     return line

@@ -18,13 +18,16 @@ AUTH_REQUIRED: Final = -32000
 RESOURCE_NOT_FOUND: Final = -32002
 
 EXCERPT_MAX: Final = 80
-"""The number of characters of a value that a message contains."""
+"""The maximum number of characters of a JSON value that an error message contains."""
 QUOTE_MAX: Final = 500
-"""The number of characters of a string that a message quotes, usually a path."""
+"""The maximum number of characters of a string, usually a path, that an error message quotes."""
 
 
 class RpcError(Exception):
-    """An error response to a request. `data` is any JSON value, or UNSET for none."""
+    """An error that is sent as the response to a request.
+
+    `data` is any JSON value; UNSET for no data.
+    """
 
     def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
         super().__init__(message)
@@ -37,11 +40,11 @@ class RpcError(Exception):
 
 
 class LocalProtocolError(Exception):
-    """This side tried something that JSON-RPC does not allow. Nothing was sent."""
+    """The caller of `Peer` tried something that JSON-RPC does not allow. Nothing was sent."""
 
 
 def excerpt(value: bytes | bytearray | Raw | str, limit: int = EXCERPT_MAX) -> str:
-    """Return JSON text for a message: one line of at most `limit` characters."""
+    """Return the beginning of JSON text as one line of at most `limit` characters."""
     if not isinstance(value, str):
         # A character has at most four bytes. This avoids decoding a message of 10 MB.
         value = str(memoryview(value)[: 4 * limit + 4], "utf-8", "replace")
@@ -52,5 +55,5 @@ def excerpt(value: bytes | bytearray | Raw | str, limit: int = EXCERPT_MAX) -> s
 
 
 def quote(value: str, limit: int = QUOTE_MAX) -> str:
-    """Return a quoted string for a message: one line, with at most `limit` of its characters."""
+    """Return a string in quotes as one line, with at most `limit` of its characters."""
     return repr(value) if len(value) <= limit else f"{value[: limit - 1]!r}…"

@@ -1,8 +1,7 @@
 r"""Split a stream of bytes into lines.
 
-The rule: one message per line that ends in ``\n``, however the transport has split the bytes, and
-never more than the limit of one line in memory. A line over the limit is counted and dropped while
-it arrives; the next line is not lost.
+The rule: each line ends in ``\n``, however the transport has split the bytes. Lines over a limit
+are dropped while they arrive, so memory never holds more than the limit; the next line is not lost.
 """
 
 from typing import Final
@@ -14,7 +13,7 @@ LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Oversized(Struct, frozen=True):
-    """A line over the limit. It is reported once, at its end."""
+    """A line that was dropped because it is over the limit. Returned once the line has ended."""
 
     size: int
     """The length of the line in bytes, without its ``\n``."""
@@ -23,9 +22,9 @@ class Oversized(Struct, frozen=True):
 class LineSplitter:
     """Splits a stream of bytes into lines.
 
-    State: the beginning of the unfinished line, and that line's length. The two agree until the
-    length exceeds the limit. From then until the end of the line only the length is kept. No byte
-    is scanned twice, so the work is linear in the input, however it is split.
+    State: the beginning of the unfinished line, and that line's length. Once the length exceeds the
+    limit, the beginning is dropped, and only the length is counted until the line ends. No byte is
+    scanned twice, so the work is linear in the input, however the input is split.
     """
 
     def __init__(self, max_line: int = LINE_BYTES_MAX) -> None:
@@ -58,11 +57,11 @@ class LineSplitter:
 
     @property
     def unfinished(self) -> bytes | None:
-        """The beginning of the unfinished line; None if the line is over the limit."""
+        """The unfinished line so far; None if it is over the limit."""
         return bytes(self._partial) if self._size <= self.max_line else None
 
     def close(self) -> bytes:
-        """End the input; return the unfinished line, which is not a message.
+        """End the input; return the unfinished line, which cannot be a message.
 
         The result is empty if the line is over the limit.
         """

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from acpterm.jsonrpc.errors import RpcError
 
 Id: TypeAlias = int | str | None
-"""The type that ACP v1's ``RequestId`` allows. An integer has 64 bits, including the sign."""
+"""The type of ids, as ACP v1's ``RequestId``. An integer has 64 bits, including the sign."""
 
 
 class ErrorObject(Struct, frozen=True, omit_defaults=True):
@@ -46,7 +46,7 @@ class Response(Struct, frozen=True):
 
 
 class ErrorResponse(Struct, frozen=True):
-    """The failure of a request. The id is null if the other side could not read the request's."""
+    """The error of a request. Its id is null if the other side could not read the request's id."""
 
     id: Id
     error: ErrorObject
@@ -58,8 +58,8 @@ Message: TypeAlias = Request | Notification | Response | ErrorResponse
 class InvalidMessage(RpcError):  # noqa: N818 - it is a kind of received message, not only an error
     """A line that is not a message.
 
-    `id` is the id for the error response; null if it could not be read. `is_response` says that the
-    line was meant as a response, and must not be answered.
+    `id` is the id for the error response; None if the line has no readable id. `is_response` is
+    true if the line was meant as a response, so that no error response must be sent.
     """
 
     def __init__(

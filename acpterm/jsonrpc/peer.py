@@ -1,4 +1,4 @@
-"""One end of a connection, which matches requests and responses in both directions.
+"""One end of a JSON-RPC connection, which matches requests and responses in both directions.
 
 The rule: every incoming request is answered once, and every incoming response belongs to one
 outgoing request.
@@ -46,7 +46,7 @@ from acpterm.jsonrpc.messages import (
 
 
 class RequestReceived(Struct, frozen=True):
-    """A request, to be answered once: by `Peer.respond` or `Peer.respond_error`."""
+    """A request of the other side, to be answered once: by `respond` or `respond_error`."""
 
     id: Id
     method: str
@@ -54,7 +54,7 @@ class RequestReceived(Struct, frozen=True):
 
 
 class NotificationReceived(Struct, frozen=True):
-    """A notification."""
+    """A notification of the other side."""
 
     method: str
     params: Raw | UnsetType = UNSET
@@ -81,15 +81,15 @@ class CancelReceived(Struct, frozen=True):
 
 
 class UnexpectedResponse(Struct, frozen=True):
-    """A response to no pending request: to one never sent, or already answered."""
+    """A response whose id is not that of a pending request."""
 
     message: Response | ErrorResponse
 
 
 class InvalidReceived(Struct, frozen=True):
-    """A line that is not a message, or one that is not allowed in this state.
+    """A line that is not a message, or a message that is not allowed in this state.
 
-    `reply` is the line to send in response; None if the line must not be answered.
+    `reply` is the error response to send, as a line; None if none must be sent.
     """
 
     reply: bytes | None
@@ -118,7 +118,7 @@ _cancelled: Final = msgspec.json.Decoder(_Cancelled)
 
 
 class Peer:
-    """One end of a connection."""
+    """One end of a JSON-RPC connection; see this module's docstring for its state."""
 
     def __init__(self, max_line: int = LINE_BYTES_MAX, *, lenient: bool = False) -> None:
         """Accept lines of at most `max_line` bytes; refuse longer ones.
@@ -178,13 +178,13 @@ class Peer:
     def cancel(self, request_id: int) -> bytes:
         """Return the line that cancels a request of this side.
 
-        The request stays pending, because the other side still responds. A request that was
-        answered meanwhile may be cancelled as well; the other side ignores that.
+        The request stays pending, because the other side still responds. If the other side has
+        already responded, it ignores the cancellation.
         """
         return encode_notification(CANCEL_REQUEST, {"requestId": request_id})
 
     def give_up(self, request_id: int) -> None:
-        """Stop expecting a response to a request of this side, because it was lost."""
+        """Remove a request of this side from the pending ones, because its response was lost."""
         self._pending.discard(request_id)
 
     def respond(self, request_id: Id, result: Any) -> bytes:
@@ -199,7 +199,7 @@ class Peer:
         return line
 
     def respond_error(self, request_id: Id, error: RpcError) -> bytes:
-        """Return the line of an error response. Raises the errors of `respond`."""
+        """Return the line of an error response. Raises `LocalProtocolError` as `respond` does."""
         self._check_in_progress(request_id)
         line = encode_error(request_id, error)
         self._in_progress.discard(request_id)

@@ -1,8 +1,21 @@
 """The keeper: a small process that owns programs, PTYs and output, and outlives the worker.
 
-- `__main__`, `process/` and `programs/` are the keeper process. They import only the standard
-  library (and ptyprocess, where the system is not Linux).
-- `client` is what a worker imports. It consists of `keeper_client`, `pending_requests`,
-  `connection` and `reports`, the only modules here that use trio.
-- `protocol` and `ring` are shared by both sides.
+The keeper process imports only the standard library (and ptyprocess on systems other than Linux):
+
+- `__main__`: the keeper's entry point;
+- `process/`: its event loop, its connection to the worker, and the worker's lifecycle;
+- `programs/`: its terminals: starting programs, reading their PTYs, reaping them.
+
+Both the keeper and the worker use:
+
+- `protocol`: their messages, and the socket between them;
+- `ring`: the layout of the ring file, which holds a terminal's output.
+
+Only the worker uses (on trio):
+
+- `client`: starts a keeper or connects to one; the module that other packages import;
+- `keeper_client`: one worker's connection to its keeper, with a method per message;
+- `connection`: the socket to the keeper, and the wake-ups;
+- `pending_requests`: requests that have no response yet;
+- `reports`: the values, callbacks and errors that the worker gets.
 """

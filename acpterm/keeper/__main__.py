@@ -1,4 +1,4 @@
-"""The keeper process: `python -I -S …/acpterm/keeper/__main__.py MODE …`; see `main`."""
+"""The entry point of the keeper process; `process.main` describes its arguments."""
 
 import sys
 

@@ -1,6 +1,6 @@
 """The worker's side of the keeper: start a keeper, or connect to the one that started this process.
 
-A worker imports everything that it needs from this package from here.
+Other packages import everything that they need of the keeper from this module.
 """
 
 import os
@@ -70,8 +70,8 @@ async def embedded_keeper(
     At the end of the block the keeper kills all programs that are left, and exits. It does the same
     when this process ends in any other way.
 
-    Raises `OSError` when the keeper cannot be started. Raises `KeeperLostError` when the keeper
-    dies, also while the block runs: `on_lost` is awaited first, then the block is cancelled.
+    Raises `OSError` if the keeper cannot be started, and `KeeperLostError` if the keeper dies. If
+    the keeper dies while the block runs, `on_lost` is awaited first, then the block is cancelled.
     """
     process, sock = _start_embedded()
     client = KeeperClient(sock)
@@ -109,7 +109,7 @@ def _start_embedded() -> tuple[subprocess.Popen[bytes], socket.socket]:
     worker_end, keeper_end = worker_pair()
     try:
         fd = keeper_end.fileno()
-        # In its own session, the keeper does not get the SIGINT of a Ctrl-C at our terminal.
+        # In its own session, the keeper does not get the SIGINT of a Ctrl-C at the user's terminal.
         process = subprocess.Popen(
             [*keeper_command(), "embedded", str(fd), str(os.getpid())],
             pass_fds=(fd,),
@@ -134,16 +134,17 @@ async def _wait_ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def worker_pair() -> tuple[socket.socket, socket.socket]:
-    """Create the two ends of a connection between a worker and its keeper."""
+    """Create a socket between worker and keeper; return the worker's and the keeper's end."""
     worker_end, keeper_end = protocol.socket_pair()
     return socket.socket(fileno=worker_end.detach()), socket.socket(fileno=keeper_end.detach())
 
 
 def become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[str]) -> NoReturn:
-    """Replace this process with the keeper of a daemon. Raises `OSError`.
+    """Replace this process by a daemon's keeper, with exec. Raises `OSError`.
 
-    `worker` is the pid of the first worker, a child of this process that holds the other end of
-    `sock`. The keeper starts later workers with `worker_command`, in the current directory.
+    `sock` is the keeper's end of its socket to the first worker, and `worker` is the pid of that
+    worker, a child of this process. The keeper starts later workers with `worker_command`, in the
+    current directory.
     """
     sock.set_inheritable(True)
     arguments = ["supervise", str(sock.fileno()), str(worker), "--", *worker_command]

@@ -1,7 +1,7 @@
-"""The worker's socket to the keeper, and the wake-ups between the two, on trio.
+"""The worker's socket to the keeper, and the wake-ups between the two processes, on trio.
 
 Sending never waits: a message that does not fit into the socket's buffer is queued, with duplicates
-of its descriptors, and `flush_forever` sends it. Only one task may receive at a time.
+of its descriptors, and `flush_forever` sends it. Only one task at a time may receive messages.
 """
 
 import errno
@@ -28,7 +28,7 @@ _ONE: Final = (1).to_bytes(8, sys.byteorder)
 
 
 class Connection:
-    """One connection. Owns the socket."""
+    """The worker's end of its socket to the keeper. Owns the socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -38,13 +38,13 @@ class Connection:
         self._changed = trio.Event()
         self._is_refused = False
         self.lost: str | None = None
-        """Why the keeper is gone; None while the connection is open."""
+        """Why the keeper was lost; None while the socket is open."""
 
     def send(self, kind: str, *fields: object, fds: Sequence[int] = ()) -> None:
-        """Send a message, or queue it. The caller keeps ownership of `fds`.
+        """Send or queue a message of `kind` with `fields`. The caller keeps ownership of `fds`.
 
-        Drops the message once the keeper is gone; the receiving task reports that. Raises `OSError`
-        (EMFILE) when the message has to be queued and its descriptors cannot be duplicated.
+        Drops the message if the keeper is lost, which the receiving task reports. Raises `OSError`
+        (EMFILE) if the message has to be queued and `fds` cannot be duplicated.
         """
         data = protocol.encode(kind, *fields)
         if self.lost is not None or (not self._queue and self._try(data, fds)):
@@ -54,11 +54,11 @@ class Connection:
 
     @property
     def is_flushed(self) -> bool:
-        """True if no message is queued, or if the keeper is gone."""
+        """Whether no message is queued, or the keeper is lost."""
         return not self._queue or self.lost is not None
 
     async def flushed(self) -> None:
-        """Wait until no message is queued."""
+        """Wait until no message is queued, or the keeper is lost."""
         while not self.is_flushed:
             await self._changed.wait()
 
@@ -86,9 +86,9 @@ class Connection:
     async def receive_until(
         self, done: Callable[[], bool], dispatch: Callable[[protocol.Message], None]
     ) -> None:
-        """Dispatch messages until `done()` is true.
+        """Receive messages and pass each one to `dispatch`, until `done()` is true.
 
-        Raises `KeeperLostError`, after setting `lost`, when the keeper is gone.
+        When the keeper is lost, sets `lost` and raises `KeeperLostError`.
         """
         while True:
             for _ in range(_MESSAGES_PER_TURN):
@@ -114,8 +114,7 @@ class Connection:
     def _try(self, data: bytes, fds: Sequence[int]) -> bool:
         """Try to send a message; return False if it has to be sent again later.
 
-        `_is_refused` then tells whether the socket refused it for another reason than a full
-        buffer.
+        If so, `_is_refused` is set if the reason is another one than a full buffer.
         """
         self._is_refused = False
         try:
@@ -152,10 +151,10 @@ def _close(fds: Sequence[int]) -> None:
 
 
 class WakeUps:
-    """The worker's side of the wake-ups: one event descriptor for each direction.
+    """The wake-ups between worker and keeper: one event descriptor for each direction.
 
-    One event from the keeper may concern any number of rings; the `ARMED` words of their headers
-    tell which. Owns the descriptors once `open` was called.
+    One event from the keeper may be for several rings: those whose header has a cleared `ARMED`
+    word. Owns the descriptors once `open` was called.
     """
 
     def __init__(self) -> None:
@@ -164,7 +163,7 @@ class WakeUps:
         self._armed: Final[dict[str, memoryview]] = {}
 
     def open(self, from_keeper: int, to_keeper: int) -> None:
-        """Take ownership of the descriptors."""
+        """Take ownership of the descriptors to wait on and to write to."""
         self._from_keeper, self._to_keeper = from_keeper, to_keeper
 
     def close(self) -> None:
@@ -175,7 +174,7 @@ class WakeUps:
         self._from_keeper = self._to_keeper = None
 
     def arm(self, name: str, header: memoryview) -> None:
-        """Request one wake-up for more output of this terminal."""
+        """Request one wake-up for more output of the terminal `name`, whose ring has `header`."""
         self._armed[name] = header
         header[ARMED] = 1
 

@@ -1,14 +1,11 @@
 """One worker's connection to its keeper, on trio.
 
-Order of calls: `connect`, which fills `terminals` and `entries`; `watch` for every terminal found;
+Order of calls: `connect`, which fills `terminals` and `entries`; `watch` for each of `terminals`;
 `ready`, which waits until the keeper lets this worker publish; then `run`, in a nursery, for as
 long as the worker lives. Reports about a terminal that is not watched yet are kept for `watch`.
 
 No method waits for room in the keeper's socket: messages that do not fit are queued, and `run`
-sends them.
-
-The class has a method or a handler for every message of `protocol`. That makes it long, but
-splitting it would only add delegation.
+sends them. There is one method or handler for each message of `protocol`.
 """
 
 import errno
@@ -37,17 +34,17 @@ from acpterm.runtime.time_slices import request_short_slices
 
 
 class KeeperClient:
-    """The worker's end of one connection."""
+    """The worker's end of its connection to the keeper. Owns the socket `sock`."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.pid = 0
         """The keeper's pid."""
         self.takeovers = 0
-        """How many workers there were before this one."""
+        """The number of take-overs: how many workers served before this one."""
         self.embedded = False
         """Whether the keeper is this worker's child, and exits with it."""
         self.stored = False
-        """Whether the service manager stores the terminals, so that programs outlive the keeper."""
+        """Whether the service manager stores the PTYs, so that programs outlive the keeper."""
         self.terminals: list[Found] = []
         self.entries: dict[str, Entry] = {}
         self._connection: Final = Connection(sock)
@@ -75,9 +72,9 @@ class KeeperClient:
         }
 
     async def connect(self) -> None:
-        """Receive the state: `terminals` and `entries`. Raises `KeeperLostError`.
+        """Receive the state of the previous worker: `terminals` and `entries`.
 
-        Also requests short time slices for both processes.
+        Also requests short time slices for worker and keeper. Raises `KeeperLostError`.
         """
         self._connection.send("hello", __version__)
         await self._connection.receive_until(lambda: self._state_complete, self._dispatch)
@@ -85,7 +82,7 @@ class KeeperClient:
             request_short_slices(pid)
 
     async def ready(self) -> None:
-        """Report that the state is restored, and wait until this worker is to serve.
+        """Report that the state is restored, and wait until the keeper lets this worker serve.
 
         Raises `KeeperLostError`.
         """
@@ -93,9 +90,10 @@ class KeeperClient:
         await self._connection.receive_until(lambda: self._go_received, self._dispatch)
 
     async def run(self, *, on_terminate: Callable[[], None]) -> None:
-        """Send and receive until cancelled. Raises `KeeperLostError` when the keeper is gone.
+        """Send queued messages, and handle received ones, until cancelled.
 
-        `on_terminate` is called once, when a signal requests that the daemon shut down.
+        `on_terminate` is called once, when a signal requests that the daemon shut down. Raises
+        `KeeperLostError` when the keeper is lost.
         """
         await trio.lowlevel.checkpoint()
         self._on_terminate = on_terminate
@@ -115,12 +113,12 @@ class KeeperClient:
             raise lost
 
     def close(self) -> None:
-        """Close the connection. No task may be using it."""
+        """Close the socket and the wake-ups. No task may be using them."""
         self._connection.close()
         self._wake_ups.close()
 
     def refuse(self, reason: str) -> None:
-        """Report that this worker cannot take over; `reason` reads like `refuses: …`.
+        """Report that this worker cannot take over, and why: `reason` reads like `refuses: …`.
 
         The worker must then exit without calling `ready`.
         """
@@ -138,13 +136,13 @@ class KeeperClient:
         cgroup: int | None,
         make: Callable[[Spawned], TerminalEvents],
     ) -> TerminalEvents:
-        """Start a program; return what `make` returns.
+        """Start a program on a new terminal `name`; return the result of `make`.
 
-        `make` is called as soon as the response arrives, before any report about the terminal. The
-        keeper stores `record` as entry `t/NAME` when it starts the program. `cgroup` is an open
-        directory of the control group that the program starts in.
+        `make` is called with the keeper's response as soon as it arrives, before any report about
+        the terminal. `ring_size` is the size of the ring in bytes. The keeper stores `record` as
+        the entry `t/NAME`. `cgroup` is an open directory of the control group for the program.
 
-        Raises `OSError` with the reason when the keeper refuses, and `KeeperLostError`. When
+        Raises `OSError` if the keeper refuses the request, and `KeeperLostError`. If this call is
         cancelled, the program is killed as soon as the keeper has reported its start.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -155,7 +153,7 @@ class KeeperClient:
         return await self._requests.wait_spawned(request, make)
 
     def watch(self, name: str, events: TerminalEvents) -> None:
-        """Pass reports about a terminal that was found to `events`, also those kept until now."""
+        """Pass all reports about one of `terminals` to `events`, including those kept so far."""
         self._watched[name] = events
         for report in self._pending_reports.pop(name, ()):
             report(events)
@@ -167,10 +165,10 @@ class KeeperClient:
         self._wake_ups.disarm(name)
 
     def arm(self, name: str, header: memoryview) -> None:
-        """Request one call of `wake` when more is written to the ring with this header.
+        """Request one call of `wake` when the keeper next writes to the ring with this header.
 
-        The caller must check `HEAD` again after this call and before it waits, since the keeper may
-        have written in between.
+        After this call and before it waits, the caller must check `HEAD`: the keeper may have
+        written before the request took effect.
         """
         self._wake_ups.arm(name, header)
 
@@ -195,11 +193,11 @@ class KeeperClient:
 
     @property
     def is_flushed(self) -> bool:
-        """Whether every `put` so far has left this process."""
+        """Whether every `put` so far was sent to the keeper."""
         return self._connection.is_flushed
 
     async def flushed(self) -> None:
-        """Wait until every `put` so far has left this process, and so survives its death.
+        """Wait until every `put` so far was sent to the keeper, and so survives this worker.
 
         Usually returns at once.
         """
@@ -210,7 +208,7 @@ class KeeperClient:
         self._connection.send("close", name)
 
     def forget(self, name: str) -> None:
-        """Make the keeper drop a terminal with all its state, and kill its program if it runs."""
+        """Make the keeper drop a terminal with all its state, and kill the program if it runs."""
         self.unwatch(name)
         self._connection.send("forget", name)
 
@@ -219,13 +217,13 @@ class KeeperClient:
         self._connection.send("status", text)
 
     def alive(self) -> None:
-        """Report that this worker's event loop runs, for the service manager's watchdog."""
+        """Reset the service manager's watchdog: this worker's event loop runs."""
         self._connection.send("alive")
 
     def end(self) -> None:
         """Announce that the daemon shuts down.
 
-        The keeper kills all programs that are left when this worker has exited.
+        Once this worker has exited, the keeper kills all programs that are left.
         """
         self._connection.send("end")
 
@@ -326,7 +324,7 @@ class KeeperClient:
 
 
 def _to_wire(program: Program) -> tuple[object, ...]:
-    """Return a program as marshal accepts it: tuples, lists and dicts, but no subclasses."""
+    """Return a program as tuples, lists and dicts, since marshal accepts no subclasses of them."""
     argv, env, cwd, umask, rlimits, fallback_argv = program
     limits = [tuple(limit) for limit in rlimits]
     return list(argv), dict(env), cwd, umask, limits, fallback_argv and list(fallback_argv)

@@ -1,4 +1,4 @@
-"""Requests of a worker to its keeper for whose response a task waits: spawns and restarts."""
+"""A worker's requests to its keeper that have no response yet: spawns and restarts."""
 
 from collections.abc import Callable
 from typing import Final
@@ -10,7 +10,7 @@ from acpterm.keeper.reports import KeeperLostError, Spawned, TerminalEvents
 
 
 class PendingSpawn:
-    """A spawn request. `make` turns the response into what `KeeperClient.spawn` returns."""
+    """A spawn request. `make` converts the response into the result of `KeeperClient.spawn`."""
 
     def __init__(self, make: Callable[[Spawned], TerminalEvents]) -> None:
         self.make: Final = make
@@ -22,7 +22,7 @@ class PendingSpawn:
         return self._task is None
 
     async def wait(self) -> TerminalEvents:
-        """Wait for `finish`, and return or raise its result."""
+        """Wait until `finish` is called; return the value or raise the error passed to it."""
 
         def abandon(_raise: object) -> trio.lowlevel.Abort:
             self._task = None
@@ -32,13 +32,13 @@ class PendingSpawn:
         return events
 
     def finish(self, result: outcome.Outcome[TerminalEvents]) -> None:
-        """Resume the waiting task, if any, with a result."""
+        """Make `wait` return or raise `result`, unless the waiting task was cancelled."""
         if self._task is not None:
             trio.lowlevel.reschedule(self._task, result)
 
 
 class PendingRequests:
-    """All requests of one connection that have no response yet, by their number."""
+    """All requests of one worker that have no response yet, by their number."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -47,14 +47,14 @@ class PendingRequests:
         self._restarts: Final[dict[int, trio.lowlevel.Task]] = {}
 
     def new_number(self) -> int:
-        """Return a number that no other request of this connection has."""
+        """Return a number that no other request of this worker has."""
         self._count += 1
         return self._count
 
     async def wait_spawned(
         self, request: int, make: Callable[[Spawned], TerminalEvents]
     ) -> TerminalEvents:
-        """Wait for the response to a spawn request, and return what `make` returned for it."""
+        """Wait for the response to a spawn request; return the result of `make`, called with it."""
         spawn = self._spawns[request] = PendingSpawn(make)
         return await spawn.wait()
 
@@ -74,13 +74,13 @@ class PendingRequests:
         await trio.lowlevel.wait_task_rescheduled(abandon)
 
     def fail_restart(self, request: int, error: Exception) -> None:
-        """Raise an error in the task that waits for a restart, if it still does."""
+        """Raise `error` in the task that waits for this restart, unless it was cancelled."""
         task = self._restarts.pop(request, None)
         if task is not None:
             trio.lowlevel.reschedule(task, outcome.Error(error))
 
     def fail_all(self, error: KeeperLostError) -> None:
-        """Raise a copy of the error in every waiting task."""
+        """Raise a copy of `error` in every waiting task."""
         for spawn in self._spawns.values():
             spawn.finish(outcome.Error(KeeperLostError(*error.args)))
         for task in self._restarts.values():

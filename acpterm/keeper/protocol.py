@@ -15,9 +15,9 @@ From the worker:
     delete(key)
     close(name)                         close the keeper's master of a terminal
     forget(name)                        drop a terminal with its ring, report and entry "t/NAME"
-    restart(request)                    replace this worker with the installed version
+    restart(request)                    replace this worker by the installed version
     status(text), alive()               for the service manager
-    end()                               the daemon shuts down: kill the rest when the worker exits
+    end()                               the daemon shuts down: kill all when the worker exits
 
 From the keeper:
 
@@ -39,10 +39,11 @@ From the keeper:
 States of a worker, as the keeper sees it:
 
     started --hello--> restoring --ready--> serving --end--> ending
-       each state --socket closes--> gone
+       each state --socket closes--> ended
 
-Before `go` a worker publishes nothing: it writes no consumed position and no reply, sends no `put`,
-and accepts no connection. The candidate of an upgrade can therefore be dropped without a trace.
+Before it gets `go`, a worker publishes nothing: it writes no consumed position and no reply, sends
+no `put`, and accepts no connection of a client. Therefore the keeper can still kill the candidate
+of an upgrade without any effect on clients or programs.
 
 States of a terminal: *running*; *exited* when the child is reaped (`exited` is sent, and everything
 that the child wrote is before `end`); *closed* when in addition the PTY has closed (`closed` is
@@ -52,7 +53,7 @@ Races and failures:
 
 - The worker dies between `spawn` and `spawned`: the program was started exactly once if the keeper
   received the request. The successor finds it with its record, which is stored by the spawn.
-- The worker cancels a spawn: it still waits for the response, and then sends `forget`.
+- The worker cancels a spawn: it sends `forget` once the response arrives.
 - `forget` of a running program: its process group is killed, and no `exited` is sent.
 - `close`, `forget` or `delete` of an unknown name is ignored.
 - A worker does not read: the keeper queues messages to it, and continues.
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 KEEPER_FD_VARIABLE = "ACPTERM_KEEPER_FD"
-"""Environment variable that passes a worker the number of its connection's descriptor."""
+"""Environment variable with the number of the descriptor of a worker's socket to the keeper."""
 DATAGRAM_BYTES = 64 * 1024
 _SEND_BUFFER_BYTES = 1024 * 1024
 # The kernel allows 253 in one message (SCM_MAX_FD); one is reserved for the file of a long message.
@@ -91,11 +92,11 @@ _BIG = marshal.dumps((VERSION, "big"), 2)
 
 
 class ProtocolError(Exception):
-    """The peer speaks another version of the protocol; the message quotes what it sent."""
+    """A received message is invalid, or of another version of the protocol."""
 
 
 class Message:
-    """A received message: its kind, its fields, and the descriptors that came with it."""
+    """A received message: its kind, its fields, and its descriptors, which it owns."""
 
     __slots__ = ("cut", "fds", "fields", "kind")
 
@@ -104,7 +105,7 @@ class Message:
         self.fields = fields
         self.fds = fds
         self.cut = cut
-        """Whether descriptors were lost because this process's descriptor table is full."""
+        """Whether some descriptors were lost, because this process can open no more."""
 
     def take_fds(self) -> list[int]:
         """Return the descriptors and pass their ownership to the caller."""
@@ -118,7 +119,7 @@ class Message:
 
 
 def socket_pair() -> tuple[_socket.socket, _socket.socket]:
-    """Create the two ends of a connection, both non-blocking."""
+    """Create the two ends of a socket between worker and keeper, both non-blocking."""
     try:
         kind = _socket.SOCK_DGRAM if _SEQPACKET is None else _SEQPACKET
         ends = _socket.socketpair(_socket.AF_UNIX, kind)
@@ -142,9 +143,9 @@ def encode(kind: str, *fields: Any) -> bytes:
 def send(sock: _socket.socket, data: bytes, fds: Sequence[int] = ()) -> None:
     """Send a message that `encode` returned.
 
-    Raises `BlockingIOError` when the socket's buffer is full, and `BrokenPipeError` when the peer
-    has closed. Raises other `OSError`s when sending fails although the buffer may have room: EMFILE
-    for a long message, ETOOMANYREFS while too many descriptors are in flight.
+    Raises `BlockingIOError` if the socket's buffer is full, and `BrokenPipeError` if the peer has
+    closed its end. Raises another `OSError` if sending fails although the buffer may have room:
+    EMFILE for a long message, ETOOMANYREFS while too many descriptors are in flight.
     """
     if len(data) <= DATAGRAM_BYTES:
         _send(sock, data, fds)
@@ -168,15 +169,15 @@ def _send(sock: _socket.socket, data: bytes, fds: Sequence[int]) -> None:
         try:
             sock.sendmsg([data], rights)
         except ConnectionResetError:
-            # The peer closed with messages unread; the next call raises EPIPE.
+            # The peer has closed without reading all messages; the next call raises EPIPE.
             continue
         return
 
 
 def receive(sock: _socket.socket) -> Message | None:
-    """Return the next message; None when the peer has closed and all its messages were received.
+    """Return the next message; None if the peer has closed and all its messages were received.
 
-    Raises `BlockingIOError` when no message is available, and `ProtocolError`.
+    Raises `BlockingIOError` if no message is available, and `ProtocolError`.
     """
     received = _receive(sock)
     if received is None:
@@ -200,7 +201,7 @@ def _receive(sock: _socket.socket) -> tuple[bytes, list[int], bool] | None:
     except ConnectionResetError:
         if _is_datagram(sock):
             return None
-        # The peer closed with messages unread. Those that it had sent can still be received.
+        # The peer has closed without reading all messages. Its own messages can still be received.
         data, passed, flags, _ = sock.recvmsg(DATAGRAM_BYTES, space, _CLOEXEC)
     if not data:
         return None

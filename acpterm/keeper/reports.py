@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple, Protocol
 
 UNKNOWN: Final = -1
-"""Status of a program that was not reaped by this keeper: it was an earlier keeper's child."""
+"""The status of a program that an earlier keeper started, so that this keeper cannot reap it."""
 
 
 class ExitReport(NamedTuple):
@@ -18,38 +18,43 @@ class ExitReport(NamedTuple):
     reaped_at: float
     """Seconds since boot (CLOCK_BOOTTIME)."""
     end: int
-    """Position in the output; everything that the program itself wrote is before it."""
+    """A position in the output. Everything that the program itself wrote is before it."""
 
 
 class Spawned(NamedTuple):
-    """A program that was started. The receiver owns the descriptors."""
+    """The response to a spawn: a started program. The receiver owns `master` and `ring`."""
 
     name: str
     pid: int
     started: float
     """Start time in seconds since boot, as in /proc/PID/stat; 0.0 if unknown."""
     master: int | None
-    """None if the terminal was closed before this message could be sent."""
+    """The PTY's master; None if the terminal was closed before the response could be sent."""
     ring: int
+    """A descriptor of the ring file."""
     way: str
-    """`posix_spawn`, `clone3`, `fork` or `ptyprocess`."""
+    """How the program was started: `posix_spawn`, `clone3`, `fork` or `ptyprocess`."""
 
 
 class Found(NamedTuple):
-    """A terminal of the previous worker. The receiver owns the descriptors."""
+    """A terminal of the previous worker. The receiver owns `master` and `ring`."""
 
     name: str
     pid: int
     started: float
+    """As in `Spawned`."""
     master: int | None
-    """None once the terminal is closed."""
+    """The PTY's master; None once the terminal is closed."""
     ring: int
+    """A descriptor of the ring file."""
     exit: ExitReport | None
+    """None while the program runs."""
     closed_end: int | None
+    """The position at which the output ends; None until the terminal is closed."""
 
 
 class Entry(NamedTuple):
-    """An entry that a previous worker has stored. The receiver owns the descriptors."""
+    """An entry that a previous worker has stored. The receiver owns `fds`."""
 
     value: bytes
     fds: tuple[int, ...]
@@ -59,17 +64,17 @@ class TerminalEvents(Protocol):
     """Callbacks for one terminal. They must not block and must not raise."""
 
     def exited(self, report: ExitReport) -> None:
-        """Handle the exit of the program, which was reaped. Called once, before `closed`."""
+        """Handle the program's exit; the keeper has reaped it. Called once, before `closed`."""
 
     def closed(self, end: int) -> None:
         """Handle the end of the output, at position `end`. Called once."""
 
     def wake(self) -> None:
-        """Handle output that was written since `KeeperClient.arm`. Called once per `arm`."""
+        """Handle new output. Called once for each call of `KeeperClient.arm`."""
 
 
 class KeeperLostError(Exception):
-    """The keeper is gone: programs continue without a parent that reports their exit."""
+    """The keeper has ended: programs may continue, but no process reports their exit."""
 
 
 class RestartError(Exception):
@@ -79,5 +84,5 @@ class RestartError(Exception):
 def exit_report(
     status: int | None, cpu: float, max_rss: int, reaped_at: float, end: int
 ) -> ExitReport:
-    """Return the report for the fields that the keeper sent; a status of None is `UNKNOWN`."""
+    """Return the report with the given fields; a `status` of None becomes `UNKNOWN`."""
     return ExitReport(UNKNOWN if status is None else status, cpu, max_rss, reaped_at, end)

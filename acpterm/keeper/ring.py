@@ -1,5 +1,8 @@
 """The ring file of a terminal: its output, in memory that keeper and worker share.
 
+This module defines the layout for both processes, and has the keeper's operations. The worker's
+operations are in `terminal.shared_ring`.
+
 Layout: a header of native 64-bit words; a record area, which ends at `DATA_OFFSET`; then
 `capacity` bytes of output. The byte at position p of the stream is at `DATA_OFFSET + p % capacity`.
 Positions only grow. New words are added at the end, since keeper and worker may be of different
@@ -24,16 +27,17 @@ versions.
 | `EMULATOR_KILLS` | keeper | how often a worker was killed while the emulator was fed |
 | `MARKED` | keeper | position + 1 from which the space of a read is filled with `UNREAD`, or 0 |
 
-When a worker has gone, the keeper clears `EMULATOR` unless the worker crashed. If the worker was
-killed, it first counts that in `EMULATOR_KILLS`; from the third time on, it leaves `EMULATOR` set.
+When a worker has ended, the keeper clears `EMULATOR`, unless the worker crashed. If the worker was
+killed while `EMULATOR` was set, the keeper increments `EMULATOR_KILLS`; from the third time on, it
+does not clear `EMULATOR`.
 
 The keeper maintains `RESERVED <= CONSUMED + capacity`: unconsumed output is never overwritten.
 
 A reader copies first and checks afterwards: of a copy of [p, p + n), the bytes from position
 `RESERVED - capacity` on are valid, with `RESERVED` as read after the copy.
 
-A new record is written beside the present one; then a single store sets `RECORD`. A keeper that
-dies while it writes leaves the previous record intact.
+A new record is written beside the current record; then a single store sets `RECORD`. A keeper that
+dies while it writes leaves the current record intact.
 """
 
 from __future__ import annotations
@@ -80,7 +84,7 @@ EXITED_UNKNOWN = 1 << 32
 _MAP_OPTIONS = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 
-# Fills the space of a read that may be the keeper's last; 0xff does not occur in valid UTF-8.
+# Fills the space of the next read, for `recover`; 0xff does not occur in valid UTF-8.
 UNREAD = b"\xff" * 4096
 
 
@@ -89,7 +93,7 @@ class RingError(Exception):
 
 
 class RingFile:
-    """A mapped ring file. `close` unmaps it; the caller keeps ownership of the descriptor."""
+    """A ring file that is mapped into memory. The caller keeps ownership of the descriptor."""
 
     __slots__ = ("_map", "_record_area", "capacity", "data", "header")
 
@@ -103,7 +107,7 @@ class RingFile:
         self.capacity: int = len(self.data)
 
     def close(self) -> None:
-        """Unmap the file, or leave that to the last view of `data` that still exists."""
+        """Unmap the file, now or when the last view of `data` is released."""
         for view in (self.header, self._record_area, self.data):
             view.release()
         try:
@@ -119,8 +123,8 @@ class RingFile:
     def release_free_pages(self) -> None:
         """Return the memory of the ring's free space to the system, where possible (Linux).
 
-        Only the keeper may call this, or a worker after the keeper has written its last byte:
-        output that is written at the same time would be lost.
+        Only the keeper may call this, or a worker once the keeper writes no more: output that is
+        written during the call would be lost.
         """
         if not hasattr(mmap, "MADV_REMOVE"):
             return
@@ -136,10 +140,10 @@ class RingFile:
                     return
 
     def read(self, since: int, max_bytes: int) -> tuple[int, bytes]:
-        """Return at most `max_bytes` of output and its position.
+        """Return the position of the output that is read, and at most `max_bytes` of it.
 
-        Output starts at `since`, or at the oldest retained byte if that is later. Without output,
-        the position is that of the next byte to be written.
+        The output starts at position `since`, or at the oldest retained byte if that is later. If
+        there is no output, returns the position of the next byte to be written.
         """
         header, data, capacity = self.header, self.data, self.capacity
         end = header[HEAD]
@@ -156,9 +160,9 @@ class RingFile:
         return start, copy
 
     def mark_unread(self, head: int, end: int) -> None:
-        """Fill the space of the next read, so that `recover` can tell how much of it was written.
+        """Fill the space from `head` to `end`, so that `recover` can tell how much a read wrote.
 
-        A single read of a PTY returns at most as many bytes as `UNREAD` has.
+        Fills at most as many bytes as `UNREAD` has, since a read of a PTY returns no more.
         """
         at = head % self.capacity
         size = min(end - head, len(UNREAD), self.capacity - at)
@@ -168,7 +172,7 @@ class RingFile:
         self.header[MARKED] = head + 1
 
     def recover(self) -> None:
-        """Add to the output what a keeper had read that was killed in the middle of a read."""
+        """Add the output of the last read of a keeper that was killed before it updated `HEAD`."""
         header = self.header
         head = header[HEAD]
         end = header[RESERVED] if header[MARKED] == head + 1 else head
@@ -178,11 +182,11 @@ class RingFile:
         header[RESERVED] = header[HEAD]
 
     def write_record(self, record: bytes) -> bool:
-        """Replace the record. Return False, and keep the present record, if it does not fit."""
+        """Replace the record; return False, and keep the old one, if the new one does not fit."""
         location = self.header[RECORD]
         offset, length = location >> 32, location & 0xFFFF_FFFF
         size = len(record)
-        # The new record must not overlap the present one. The lower place uses fewer pages.
+        # The new record must not overlap the current one. The lower place uses fewer pages.
         start = 0 if location == 0 or size <= offset else offset + length
         if start + size > len(self._record_area):
             return False
@@ -198,7 +202,7 @@ class RingFile:
 
 
 def capacity_for(ring_size: int) -> int:
-    """Return the capacity in bytes of a ring for `ring_size` bytes: whole pages, with a minimum."""
+    """Return `ring_size` in bytes, rounded up to whole pages and to `CAPACITY_MIN_BYTES`."""
     return -(-max(ring_size, CAPACITY_MIN_BYTES) // _PAGE_BYTES) * _PAGE_BYTES
 
 
@@ -221,7 +225,7 @@ def create_ring(ring_size: int) -> tuple[int, RingFile]:
 
 
 def map_ring(fd: int) -> RingFile:
-    """Map an existing ring file. Raises `RingError` for any other file, and `OSError`."""
+    """Map an existing ring file. Raises `OSError`, and `RingError` if it is not a ring file."""
     size = os.fstat(fd).st_size
     if size < DATA_OFFSET + CAPACITY_MIN_BYTES:
         raise RingError(

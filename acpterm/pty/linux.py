@@ -1,6 +1,6 @@
-"""The features that only Linux has. Each function reports whether its feature is available.
+"""Features that only Linux has, mostly information from `/proc` about processes.
 
-The rest of this package calls these functions, and has a fallback for other systems.
+Modules that call these functions have a fallback for other systems.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def has_pidfd() -> bool:
-    """Return whether this kernel and Python can wait for and signal a process by descriptor."""
+    """Return whether kernel and Python support pidfds: descriptors that refer to a process."""
     if not (hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")):
         return False
     try:
@@ -41,7 +41,7 @@ def has_pidfd() -> bool:
 
 
 def become_subreaper() -> bool:
-    """Make orphaned descendants children of this process; return whether that succeeded."""
+    """Make this process the parent of its orphaned descendants; return whether that succeeded."""
     if not AVAILABLE:
         return False
     libc = ctypes.CDLL(None, use_errno=True)
@@ -51,9 +51,9 @@ def become_subreaper() -> bool:
 def forbid_inspection() -> bool:
     """Prevent this user's other processes from copying this process's descriptors and memory.
 
-    Sets PR_SET_DUMPABLE to 0 (prctl(2)): pidfd_getfd, ptrace and most of `/proc/PID` are refused
-    to processes without CAP_SYS_PTRACE, and no core is dumped. An exec makes a process inspectable
-    again. Returns whether that succeeded.
+    Sets PR_SET_DUMPABLE to 0 (prctl(2)): the kernel refuses pidfd_getfd, ptrace and most of
+    `/proc/PID` to processes without CAP_SYS_PTRACE, and dumps no core. An exec ends this
+    protection. Returns whether the call succeeded.
     """
     if not AVAILABLE:
         return False
@@ -70,7 +70,7 @@ def pid_namespace() -> int:
 
 
 def resident_memory() -> int | None:
-    """Return the resident memory of this process, in bytes; None if unavailable."""
+    """Return the resident memory of this process in bytes; None if it is unknown."""
     if not AVAILABLE:
         return None
     with open("/proc/self/statm") as file:
@@ -101,9 +101,9 @@ class ProcStat(NamedTuple):
 
 
 def read_stat(pid: int) -> ProcStat | None:
-    """Read one process; None if there is no such process, or it is hidden.
+    """Return the `ProcStat` of a process; None if it does not exist, or is hidden.
 
-    Other errors (notably EMFILE) propagate: failing to look is not the same as finding no process.
+    Other errors propagate (notably EMFILE): they do not mean that there is no such process.
     """
     try:
         fields = stat_fields(f"/proc/{pid}/stat")
@@ -119,7 +119,7 @@ def read_stat(pid: int) -> ProcStat | None:
 
 
 def stat_fields(path: str) -> list[bytes]:
-    """Return the fields of a `stat` file of `/proc` after the name: the state is the first.
+    """Return the fields of a `stat` file of `/proc`, from the process's state on.
 
     `path` is the file of a process or of a thread (proc_pid_stat(5)). Raises `OSError`.
     """
@@ -141,7 +141,7 @@ def read_once(path: str, max_bytes: int) -> bytes:
 
 
 def all_stats() -> Iterator[ProcStat | None]:
-    """Read all processes, some 20 µs each; None for a process that has ended meanwhile."""
+    """Yield all processes, which takes some 20 µs each; None for one that has just ended."""
     return (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
 
 
@@ -155,7 +155,7 @@ def name_of(pid: int) -> bytes:
 
 
 def arguments_of(pid: int) -> list[bytes]:
-    """Return the arguments of a process, its name first; empty if they cannot be read."""
+    """Return the argv of a process; empty if it cannot be read."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return file.read().rstrip(b"\0").split(b"\0")
@@ -172,7 +172,7 @@ def has_terminal(pid: int) -> bool:
 
 
 def ticks(started: float) -> int:
-    """Return a `ProcStat.started` time in clock ticks, the unit of the kernel."""
+    """Return `started`, as in `ProcStat`, in clock ticks, the kernel's unit."""
     return round(started * _CLOCK_TICKS)
 
 
@@ -200,9 +200,10 @@ def _children_of_task(pid: int, task: str) -> set[int]:
 
 
 def soft_limit_of(pid: int, line: bytes) -> int | None:
-    """Return the soft limit in the line of `/proc/PID/limits` that starts with `line`.
+    """Return the soft limit in that line of `/proc/PID/limits` which starts with `line`.
 
-    Returns None if it is unlimited or cannot be read.
+    Returns None if the limit is unlimited or cannot be read. Raises `OSError` if no descriptor is
+    left.
     """
     try:
         with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:
@@ -217,7 +218,7 @@ def soft_limit_of(pid: int, line: bytes) -> int | None:
 def environ_of(pid: int) -> bytes:
     """Return the environment that a process was started with; empty if it cannot be read.
 
-    Raises `OSError` when no descriptor is left: failing to look is not finding an empty one.
+    Raises `OSError` if no descriptor is left to read it.
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
@@ -233,7 +234,7 @@ def _raise_if_exhausted(error: OSError) -> None:
 
 
 def set_utf8_input(fd: int) -> None:
-    """Set the line discipline of the terminal `fd` to UTF-8 input."""
+    """Make the terminal `fd` treat its input as UTF-8, so that erase removes whole characters."""
     if IUTF8:
         attributes = termios.tcgetattr(fd)
         attributes[0] |= IUTF8

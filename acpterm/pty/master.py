@@ -1,8 +1,8 @@
 """The master side of one PTY, as the worker uses it: write input, resize, signal, query.
 
-The keeper reads the output. The descriptor here is a duplicate of the keeper's, owned from
-construction until `close`. Nothing here blocks: the descriptor is non-blocking, and those methods
-of ptyprocess that sleep or wait (`close`, `terminate`, `wait`, and its finalizer) are never called.
+The keeper reads the output. `Master` owns a duplicate of the keeper's descriptor until `close`. No
+method blocks: the descriptor is non-blocking, and the methods of ptyprocess that sleep or wait
+(`close`, `terminate`, `wait`, and its finalizer) are never called.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _KEY_SIGNALS: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
 
 
 class Master:
-    """The master side of the terminal of the child `pid`; takes over the descriptor `fd`."""
+    """The master side of a program's PTY. `pid` is the program's. Owns the descriptor `fd`."""
 
     def __init__(self, pid: int, fd: int) -> None:
         self.fd = fd
@@ -37,7 +37,10 @@ class Master:
         return self.fd < 0
 
     def close(self) -> None:
-        """Close the descriptor, so that the kernel hangs up the session. Can be repeated."""
+        """Close the descriptor. Idempotent.
+
+        The PTY hangs up once the keeper has closed its descriptor as well.
+        """
         if self.fd >= 0:
             trio.lowlevel.notify_closing(self.fd)
             fd, self.fd = self.fd, -1
@@ -49,7 +52,7 @@ class Master:
 
     @property
     def _process(self) -> ptyprocess.PtyProcess:
-        """The ptyprocess object, created at its first use: most terminals never need it."""
+        """The ptyprocess object of this PTY, created at its first use: few terminals need it."""
         if self._pty_process is None:
             self._pty_process = ptyprocess.PtyProcess(self._pid, self.fd)
             # Otherwise its finalizer would close, sleep and kill.
@@ -59,21 +62,21 @@ class Master:
     async def wait_writable(self) -> None:
         """Wait until the program's input has room.
 
-        Raises `trio.ClosedResourceError` if the terminal is closed meanwhile.
+        Raises `trio.ClosedResourceError` if this object is closed, even during the wait.
         """
         if self.closed:
             raise trio.ClosedResourceError
         await trio.lowlevel.wait_writable(self.fd)
 
     def write(self, data: bytes) -> int:
-        """Write `data` as keyboard input; return the number of bytes for which there was room."""
+        """Write `data` as keyboard input; return how many bytes the PTY had room for."""
         try:
             return os.write(self.fd, data)
         except BlockingIOError:
             return 0
 
     def resize(self, cols: int, rows: int) -> None:
-        """Set the window size in character cells. The foreground group gets SIGWINCH."""
+        """Set the terminal size in cells. The foreground process group gets SIGWINCH."""
         self._process.setwinsize(rows, cols)
 
     @property
@@ -82,18 +85,18 @@ class Master:
         return bool(self._process.getecho())
 
     def waits_for_input(self, quiet: float = 0.0) -> bool | None:
-        """Return whether the program is blocked until it gets input; see `input_wait.detect`."""
+        """Return whether the program waits for input; see `detect.waits_for_input`."""
         return None if self.closed else detect.waits_for_input(self.fd, quiet)
 
     def signal_foreground(self, number: signal.Signals | int) -> bool:
-        """Signal the foreground process group, as a key does; return whether there is one."""
+        """Signal the foreground process group, as Ctrl-C does; return whether there is a group."""
         if number in _KEY_SIGNALS and hasattr(termios, "TIOCSIG"):
             with contextlib.suppress(OSError):
                 fcntl.ioctl(self.fd, termios.TIOCSIG, int(number))
                 return True
         with contextlib.suppress(OSError):
             group = os.tcgetpgrp(self.fd)
-            # 0 means no foreground group; killpg(0) would signal our own group.
+            # 0 means no foreground group; killpg(0) would signal this process's own group.
             if group > 0:
                 os.killpg(group, number)
                 return True

@@ -1,7 +1,7 @@
-"""The system's processes, each with an identity that remains unique when its pid is reused.
+"""Find and signal processes by an identity that stays unique when a pid is reused.
 
-A pid alone identifies the process that has it now. A pid and a start time identify one process
-forever. Linux has both in `/proc`; on other systems psutil returns them.
+A pid is reused once its process was reaped. The identity of a process is its pid and its start time
+(`ProcStat`). On Linux they are read from `/proc`, on other systems by psutil.
 """
 
 import errno
@@ -27,12 +27,12 @@ def now() -> float:
 
 
 def read_all() -> Iterator[ProcStat | None]:
-    """Read all processes, one per step; None for a process that cannot be read."""
+    """Yield all processes of the system; None for a process that cannot be read."""
     return linux.all_stats() if linux.AVAILABLE else portable_read_all()
 
 
 def portable_read_all() -> Iterator[ProcStat | None]:
-    """Read all processes with psutil, on systems without `/proc`."""
+    """Yield all processes of the system, read by psutil, on systems without `/proc`."""
     import psutil  # noqa: PLC0415  installed only on systems that need it
 
     for process in psutil.process_iter():
@@ -46,12 +46,12 @@ def portable_read_all() -> Iterator[ProcStat | None]:
                     started=process.create_time(),
                 )
         except (psutil.Error, OSError):
-            continue  # it has ended meanwhile, or may not be inspected
+            continue  # it has just ended, or may not be inspected
         yield found
 
 
 def identity(pid: int) -> ProcStat | None:
-    """Read one process; None if no process has that pid."""
+    """Return the process that now has a pid; None if there is no such process."""
     if linux.AVAILABLE:
         return linux.read_stat(pid)
     return next((stat for stat in portable_read_all() if stat and stat.pid == pid), None)
@@ -73,9 +73,10 @@ def environment_of(pid: int) -> dict[bytes, bytes]:
 
 
 def send(process: ProcStat, number: int) -> bool:
-    """Signal exactly `process`; return False if it is gone, even if its pid is in use again.
+    """Send `process` the signal `number`; return whether it was sent.
 
-    Raises `OSError` when no descriptor is left to check its identity.
+    Returns False if `process` has ended, even if another process has its pid. Raises `OSError` if
+    no descriptor is left to check the identity.
     """
     if sys.platform != "linux" or not _HAS_PIDFD:
         return _send_by_pid(process, number)
@@ -90,10 +91,11 @@ def send(process: ProcStat, number: int) -> bool:
 
 
 def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable[int]]) -> None:
-    """Signal those of `pids` that are still in the group that `members` reads.
+    """Send the signal `number` to each process of `pids` that is in a certain group.
 
-    `members` is called once, after each pid was opened as a descriptor. So a process that is given
-    one of the pids later is not signalled. Raises `OSError` when there are not enough descriptors.
+    `members` returns the pids in the group. It is called once, after a pidfd was opened for each
+    pid, so a process that gets one of the pids later is not signalled. Raises `OSError` if there
+    are not enough descriptors.
     """
     if sys.platform != "linux" or not _HAS_PIDFD:
         for pid in pids:

@@ -1,4 +1,4 @@
-"""Conversion between signal numbers and names: `SIGTERM`, `SIGKILL`, real-time as `SIGRTMIN+3`."""
+"""Convert between signal numbers and names, such as `SIGTERM`, or `SIGRTMIN+3` (real-time)."""
 
 import os
 import re
@@ -21,7 +21,7 @@ def name_of(number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """Return the number of the signal `name`, with or without `SIG`, in upper or lower case.
+    """Return the number of a signal; `name` may lack `SIG`, and may be in lower case.
 
     Raises `ValueError` with the name if there is no such signal.
     """
@@ -40,6 +40,6 @@ def number_of(name: str) -> int:
 
 
 def decode_status(status: int) -> tuple[int | None, str | None]:
-    """Return the exit code (0 to 255) and signal name of a wait status; one of them is None."""
+    """Return the exit code (0 to 255) and the signal name of a wait status; one is None."""
     code = os.waitstatus_to_exitcode(status)
     return (code, None) if code >= 0 else (None, name_of(-code))

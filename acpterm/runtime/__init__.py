@@ -1,1 +1,14 @@
-"""Process plumbing that the host and its clients share: stdio, send queues, logs, signals."""
+"""What host and clients need of their process: stdio, logs, signals, threads.
+
+- `stdio`: stdin and stdout as a trio stream; `blocking_io`: the same descriptors without trio;
+- `send_queue`: lines to send to one peer, with backpressure;
+- `unix_socket`: private directories for sockets, and the peer of a socket;
+- `logs`: logging to stderr, or to a file that is rotated;
+- `shutdown_signals`: the signals that end a process;
+- `threads`: blocking calls in a thread;
+- `descriptors`: a reserve of file descriptors;
+- `exec_context`: environment, directory, umask and limits that programs are started with;
+- `time_slices`: short time slices of the scheduler, for fast responses;
+- `command_line`: a command as one line of text;
+- `bounded_dict`: a dict with a maximum size.
+"""

@@ -9,7 +9,10 @@ import select
 
 
 def read_some(fd: int, max_bytes: int) -> bytes:
-    """Wait for something to read from `fd`, and return it; nothing is the end. Raises `OSError`."""
+    """Wait for data on `fd`; return at most `max_bytes`, or empty bytes at the end of the input.
+
+    Raises `OSError`.
+    """
     while True:
         try:
             return os.read(fd, max_bytes)

@@ -8,7 +8,7 @@ V = TypeVar("V")
 
 
 class BoundedDict(OrderedDict[K, V]):
-    """A dict of at most `max_entries`: each addition drops the oldest entries above that."""
+    """A dict that drops its oldest entries when it has more than `max_entries`."""
 
     def __init__(self, max_entries: int) -> None:
         super().__init__()

@@ -13,8 +13,8 @@ _COMMAND_OPTION: Final = re.compile(r"-[a-z]*c")
 def command_line(command: str, args: Sequence[str] | None) -> str:
     """Return a command as one line, as a user would type it.
 
-    Some agents send `sh -c LINE` or `bash -l -c LINE` where others send LINE: the line is returned
-    for both.
+    Some agents send `sh -c LINE` or `bash -l -c LINE` where others send LINE. In both cases LINE is
+    returned.
     """
     args = args or ()
     if (

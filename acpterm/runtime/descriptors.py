@@ -1,9 +1,8 @@
 """A reserve of file descriptors for operations that must work when all others are in use.
 
-The table of descriptors belongs to the process, and so does the reserve: there is one `reserve` per
-process, which is empty until `keep` is called. Ordinary operations fail with EMFILE before the
-reserve is used. Operations that serve the user, and those that find and kill processes, borrow from
-it (`lent`).
+There is one `reserve` per process, which is empty until `keep` is called. Ordinary operations do
+not use the reserve: they fail with EMFILE. Operations that serve the user, or that find and kill
+processes, borrow descriptors from the reserve (`lent`, `borrow`).
 """
 
 import errno
@@ -18,11 +17,11 @@ T = TypeVar("T")
 RESERVE_SIZE: Final = 32
 LOAN_SIZE: Final = 8
 EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
-"""The errors of a process, or a system, that has no descriptor left."""
+"""The errors that mean that the process, or the system, has no descriptor left."""
 
 
 class DescriptorReserve:
-    """Unused open files, which are closed when descriptors are needed."""
+    """A number of unused open files, which are closed when descriptors are needed."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -34,7 +33,7 @@ class DescriptorReserve:
         self.refill()
 
     def refill(self) -> bool:
-        """Open as many descriptors as are missing; return whether the reserve is complete."""
+        """Open the descriptors that are missing; return whether the reserve is complete."""
         while len(self._held) > self._count:
             os.close(self._held.pop())
         while len(self._held) < self._count:
@@ -49,8 +48,7 @@ class DescriptorReserve:
     def lent(self, count: int = LOAN_SIZE) -> Iterator[None]:
         """Free `count` descriptors of the reserve for the block.
 
-        Descriptors that stay open after the block are missing from the reserve until others are
-        available.
+        The reserve is refilled after the block, or later if no descriptors are available then.
         """
         for fd in self._held[-count:]:
             os.close(fd)
@@ -61,7 +59,7 @@ class DescriptorReserve:
             self.refill()
 
     def borrow(self, work: Callable[[], T]) -> T:
-        """Return the result of `work`, which is retried with the reserve if descriptors run out."""
+        """Return the result of `work`. If no descriptor is left, call it again with the reserve."""
         try:
             return work()
         except OSError as error:
@@ -75,7 +73,7 @@ reserve: Final = DescriptorReserve()
 
 
 def raise_open_files() -> None:
-    """Raise the limit of open files to its maximum: a terminal takes two or three descriptors."""
+    """Raise the soft limit of open files to the hard limit: a terminal needs 2 or 3 descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):

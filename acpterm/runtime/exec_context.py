@@ -1,8 +1,8 @@
 """Execution contexts: the environment, directory, umask and limits that programs are started with.
 
-The context of a terminal is that of the process that asked for it: the one that ran `acpterm
-stdio`, or the one at the other end of a socket. The system tells the umask, limits and directory of
-another process, but not its current environment: that of the daemon is used, unless the process
+A terminal gets the context of its client: the process that ran `acpterm stdio`, or the process at
+the other end of a socket. The umask, limits and directory of another process can be read from
+`/proc`, but not its current environment. So the daemon's environment is used, unless the client
 sends its own in `initialize`, as acpterm's commands do.
 """
 
@@ -23,7 +23,7 @@ RLIMITS: Final[Mapping[str, int]] = {
 
 
 class ExecContext(NamedTuple):
-    """What a program inherits from the process that asked for it."""
+    """What a program inherits from the client that started it."""
 
     env: Mapping[str, str]
     cwd: str
@@ -33,7 +33,7 @@ class ExecContext(NamedTuple):
 
 
 def current() -> ExecContext:
-    """Return the context of this process. Call it at the start, before anything changes that."""
+    """Return the context of this process. Call this at startup, before the context changes."""
     umask = os.umask(0o077)
     os.umask(umask)
     return ExecContext(
@@ -45,7 +45,7 @@ def current() -> ExecContext:
 
 
 def of_process(pid: int, default: ExecContext) -> ExecContext:
-    """Return the context of another process of this user; `default` has what cannot be found."""
+    """Return the context of another process of this user; `default` has the unreadable parts."""
     umask, cwd, rlimits = default.umask, default.cwd, default.rlimits
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
         if found := re.search(r"^Umask:\s*(\d+)$", status.read(), re.MULTILINE):
@@ -59,7 +59,7 @@ def of_process(pid: int, default: ExecContext) -> ExecContext:
 
 
 def _resources() -> list[int]:
-    # Some have two names.
+    # Some resources have two names.
     return sorted(set(RLIMITS.values()))
 
 

@@ -4,13 +4,12 @@ Rule: no secrets. The arguments, environment, input and output of programs are n
 method names, counts and codes are. So a traceback has no local variables, and the text of an error
 response, which quotes what the agent sent, is not logged either.
 
-Logging neither waits nor fails: a line for which stderr has no room, because its reader has
-stopped, is dropped.
+Logging neither waits nor fails: if stderr has no room for a line, because its reader has stopped,
+the line is dropped.
 
-Logs are bounded, because they may be left unattended. A daemon that was started by a command logs
-to a file beside its socket, and an event that repeats, such as a connection for which no descriptor
-is left, would fill the disk. So equal warnings are rate-limited (`RateLimit`), and the file is
-rotated (`rotate`).
+Logs are bounded. A daemon that was started by a command logs to a file beside its socket, and a
+repeated event, such as a connection for which no descriptor is left, could fill the disk. So equal
+warnings are rate-limited (`RateLimit`), and the file is rotated (`rotate`).
 """
 
 import contextlib
@@ -30,10 +29,10 @@ import msgspec
 import structlog
 
 EVENTS_MAX: Final = 10
-"""The number of equal warnings that are logged per window of time."""
+"""The maximum number of equal warnings that are logged within `WINDOW_S` seconds."""
 WINDOW_S: Final = 60.0
 LOG_BYTES_MAX: Final = 1024 * 1024
-"""The size of a log file, and of its rotated predecessor."""
+"""The maximum size of a log file before rotation, and of its rotated predecessor."""
 _WINDOWS_MAX: Final = 256
 _LIMITED_LEVELS: Final = ("warning", "error", "critical")
 # A pipe that is writable accepts this much without blocking (pipe(7), PIPE_BUF).
@@ -70,20 +69,20 @@ def configure(level: str, form: str) -> None:
 
 
 def log_shutdown(number: signal.Signals) -> None:
-    """Log that this process shuts down because of a signal. See `shutdown_signals`."""
+    """Log that this process shuts down because of the signal `number`."""
     structlog.get_logger("acpterm.ending").info("ending", signal=number.name)
 
 
 class _Stderr:
     """A structlog logger, whose methods take a formatted line.
 
-    State: whether the last line was truncated. If so, the next one starts on a new line.
+    State: whether the last line was truncated. If so, a newline is written before the next line.
     """
 
     _is_truncated = False
 
     def msg(self, line: str) -> None:
-        """Write a line, or as much of it as stderr has room for."""
+        """Write `line`, or as much of it as stderr has room for."""
         data = f"{line}\n".encode(errors="backslashreplace")
         if _Stderr._is_truncated:
             data = b"\n" + data
@@ -113,8 +112,8 @@ def _dumps(value: object, **_: object) -> str:
 class RateLimit:
     """A structlog processor that drops repeated warnings and errors.
 
-    Two are equal if their level and event are equal; other values may differ. The first one after
-    others were dropped contains the number of these.
+    Two warnings are equal if their level and event are equal; other values may differ. The first
+    warning that is logged after dropped ones has their number as `not_logged`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -146,12 +145,12 @@ class RateLimit:
 
 
 def rotate(path: str, pid: int, fd: int = 2) -> bool:
-    """Move the text of a long log file to `PATH.1`; return whether the file was long.
+    """Move the text of a log file over `LOG_BYTES_MAX` to `PATH.1`; return whether it was over.
 
-    Does so only if `fd`, the descriptor that is logged to, is that file. If `fd` is a file that was
-    removed, its text is dropped. The keeper also appends to the file, so the text is copied and the
-    file itself stays. Lines that are logged during the copy may be lost. The new first line is
-    `pid`, the daemon's, as in the log of a daemon that was just started. Raises `OSError`.
+    `fd` is the descriptor that is logged to. If it is not the file `path`, nothing is done; if it
+    is a file that was removed, its text is dropped. The text is copied and the file truncated,
+    because the keeper also appends to the file; lines logged during the copy may be lost. The new
+    first line is `pid`, the daemon's pid, as in the log of a new daemon. Raises `OSError`.
     """
     status = os.fstat(fd)
     if status.st_size <= LOG_BYTES_MAX:
@@ -171,9 +170,9 @@ def rotate(path: str, pid: int, fd: int = 2) -> bool:
 
 
 def _is_removed(status: os.stat_result, fd: int) -> bool:
-    """Return whether a log file was removed, so that it would fill the disk unnoticed.
+    """Return whether `fd`, with this `status`, is a log file that was removed.
 
-    A temporary file that never had a name belongs to its creator, and is not opened to append.
+    A temporary file that never had a name is not a log file: it is not opened to append.
     """
     is_unnamed = stat.S_ISREG(status.st_mode) and status.st_nlink == 0
     return is_unnamed and bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND)

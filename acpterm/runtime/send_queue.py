@@ -1,12 +1,14 @@
 """The queue of lines to send to one peer, in order, with backpressure.
 
-State: *open*, until `close` (queued lines are still sent) or until the stream breaks (queued lines
-are dropped, because no peer can read them). `put` never waits. If the queue is empty and the stream
-is a socket, `put` sends at once as much as the socket accepts, which saves a turn of the event
-loop; `run` sends the rest. The task that reads from the peer awaits `drain` first, so that a peer
-that does not read its responses is not read from either. A request handler also awaits `drain`
-before it builds a large response. So memory holds at most `high_water` bytes, one large response,
-and the small responses to pending requests.
+State: *open*; *closed* by `close` (queued lines are still sent), or because the stream broke
+(queued lines are dropped). `put` never waits. If the queue is empty and the stream is a socket,
+`put` sends at once as many bytes as the socket accepts, which saves a turn of the event loop; `run`
+sends the rest.
+
+Before it reads a message, the task that reads from the peer awaits `drain`, so the messages of a
+peer that does not read its responses are not read either. A request handler also awaits `drain`
+before it builds a large response. So the queue holds at most `high_water` bytes, one large
+response, and the small responses to pending requests.
 """
 
 import os
@@ -17,13 +19,13 @@ import trio
 
 HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 CLOSE_TIMEOUT_S: Final = 3.0
-"""Seconds that pending responses may take when a host closes a connection."""
+"""Seconds that a host waits for pending responses when it closes a peer's connection."""
 SEND_TIMEOUT_S: Final = 1.0
-"""Seconds that sending what is queued may take after that."""
+"""Seconds that a host waits after that until the queued lines are sent."""
 
 
 class Store(Protocol):
-    """The store of state that responses refer to. See `keeper.keeper_client.KeeperClient`."""
+    """The store of state that must survive the worker: `keeper.keeper_client.KeeperClient`."""
 
     @property
     def is_flushed(self) -> bool:
@@ -58,7 +60,7 @@ class SendQueue:
         self._flushed = trio.Event()
 
     def put(self, line: bytes) -> None:
-        """Queue `line` after all lines that were put before. Ignored once closed."""
+        """Queue `line` after all lines that were put before. Does nothing once closed."""
         if self._closed:
             return
         sent = self._send_now(line)
@@ -79,8 +81,8 @@ class SendQueue:
     async def drain(self) -> None:
         """Wait until no more than `high_water` bytes are queued.
 
-        This holds when it returns: if several tasks wait, each one checks again after the previous
-        one has put its lines.
+        If several tasks wait, each task checks the size again when it continues, since another task
+        may have put lines.
         """
         await trio.lowlevel.checkpoint()
         while self.is_full:
@@ -104,7 +106,7 @@ class SendQueue:
         Call it when the stream is lost, and with it the queued lines. `run` must not be running.
         """
         self._stream, self._sending, self._closed = None, False, False
-        # `close` has set it: `flush` would not wait for the new stream.
+        # `close` has set the event, so `flush` would not wait for the new stream.
         self._flushed = trio.Event()
         self._lines = list(lines)
         self._size = sum(map(len, self._lines))
@@ -119,9 +121,9 @@ class SendQueue:
         self._stream = stream
 
     async def run(self) -> None:
-        """Send until closed. Raises `trio.BrokenResourceError` if the peer is gone.
+        """Send queued lines until closed. Raises `trio.BrokenResourceError` if the stream breaks.
 
-        In that case it also wakes the tasks in `drain`, because the queue could never drain.
+        In that case it closes the queue, and wakes the tasks that wait in `drain`.
         """
         try:
             await self._run()
@@ -160,5 +162,5 @@ class SendQueue:
             return 0
         try:
             return os.write(self._stream.socket.fileno(), line)
-        except OSError:  # no room; or the peer is gone, which `run` will report
+        except OSError:  # no room; or the peer has closed, which `run` will report
             return 0

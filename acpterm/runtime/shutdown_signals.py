@@ -1,4 +1,4 @@
-"""The signals that shut down an acpterm process, and the event by which it learns of them."""
+"""The signals that shut down an acpterm process, and an event that they set."""
 
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +11,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def shutdown_signals() -> list[int]:
-    """Return the signals that shut down an acpterm process. Under nohup, SIGHUP does not."""
+    """Return the signals that shut down an acpterm process: not SIGHUP under nohup(1)."""
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [number for number in _SIGNALS if number != signal.SIGHUP or not ignored]
 
@@ -27,7 +27,7 @@ async def shutdown_event(
     shutdown = trio.Event()
 
     async def watch() -> None:
-        # Receive all signals: one that was not received is raised again when the receiver closes.
+        # Receive all signals: trio raises unreceived signals again when the receiver closes.
         async for number in signals:
             if not shutdown.is_set():
                 on_signal(signal.Signals(number))
@@ -41,7 +41,9 @@ async def shutdown_event(
 
 
 def restore_signal_defaults() -> None:
-    """Stop ignoring SIGCHLD, and unblock the needed signals, as the parent may have left them.
+    """Stop ignoring SIGCHLD, and unblock the signals that acpterm needs.
+
+    The parent process may have ignored or blocked them.
 
     If SIGCHLD is ignored, the kernel reaps children itself, and their exit status is lost.
     """

@@ -3,14 +3,14 @@
 Rule: the descriptors and their file descriptions may be shared with the parent, so no flags are
 ever set on them. In particular they stay blocking. A read first waits until the descriptor is
 readable; a descriptor that cannot be waited for (a file) never blocks for long. A write runs in a
-thread, because a pipe that has room for a single byte counts as writable. A cancelled writer
-abandons its thread, and the process can exit all the same. So each write has a duplicate of the
-descriptor, which its thread closes: the stream's descriptor may be closed, and its number reused,
-while the write is still running.
+thread, because a pipe that has room for a single byte is reported as writable. If the writing task
+is cancelled, the thread is abandoned, and does not keep the process from exiting. Each write has a
+duplicate of the descriptor, which its thread closes, because the stream's descriptor may be closed
+and its number reused while the write is still running.
 
-State: `take_over`, called once at the start of the process, makes the stream the only user of the
-former descriptors 0 and 1. From then on 0 is at its end and 1 is stderr, so that a stray print
-does not corrupt the protocol.
+State: `take_over`, called once at the start of the process, moves stdin and stdout to new
+descriptors that only the stream uses. From then on descriptor 0 is `/dev/null` and 1 is stderr, so
+that a stray print does not corrupt the protocol.
 """
 
 import os
@@ -24,16 +24,19 @@ from acpterm.runtime.threads import run_blocking
 
 
 class StdioStream(trio.abc.Stream):
-    """A stream over two descriptors, which it owns. One task may read, and one may write."""
+    """A stream that reads from the descriptor `reads` and writes to `writes`. Owns both.
+
+    Only one task at a time may read, and one may write.
+    """
 
     def __init__(self, reads: int, writes: int) -> None:
         self._reads = reads
         self._writes = writes
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Read at least one byte, at most `max_bytes`; an empty result is the end of the input.
+        """Wait for input; return at most `max_bytes`, or empty bytes at the end of the input.
 
-        If cancelled, it has read nothing.
+        If cancelled, no input was read.
         """
         if self._reads < 0:
             raise trio.ClosedResourceError
@@ -50,13 +53,13 @@ class StdioStream(trio.abc.Stream):
                 raise trio.BrokenResourceError(f"stdin: {error}") from error
 
     def has_hung_up(self) -> bool:
-        """Return whether the writing end is closed, even if data is left to read (poll(2))."""
+        """Return whether the peer has closed stdin's writing end, even if data is left to read."""
         poll = select.poll()
         poll.register(self._reads, 0)
         return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Write all of `data`. If cancelled, it has written an unknown part of it.
+        """Write all of `data`. If cancelled, an unknown part of `data` was written.
 
         Raises `trio.BrokenResourceError` if the reading end is closed.
         """
@@ -68,7 +71,7 @@ class StdioStream(trio.abc.Stream):
             raise trio.BrokenResourceError(f"stdout: {error}") from error
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Return at once, because a writable pipe may block all the same."""
+        """Return at once: even a write to a writable pipe may block."""
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
@@ -83,9 +86,9 @@ class StdioStream(trio.abc.Stream):
 
 
 class FileStream(trio.abc.SendStream):
-    """A stream that sends to `fd`, which stays open and blocking, because it may be shared.
+    """A stream that sends to `fd`, a file or any other descriptor. Writes run in a thread.
 
-    `fd` may be a file or anything else; writes run in a thread.
+    `fd` may be shared with other processes, so it stays open and blocking.
     """
 
     def __init__(self, fd: int) -> None:
@@ -108,15 +111,15 @@ class FileStream(trio.abc.SendStream):
 
 
 def take_over() -> StdioStream:
-    """Take stdin and stdout over as a stream. Raises `OSError` if stdout is closed.
+    """Return a stream over stdin and stdout, which nothing else then uses.
 
-    A closed stdin counts as one at its end.
+    A closed stdin is treated as empty. Raises `OSError` if stdout is closed.
     """
     return StdioStream(*take_descriptors())
 
 
 def take_descriptors() -> tuple[int, int]:
-    """Take stdin and stdout over, as `take_over` does; return the descriptors to read and write."""
+    """Do as `take_over`, but return the two new descriptors, to read from and to write to."""
     if 1 in open_missing():
         raise OSError("stdout is closed: there is nowhere to answer to")
     taken = os.dup(0), os.dup(1)
@@ -126,9 +129,9 @@ def take_descriptors() -> tuple[int, int]:
 
 
 def open_missing() -> list[int]:
-    """Open those of 0, 1 and 2 that are closed on `/dev/null`; return which they were.
+    """Open `/dev/null` as each of the descriptors 0, 1 and 2 that is closed; return those.
 
-    Otherwise another file would get their number. Call it before any other file is opened.
+    Otherwise the next opened file would get such a number. Call this before any file is opened.
     """
     missing = [fd for fd in (0, 1, 2) if not _is_open(fd)]
     for fd in missing:

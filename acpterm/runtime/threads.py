@@ -14,10 +14,10 @@ async def run_blocking(
     abandon_on_cancel: bool = False,
     limiter: trio.CapacityLimiter | None = None,
 ) -> T:
-    """Return the result of `work`, which may block: see `trio.to_thread.run_sync`.
+    """Call `work`, which may block, in a thread; return its result.
 
-    A thread counts as one of the user's processes. At the limit of those none can be started. Then
-    the work runs here: blocking the event loop is better than not doing the work.
+    The other parameters are as in `trio.to_thread.run_sync`. At the user's process limit no thread
+    can be started. Then `work` runs on the event loop: that is better than not doing the work.
     """
     is_started = False
 

@@ -1,8 +1,8 @@
-"""Short time slices, so that a request does not wait for programs that use all processors.
+"""Short time slices, so that acpterm responds fast while programs use all processors.
 
 Since version 6.12, Linux lets a process request the length of its time slices (sched_setattr(2),
-`sched_runtime`). A process with short slices preempts those with longer ones when it wakes up, and
-gets no more CPU time than before. Older kernels ignore the request.
+`sched_runtime`). When a process with short slices wakes up, it preempts processes with longer
+slices; it gets no more CPU time than before. Older kernels ignore the request.
 """
 
 import ctypes
@@ -19,10 +19,10 @@ _RESET_ON_FORK = 0x01
 
 
 def request_short_slices(pid: int) -> bool:
-    """Request short slices for a process of this user, 0 for this one; return whether it worked.
+    """Request short slices for the process `pid`, 0 for this one; return whether that worked.
 
-    The process's children are scheduled as usual. A process whose scheduling was changed by other
-    means, by a negative nice value or another policy, is left as it is.
+    Children of the process are scheduled as usual. Nothing is changed for a process that has a
+    negative nice value or another scheduling policy.
     """
     number = _SCHED_SETATTR.get(os.uname().machine)
     if sys.platform != "linux" or number is None:

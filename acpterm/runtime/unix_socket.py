@@ -1,4 +1,4 @@
-"""Unix sockets: the private directory that one is bound in, and the peer at its other end."""
+"""Unix sockets: the private directory of a socket, and the peer of a connected socket."""
 
 import contextlib
 import errno
@@ -14,17 +14,18 @@ _LOCAL_PEERCRED: Final = 1
 _LOCAL_PEERPID: Final = 2
 
 ALREADY_LISTENS: Final = "already listens"
-"""Part of the message of a `ListenError` if another program listens."""
+"""Part of the message of a `ListenError` if another process listens on the path."""
 
 
 class ListenError(Exception):
-    """The path cannot be listened on; the message says why, and what to do."""
+    """No socket can listen on a path. The message says why, and what the user can do."""
 
 
 def make_private_dir(directory: str) -> None:
     """Create `directory` with mode 0700 if it is missing.
 
-    Raises `ListenError` for a directory that others may write to, `OSError` for another user's.
+    Raises `ListenError` if other users may write to `directory`, and `OSError` if it belongs to
+    another user.
     """
     if not os.path.isdir(directory):
         parent = os.path.dirname(directory)
@@ -35,7 +36,7 @@ def make_private_dir(directory: str) -> None:
     found = os.stat(directory)
     if os.path.islink(directory) and os.lstat(directory).st_uid not in (os.geteuid(), 0):
         raise OSError(errno.EPERM, f"{directory} is another user's link")
-    # Also with the sticky bit, as in /tmp: others could create a FIFO at the path of the log.
+    # Refused even with the sticky bit, as in /tmp: others could create a FIFO at the log's path.
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         mode = stat.S_IMODE(found.st_mode)
         advice = "" if mode & stat.S_ISVTX else f"run chmod 700 {directory}, or "
@@ -55,15 +56,15 @@ class _Socket(Protocol):
 
 
 class Peer(NamedTuple):
-    """The user and the process that connected, or that listens."""
+    """The user and the process at the other end of a socket."""
 
     uid: int
     pid: int | None
-    """None, or 0, if this process cannot see the other: it is in another pid namespace."""
+    """None or 0 if the process is in another pid namespace, so that its pid is unknown."""
 
 
 def peer_of(sock: _Socket) -> Peer:
-    """Return the process at the other end (unix(7), SO_PEERCRED; LOCAL_PEERCRED on macOS)."""
+    """Return the peer of a socket (unix(7), SO_PEERCRED; LOCAL_PEERCRED on macOS)."""
     if hasattr(socket, "SO_PEERCRED"):
         found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid, uid, _ = struct.unpack("3i", found)

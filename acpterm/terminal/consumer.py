@@ -1,24 +1,24 @@
 """The consumer of a terminal's ring, which feeds the text, the emulator and the timeline.
 
-There is one consumer per terminal. It consumes in slices of at most `SLICE_BYTES` and about
-`SLICE_S`, and yields after each. All consumers take turns by one lock, so pending requests are
-served between two slices, however many programs flood.
+There is one consumer per terminal. It consumes output in slices of at most `SLICE_BYTES` bytes,
+which take about `SLICE_S` seconds, and yields to the event loop after each slice. All consumers
+take turns by one lock, so requests are served between two slices, however many programs flood.
 
-A consumer is not one reader among others: it advances the ring, which makes output readable and
-frees room for the keeper. Other readers only keep a position.
+Only the consumer advances the ring, which makes output readable and frees room for the keeper.
+All other readers of the ring only keep a position.
 
-The emulator replies to the program's queries. Each reply is sent once: the header of the ring
-records up to where queries are answered before a reply is typed, so a successor of this process,
-which consumes the retained output again, does not reply again.
+The emulator replies to the program's queries. Each reply is typed once: before a reply is typed,
+the ring's header records the position up to which queries are answered. After a take-over, the new
+worker consumes the retained output again, and skips the queries before that position.
 
-The header is marked while the emulator is fed. A successor that finds the mark knows which output
-crashed the process, and continues that terminal without an emulator.
+The ring's header is marked while the emulator is fed. A new worker that finds the mark knows on
+which terminal's output the old worker crashed, and continues that terminal without an emulator.
 
-States: *idle*, after asking the keeper for a wake-up (`SharedRing.arm`); *behind*, while there are
-bytes to consume. `catch_up` consumes a small backlog at once, for requests that must not miss what
-the program has already written.
+States: *idle*, after requesting a wake-up from the keeper (`SharedRing.arm`); *behind*, while there
+is output to consume. `catch_up` consumes a small backlog at once, for requests that must not miss
+output that the program has already written.
 
-A new window size is applied at the position in the stream at which it was set.
+A new terminal size is applied at the position of the output at which it was set.
 """
 
 import time
@@ -38,32 +38,35 @@ from acpterm.terminal.vt.emulator import Emulator
 
 SLICE_BYTES: Final = 64 * 1024
 SLICE_S: Final = 0.0007
-# For less output at once it does not pay to find out whether it is simple.
+# For less output than this it does not pay to check whether it is simple output.
 _SIMPLE_MIN_BYTES: Final = 8 * 1024
-# Deferred text is processed once no output has come for this long.
+# Deferred text is processed once the program has written nothing for this long.
 _QUIET_S: Final = 0.05
 
 
 class Turns:
-    """The turns of all consumers in a process: one slice at a time."""
+    """Lets the consumers of a worker take turns: one slice at a time."""
 
     def __init__(self) -> None:
         self._lock = trio.Lock()
 
     async def take(self, step: Callable[[], object]) -> None:
-        """Run `step` when its turn comes. Always a checkpoint."""
+        """Run `step` when no other step runs. Always a checkpoint."""
         async with self._lock:
             step()
 
     async def take_until_done(self, step: Callable[[], bool]) -> None:
-        """Run `step` until it returns False, with checkpoints, but no other turns, in between."""
+        """Run `step` repeatedly until it returns False, with a checkpoint after each run.
+
+        No other consumer gets a turn before that.
+        """
         async with self._lock:
             while step():
                 await trio.lowlevel.checkpoint()
 
 
 class Consumer:
-    """Consumes one ring. `on_change` is called after each slice and each new size."""
+    """Consumes one ring. Calls `on_change` after each slice, and after each new terminal size."""
 
     __slots__ = (
         "_emulator",
@@ -102,16 +105,16 @@ class Consumer:
         self._on_change = _nothing
 
     def wake(self) -> None:
-        """Wake `run`: there may be more in the ring."""
+        """Make `run` check the ring for new output."""
         self._wake.set()
 
     def resize(self, cols: int, rows: int) -> None:
-        """Apply a new size once everything written before this call is consumed."""
+        """Apply a new terminal size once all output written before this call is consumed."""
         self._sizes.append((self._ring.head, cols, rows))
         self._apply_sizes()
 
     def catch_up(self) -> bool:
-        """Consume at most one slice now; return whether nothing is left to consume."""
+        """Consume at most one slice of output now; return whether all output is consumed."""
         budget = SLICE_BYTES
         while self._ring.unread and budget > 0:
             before = self._ring.position
@@ -120,7 +123,7 @@ class Consumer:
         return not self._ring.unread and not self._text.flush()
 
     async def caught_up(self) -> None:
-        """Wait until everything written before this call is consumed, deferred text included."""
+        """Wait until all output written before this call is consumed, including deferred text."""
         await trio.lowlevel.checkpoint()
         target = self._ring.head
         while self._ring.position < target:
@@ -128,7 +131,7 @@ class Consumer:
         await self._turns.take_until_done(self._text.flush)
 
     async def run(self) -> None:
-        """Consume until cancelled."""
+        """Consume the ring until cancelled."""
         ring = self._ring
         while True:
             if not ring.unread:
@@ -139,7 +142,7 @@ class Consumer:
             await self._turns.take(self._slice)
 
     async def _wait(self) -> None:
-        """Wait for more output; process a piece of deferred text if none comes for a moment."""
+        """Wait for more output. Process a piece of deferred text if none comes for `_QUIET_S`."""
         if not self._text.has_deferred:
             # Without a cancel scope, which would take most of the memory of an idle terminal.
             await self._wake.wait()
@@ -153,12 +156,12 @@ class Consumer:
         self._step(SLICE_BYTES)
 
     def _step(self, max_bytes: int) -> None:
-        """Consume up to `max_bytes`."""
+        """Consume at most `max_bytes` of output."""
         if self._sizes:
             max_bytes = min(max_bytes, max(0, self._sizes[0][0] - self._ring.position))
         data = self._ring.peek(max_bytes)
         if self._resync and data:
-            # The output before is gone: the first bytes may be the rest of a sequence.
+            # The output before `data` is lost, so `data` may begin within an escape sequence.
             skipped, self._resync = resync(data), False
             self._timeline.record(skipped, time.monotonic())
             self._ring.advance(skipped)
@@ -169,9 +172,10 @@ class Consumer:
         self._on_change()
 
     def _feed(self, data: bytes) -> int:
-        """Feed as much of `data` as one slice allows; return how many bytes.
+        """Feed as much of `data` as one slice allows; return the number of bytes fed.
 
-        0 if deferred text has to be processed first, and takes more than this slice.
+        Returns 0 if deferred text has to be processed first and more of it is left after this
+        slice.
         """
         is_worthwhile = len(data) >= _SIMPLE_MIN_BYTES or self._text.has_deferred
         simple = simple_output.find_end(data) if is_worthwhile else 0

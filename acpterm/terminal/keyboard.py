@@ -1,13 +1,15 @@
 """The input of one terminal: typed in order, without ever blocking the caller.
 
-States: *idle*; *behind*, while the program does not read its input as fast as it is typed. Then the
-rest is queued, at most `input_bytes_max` of it, and a task that `type` starts types it bit by bit.
-Input is typed in the order of the calls. When the terminal is closed, or a write to it fails, the
-queued input is dropped, and tasks that wait for it get an error; later input is typed after a
-failed write.
+States: *idle*; *behind*, while the program reads its input more slowly than it is typed. Then at
+most `input_bytes_max` bytes of input are queued, and a task types them as the PTY gets room.
 
-The emulator's replies to the program's queries are typed in the same way, but no listener gets
-them, since no one typed them. At most `REPLY_BYTES_MAX` of them are queued; the rest is dropped.
+Input is typed in the order of the calls. When the terminal is closed, or a write to the PTY fails,
+the queued input is dropped, and tasks that wait for it get an error. After a failed write, later
+input is typed again.
+
+The emulator's replies to the program's queries are typed in the same way, but listeners do not get
+them, since neither user nor agent typed them. At most `REPLY_BYTES_MAX` bytes of replies are
+queued; further replies are dropped.
 """
 
 import contextlib
@@ -20,22 +22,25 @@ import trio
 
 from acpterm.pty.master import Master
 
-# Called with each piece of input that the PTY has taken, and whether the terminal echoed it: not so
-# while a password is entered, for example.
+# Called with each piece of input that the PTY has taken, and whether the terminal echoed it. Input
+# is not echoed while a password is entered, for example.
 Listener = Callable[[bytes, bool], None]
 
 INPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 REPLY_BYTES_MAX: Final = 64 * 1024
-# Failures remembered: no task still waits for input that was dropped so many failures ago.
+# Number of drops remembered: no task still waits for input that was dropped before these.
 _FAILURES_MAX: Final = 100
 
 
 class InputFullError(Exception):
-    """The program does not read its input; nothing of this was typed."""
+    """The queue of input is full, because the program does not read. The new input is not typed."""
 
 
 class Keyboard:
-    """The input of one terminal. `start` starts a task in the terminal's nursery."""
+    """The input of one terminal, written to `master`.
+
+    `start` starts a task in the terminal's nursery, which types the queued input.
+    """
 
     def __init__(
         self,
@@ -48,20 +53,20 @@ class Keyboard:
         self._start = start
         self._input_bytes_max = input_bytes_max
         self._rest = bytearray()
-        # Bytes typed or dropped so far, and the ranges of those dropped.
+        # Number of bytes typed or dropped so far, and the ranges of the dropped bytes.
         self._passed = 0
         self._dropped: deque[tuple[int, int]] = deque(maxlen=_FAILURES_MAX)
         # The ranges of the emulator's replies in the input.
         self._replies: deque[tuple[int, int]] = deque()
         self._has_input = trio.lowlevel.ParkingLot()
-        #: Called synchronously with what is typed; a listener may neither wait nor raise.
+        #: Called synchronously with typed input. A listener must neither wait nor raise.
         self.listeners: Final[list[Listener]] = []
 
     def type(self, data: bytes) -> int:
-        """Type `data`, now or as soon as there is room; return the argument for `wait`.
+        """Type `data`, now or as soon as the PTY has room; return the argument for `wait`.
 
-        Raises `trio.ClosedResourceError` when the terminal is closed, `OSError` when it fails,
-        `InputFullError` when more than `input_bytes_max` would be queued.
+        Raises `trio.ClosedResourceError` if the terminal is closed, `OSError` if the write to the
+        PTY fails, and `InputFullError` if more than `input_bytes_max` bytes would be queued.
         """
         if self._master.closed:
             raise trio.ClosedResourceError
@@ -70,7 +75,7 @@ class Keyboard:
         return self._put(data)
 
     def reply(self, data: bytes) -> None:
-        """Type a reply of the emulator; drop it if too many are queued, or the terminal fails."""
+        """Type a reply of the emulator; drop it if too many are queued, or the write fails."""
         waiting = sum(end - max(begin, self._passed) for begin, end in self._replies)
         if self._master.closed or waiting + len(data) > REPLY_BYTES_MAX:
             return
@@ -100,10 +105,10 @@ class Keyboard:
         return typed
 
     async def wait(self, typed: int) -> None:
-        """Wait until the PTY has taken the input up to `typed`.
+        """Wait until the PTY has taken the input for which `type` returned `typed`.
 
-        Cancelled, the input is typed all the same. Raises `trio.ClosedResourceError` if the input
-        was dropped.
+        If the wait is cancelled, the input is typed all the same. Raises
+        `trio.ClosedResourceError` if the input was dropped.
         """
         while self._passed < typed:
             if self._master.closed:
@@ -113,7 +118,7 @@ class Keyboard:
             raise trio.ClosedResourceError
 
     def close(self) -> None:
-        """Drop queued input and wake all waiting tasks: the terminal is closed. Can be repeated."""
+        """Drop queued input and fail all waiting tasks: the terminal is closed. Idempotent."""
         self._drop()
         self._start = _refuse
 
@@ -150,7 +155,7 @@ class Keyboard:
                 listener(typed, echoed)
 
     def _without_replies(self, piece: bytes) -> bytes:
-        """Return `piece`, the next input, which was just taken, without the emulator's replies."""
+        """Return `piece`, the input that the PTY has just taken, without the emulator's replies."""
         at, end = self._passed, self._passed + len(piece)
         typed = []
         while self._replies and self._replies[0][0] < end:
@@ -165,7 +170,7 @@ class Keyboard:
     def _echoes(self) -> bool:
         try:
             return self._master.echoes
-        except (OSError, termios.error):  # unknown counts as not echoed
+        except (OSError, termios.error):  # if it is unknown, treat the input as a password
             return False
 
 

@@ -1,13 +1,13 @@
 """All terminals of one worker: creating, adopting, running, ending and finding them.
 
-Ownership: the pool's nursery, `run`, has one task per terminal, from `create` until the terminal is
-closed. The keeper owns the programs. The pool drops a terminal when it is released; the keeper
-keeps its output while it is `retained`, until `forget`. Ids are random numbers of 128 bits, so they
-can be neither guessed nor repeated.
+Ownership: `run` has one task per terminal, from `create` until the terminal is closed. The keeper
+owns the programs. The pool drops a terminal when it is released; the keeper keeps the output of a
+released terminal that is `retained`, until `forget` is called. A terminal's id contains a random
+number of 128 bits, so ids can be neither guessed nor repeated.
 
-`create` before `run` has begun, or after it has ended, raises `ShutDownError`, as it does after
-`shut_down`. When `run` is cancelled, every terminal is killed without grace. When the keeper is
-lost, all running terminals are ended and reported as lost.
+`create` raises `ShutDownError` unless `run` is running, and after `shut_down`. When `run` is
+cancelled, the processes of all terminals are killed without grace. When the keeper is lost, all
+running terminals are ended, and their exit status is reported as lost.
 """
 
 import math
@@ -31,10 +31,10 @@ from acpterm.terminal.terminal import Terminal, open_master
 from acpterm.terminal.vt import emulator
 
 MIB: Final = 1024 * 1024
-# Descriptors that a new terminal needs: ring, master, and those for mapping. A reserve for other
-# purposes is in `runtime.descriptors`.
+# Descriptors that a new terminal needs: ring, master, and two more while the ring is mapped. The
+# reserve for other purposes is in `runtime.descriptors`.
 _SPARE_DESCRIPTORS: Final = 4
-# For ending a child whose terminal was not returned.
+# Seconds to end the program of a terminal that `create` failed to return.
 _DISCARD_TIMEOUT_S: Final = 1.0
 _log = structlog.get_logger("acpterm.pool")
 _SHUT_DOWN: Final = "acpterm is shutting down: no terminal is created any more"
@@ -50,19 +50,19 @@ class TerminalSpec(NamedTuple):
     ring_size: int = MIB
     """Bytes of raw output to retain."""
     lifetime: float = math.inf
-    """Seconds until the program is killed."""
+    """Seconds after which the program is killed; infinite for never."""
     view: str = "text"
-    """The view that its creator reads: `text`, `raw` or `screen`."""
+    """The view that the terminal's creator reads: `text`, `raw` or `screen`."""
     created_time: float | None = None
-    """The time of creation, in seconds since 1970; None for now."""
+    """The time of creation in seconds since 1970; None for now."""
     started_at: float | None = None
-    """The same on the clock since boot (`pty.processes.now`); None for now."""
+    """The time of creation in seconds since boot (`pty.processes.now`); None for now."""
     ended_by: EndedBy | None = None
-    """Who had begun to end the program before a takeover; None for no one."""
+    """What had begun to end the program before a take-over; None if nothing had."""
 
 
 class ShutDownError(Exception):
-    """The pool creates no more terminals."""
+    """The pool is shut down, or does not run, so it creates no terminals."""
 
 
 def _nothing(_: Terminal) -> None:
@@ -72,9 +72,9 @@ def _nothing(_: Terminal) -> None:
 class Pool:
     """The terminals of one worker.
 
-    `keeper` spawns and owns the programs; `trees` tracks their processes. The caller runs both.
-    `grace`: seconds between SIGTERM and SIGKILL. `on_exit` is called with each terminal whose
-    program has exited.
+    `keeper` spawns and owns the programs, and `trees` tracks their processes; the caller runs both.
+    `grace` is the time in seconds between SIGTERM and SIGKILL. `on_exit` is called with each
+    terminal whose program has exited.
     """
 
     def __init__(
@@ -116,14 +116,15 @@ class Pool:
         view: str = "text",
         record: bytes = b"",
     ) -> Terminal:
-        """Start a program on a new terminal; see `TerminalSpec`.
+        """Start a program on a new terminal, and return the terminal.
 
-        The id of the terminal is added to the program's environment. `record` is what a successor
-        of this process has to know of the terminal: the keeper stores it together with the spawn.
+        `size`, `limit`, `ring_size`, `lifetime` and `view` are as in `TerminalSpec`. The id of the
+        terminal is added to the program's environment. `record` is the terminal's state for the
+        next worker, which the keeper stores together with the spawn.
 
-        A program that cannot be found or run is no error: the terminal prints a message, and exits
-        with 127 or 126. Raises `OSError` when the system has no PTY, process or descriptor left,
-        and `ShutDownError` after `shut_down`. Cancelled, it leaves nothing running.
+        If the program cannot be found or run, the terminal prints a message, and its program exits
+        with 127 or 126. Raises `OSError` if the system has no PTY, process or descriptor left, and
+        `ShutDownError`. If cancelled, it leaves nothing running.
         """
         if self._closing or self._nursery is None:
             raise ShutDownError(_SHUT_DOWN)
@@ -153,9 +154,10 @@ class Pool:
         return terminal
 
     def adopt(self, found: Found, tree: ProcessTree, spec: TerminalSpec) -> Terminal:
-        """Take over a terminal that was created under an earlier worker.
+        """Return a terminal for `found`, which an earlier worker created.
 
-        Its text and screen are rebuilt from the output that the ring retains.
+        `tree` tracks the terminal's processes. Its text and screen are rebuilt from the output that
+        the ring retains.
         """
         spawned = Spawned(found.name, found.pid, found.started, found.master, found.ring, "adopted")
         terminal = self._make(spawned, tree, spec, adopted=True)
@@ -168,14 +170,14 @@ class Pool:
         return terminal
 
     def release(self, terminal: Terminal, by: EndedBy) -> None:
-        """Drop `terminal`, and begin to end what is left of it. Can be repeated."""
+        """Drop `terminal`, and begin to end its processes, on behalf of `by`. Idempotent."""
         self.terminals.pop(terminal.id, None)
         terminal.release(by)
         if terminal.is_closed and not terminal.retained:
             self._keeper.forget(terminal.id)
 
     def forget(self, terminal: Terminal) -> None:
-        """Have the keeper drop the output of a released terminal, now or once it is closed."""
+        """Make the keeper drop the output of a released terminal, now or once it is closed."""
         terminal.retained = False
         if terminal.is_closed:
             self._keeper.forget(terminal.id)
@@ -244,7 +246,7 @@ class Pool:
     async def _run(self, terminal: Terminal, lifetime: float) -> None:
         try:
             await terminal.run(grace=self._grace, lifetime=lifetime)
-        except* Exception as errors:  # noqa: BLE001  a bug met by one terminal costs the others nothing
+        except* Exception as errors:  # noqa: BLE001  a bug in one terminal must not end the others
             # `Terminal.run` has killed the program without grace.
             _log.error("a terminal failed", terminal=terminal.id, exc_info=errors)
         finally:
@@ -254,7 +256,7 @@ class Pool:
 
 
 async def _discard(tree: ProcessTree) -> None:
-    """End and forget a tree whose terminal was not returned."""
+    """Kill and forget a tree whose terminal `create` failed to return."""
     with trio.CancelScope(shield=True):
         with trio.move_on_after(_DISCARD_TIMEOUT_S):
             await tree.kill()

@@ -1,10 +1,10 @@
-"""A ring of the last `capacity` bytes of a stream, by absolute position.
+"""A ring in this process's memory, for text that a client follows. Terminals use `shared_ring`.
 
-States and rules:
+`Slice` and `bounds` serve both kinds of ring. States and rules of a ring:
 
 - The first byte of the stream has position 0. Positions only grow and are never reused.
 - The bytes with `start <= position < end` are retained; `end - start` never exceeds the capacity.
-- A reader asks for "everything since N" and learns how many of those bytes are lost.
+- A reader requests all bytes from a position on, and gets the number of them that are lost.
 - Until the capacity is reached the buffer is as long as the stream; from then on the byte at
   position p is at index p modulo capacity.
 """
@@ -15,20 +15,20 @@ from typing import NamedTuple
 
 
 class Slice(NamedTuple):
-    """A run of the stream, and how many bytes before it are lost."""
+    """Consecutive bytes of the stream, and how many requested bytes before them are lost."""
 
     data: bytes
     #: The absolute position of the first byte of `data`.
     position: int
-    #: How many of the bytes asked for, just before `position`, are no longer retained.
+    #: How many of the requested bytes, all before `position`, are no longer retained.
     lost: int
 
 
 def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int, int]:
-    """Return the position and the length of a read from `since` on.
+    """Return the position and the length of a read of at most `max_bytes` from `since` on.
 
-    The bytes from `start` to `end` can be read. Raises `ValueError` for a position that the stream
-    has not reached, or a negative `max_bytes`.
+    The bytes from `start` to `end` can be read. Raises `ValueError` if `since` is negative or after
+    `end`, or if `max_bytes` is negative.
     """
     if not 0 <= since <= end:
         raise ValueError(f"no such position: {since}; the stream is at 0 to {end}")
@@ -40,7 +40,7 @@ def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int
 
 
 class Ring:
-    """The last `capacity` bytes of a stream. Capacity 0 retains nothing, and counts."""
+    """The last `capacity` bytes of a stream. With capacity 0, only the positions grow."""
 
     __slots__ = ("_buffer", "_end", "capacity")
 
@@ -87,7 +87,7 @@ class Ring:
             target[: kept - first] = tail[first:]
 
     def read(self, since: int, max_bytes: int | None = None) -> Slice:
-        """Return what is retained from position `since` on: at most `max_bytes`, or all.
+        """Return the retained bytes from position `since` on: at most `max_bytes`, or all.
 
         Raises `ValueError` if `since` is not between 0 and `end`, or `max_bytes` is negative.
         """

@@ -1,4 +1,6 @@
-"""A terminal's raw output, in the ring file that the keeper fills and this process consumes.
+"""A terminal's raw output, in the ring file that the keeper fills and the worker consumes.
+
+`keeper.ring` defines the file's layout; `ring` is a ring in this process's memory alone.
 
 Positions are absolute and only grow. Three of them divide the stream:
 
@@ -8,13 +10,13 @@ Positions are absolute and only grow. Three of them divide the stream:
 - from `start` to `position`: consumed here and still readable;
 - from `position` to `head`: written by the keeper and not consumed yet;
 - before `start`: released. The keeper overwrites only released bytes, so a read never races with
-  it. When no room is left, the keeper stops reading the PTY, and the program blocks.
+  the keeper. When no room is left, the keeper stops reading the PTY, and the program blocks.
 
-A reader that must not miss anything holds a position: nothing from there on is released.
+A reader that must not miss any output holds a position (`hold`): no byte from there on is released.
 
-After a takeover a new process maps the same file, and consumes again from the oldest byte that the
-old one had not released. What was written by then, up to `restored_end`, is readable at once, so
-readers continue at the positions that they had.
+After a take-over the new worker maps the same file, and consumes again from the oldest byte that
+the old worker had not released. Output up to `restored_end`, which was written before the
+take-over, is readable at once, so readers continue at the positions that they had.
 """
 
 from collections.abc import Callable
@@ -23,15 +25,15 @@ from typing import Final
 from acpterm.keeper import ring as layout
 from acpterm.terminal.ring import Slice, bounds
 
-# Bytes that the keeper may write ahead of the consumer, beyond what is retained.
+# Bytes that the keeper may write ahead of the consumer, in addition to the retained bytes.
 WINDOW_BYTES: Final = 1024 * 1024
 
-# After less output than this there is no memory to give back.
+# After less output than this, `give_back_room` has no memory to return.
 _TRIM_MIN_BYTES: Final = 64 * 1024
 
 
 class EmulatorMark:
-    """Marks a ring's header while the emulator is at work."""
+    """A context manager that marks a ring's header while the emulator is at work."""
 
     __slots__ = ("_header",)
 
@@ -48,9 +50,10 @@ class EmulatorMark:
 class SharedRing:
     """The consumer's side of one ring file.
 
-    `retained`: how many consumed bytes stay readable. `arm` is called with the header to ask the
-    keeper for a wake-up, and `on_room` when the keeper had run out of room and can continue.
-    `adopted`: whether an earlier process has consumed from the file.
+    `fd` is the ring file, and `retained` the number of consumed bytes that stay readable. `arm` is
+    called with the header to request a wake-up from the keeper. `on_room` is called when the keeper
+    had stopped for lack of room and can continue. `adopted` is true if an earlier worker has
+    consumed from the file.
     """
 
     __slots__ = (
@@ -85,12 +88,12 @@ class SharedRing:
         self._on_room = on_room
         self._holds: dict[object, int] = {}
         self.retained = retained
-        #: The position behind the last byte consumed.
+        #: The position just past the last byte consumed.
         self.position = 0
-        #: The position behind the last byte written before this process took the file over.
+        #: The position just past the last byte written before the take-over.
         self.restored_end = 0
         self._peeked = 0
-        #: Queries before this position have been answered by an earlier process.
+        #: Queries before this position have been answered by an earlier worker.
         self.replied_until = int(self._header[layout.REPLIED])
         if adopted:
             self.position = int(self._header[layout.CONSUMED])
@@ -103,23 +106,23 @@ class SharedRing:
 
     @property
     def end(self) -> int:
-        """The position behind the last byte that can be read."""
+        """The position just past the last byte that can be read."""
         return max(self.position, self.restored_end)
 
     @property
     def head(self) -> int:
-        """The position behind the last byte that the keeper has written."""
+        """The position just past the last byte that the keeper has written."""
         return int(self._header[layout.HEAD])
 
     @property
     def unread(self) -> int:
-        """How many bytes are written and not yet consumed."""
+        """The number of bytes that the keeper has written and that are not consumed yet."""
         return int(self._header[layout.HEAD]) - self.position
 
     def peek(self, max_bytes: int) -> bytes:
         """Return the next bytes to consume, at most `max_bytes`.
 
-        They end at the latest at the position up to which an earlier process has answered queries.
+        They never cross the position up to which an earlier worker has answered queries.
         """
         if self.position < self.replied_until:
             max_bytes = min(max_bytes, self.replied_until - self.position)
@@ -128,19 +131,19 @@ class SharedRing:
         return data
 
     def advance(self, count: int) -> None:
-        """Consume `count` bytes, and release the oldest beyond `retained`."""
+        """Consume `count` bytes, and release the oldest ones in excess of `retained`."""
         self.position += count
         self._release()
 
     def give_back_room(self) -> None:
-        """Give back the memory of unreadable parts, once the keeper writes nothing more."""
+        """Return the memory of released bytes to the system, once the keeper writes no more."""
         if self.position > _TRIM_MIN_BYTES:
             self._file.release_free_pages()
 
     def arm(self) -> bool:
-        """Ask the keeper for a wake-up at its next write; return whether to wait for it.
+        """Request a wake-up at the keeper's next write; return whether to wait for the wake-up.
 
-        False means that bytes have come meanwhile: consume them instead of waiting.
+        False means that the keeper has written in the meantime: consume that output instead.
         """
         self._arm(self._header)
         return int(self._header[layout.HEAD]) == self.position
@@ -152,13 +155,13 @@ class SharedRing:
 
     @property
     def has_emulator_mark(self) -> bool:
-        """Whether a process ended while the emulator was at work on this output."""
+        """Whether an earlier worker ended while the emulator was at work on this output."""
         return bool(self._header[layout.EMULATOR])
 
     def claim_reply(self) -> bool:
-        """Return whether to reply to a query in the bytes peeked last; record the reply as sent.
+        """Return whether to reply to a query in the bytes that `peek` returned last.
 
-        False if an earlier process has answered the query.
+        If so, records the reply as sent. Returns False if an earlier worker has answered the query.
         """
         if self.position < self.replied_until:
             return False
@@ -166,17 +169,17 @@ class SharedRing:
         return True
 
     def hold(self, reader: object, position: int) -> None:
-        """Retain everything from `position` on until `reader` holds a later position or none."""
+        """Retain all bytes from `position` on, until `reader` holds a later position or none."""
         self._holds[reader] = position
         self._release()
 
     def let_go(self, reader: object) -> None:
-        """Release what was held only for `reader`. Can be repeated."""
+        """Release the bytes that were retained only for `reader`. Idempotent."""
         if self._holds.pop(reader, None) is not None:
             self._release()
 
     def read(self, since: int, max_bytes: int | None = None) -> Slice:
-        """Return what is readable from position `since` on; see `Ring.read`.
+        """Return the readable bytes from position `since` on: at most `max_bytes`, or all.
 
         Raises `ValueError` for a position that cannot be read yet, or a negative size.
         """

@@ -1,36 +1,36 @@
-"""How a terminal's program ended, and who ended it."""
+"""How a terminal's program ended, and what ended it."""
 
 import enum
 from typing import NamedTuple
 
 
 class EndedBy(enum.StrEnum):
-    """Who ended a terminal's program."""
+    """What ended a terminal's program."""
 
     EXITED = "exited"
-    """The program itself, or a signal that this daemon did not send."""
+    """The program ended by itself, or by a signal that this daemon did not send."""
     AGENT = "agent"
-    """The agent, by kill or release."""
+    """The agent killed or released the terminal."""
     USER = "user"
-    """The user."""
+    """The user ended the program."""
     TIMEOUT = "timeout"
-    """The lifetime that its creator set."""
+    """The lifetime expired that the terminal's creator set."""
     LOST = "lost"
-    """The loss of the keeper, and of the exit status with it."""
+    """The keeper was lost, and with it the exit status."""
     DISCONNECT = "disconnect"
-    """The end of the connection that it belonged to, or of the daemon."""
+    """The agent's connection that owned the terminal ended, or the daemon did."""
 
 
 class ExitStatus(NamedTuple):
-    """The end of a program. Either `code` or `signal` is None, never both."""
+    """How a program ended. Exactly one of `code` and `signal` is None."""
 
     code: int | None
-    """0 to 255; None if a signal ended the program."""
+    """The exit code, 0 to 255; None if a signal ended the program."""
     signal: str | None
     """The signal's name, such as `SIGTERM`; None if the program exited."""
     ended_by: EndedBy
     wall: float
-    """Seconds from start to end."""
+    """Seconds from the program's start to its end."""
     cpu: float
     """Seconds of CPU time of the program and of the children that it waited for."""
     max_rss: int

@@ -4,23 +4,24 @@ One long file, since it is one state machine, whose states all parts read and ch
 
 States, in order; none is entered twice:
 
-    running ──child reaped, its output consumed──▶ exited ──tree ended, PTY closed──▶ closed
+    running ──program reaped, its output consumed──▶ exited ──tree ended, PTY closed──▶ closed
 
-The flag *released* is independent of them: the pool has dropped the terminal, and what still runs
-is being ended.
+The flag *released* is independent of these states: the pool has dropped the terminal, and the
+processes that are left are being ended.
 
 - *running*: the keeper reads the PTY into the ring, and the consumer consumes the ring.
-- *exited*: the keeper has drained the PTY and reaped the child, and everything that the child wrote
-  is consumed: `exit` is set. Background processes may write on, which is consumed as well.
-- *closed*: the tree has ended and the PTY is closed. The output stays readable.
+- *exited*: the keeper has drained the PTY and reaped the program, and everything that the program
+  wrote is consumed: `exit` is set. Background processes may keep writing; their output is consumed
+  as well.
+- *closed*: all processes of the tree have ended and the PTY is closed. The output stays readable.
 
-The keeper reports two facts, in this order: the child's exit, with the position at which its output
-ends; and, once no process has the PTY open, the end of the output. Each takes effect when the
-consumer has reached that position.
+The keeper reports two facts, in this order: the program's exit, with the position at which its
+output ends; and, once no process has the PTY open, the position at which all output ends. Each
+report takes effect when the consumer has reached its position.
 
-Ownership: the keeper owns the child and the ring file. `run` owns this process's duplicate of the
-master, the process tree and the tasks, from the terminal's start to its end. Cancelling `run` kills
-the program at once and closes everything.
+Ownership: the keeper owns the program's process and the ring file. `run` owns this process's
+duplicate of the PTY's master, the process tree and the tasks, from the terminal's start to its end.
+Cancelling `run` kills the tree at once and closes everything.
 """
 
 import math
@@ -49,14 +50,16 @@ from acpterm.terminal.vt.emulator import Emulator
 DISCONNECT_GRACE_S: Final = 2.0
 # The exit code for an unknown status, which agents take for a failure.
 UNKNOWN_CODE: Final = 255
-# If SIGKILL takes longer than this, the processes are given up and the status is unknown.
+# If SIGKILL takes longer than this, the terminal closes anyway and the exit status is unknown.
 _KILL_TIMEOUT_S: Final = 5.0
 
 
 class Terminal:
     """A terminal, created and run by `Pool.create` or `Pool.adopt`.
 
-    `on_exit` is called once, with the terminal, right after `exit` was set.
+    `pid` is the program's, `tree` its processes. `limit` is the maximum length of the text in
+    bytes, and `size` the columns and rows. `created_time` and `started_at` are as in
+    `pool.TerminalSpec`. `on_exit` is called once, with the terminal, right after `exit` is set.
     """
 
     # With this many attributes, a dictionary would take 1 KiB more per terminal.
@@ -131,7 +134,7 @@ class Terminal:
         now = processes.now()
         #: When the terminal was created, on the clock since boot (`pty.processes.now`).
         self.started_at: Final = now if started_at is None else started_at
-        #: The same for display, in seconds since 1970.
+        #: When the terminal was created, in seconds since 1970, for display.
         self.started: Final = time.time() if created_time is None else created_time
         age = now - self.started_at
         self.timeline: Final = Timeline(
@@ -170,7 +173,7 @@ class Terminal:
 
     @property
     def output_closed(self) -> bool:
-        """Whether no more output can come: the program has ended, and the PTY is closed."""
+        """Whether the output is complete: the program has exited, and the PTY is closed."""
         return self.exit is not None and (self._output_ended or self._master.closed)
 
     @property
@@ -180,16 +183,16 @@ class Terminal:
 
     @property
     def pid(self) -> int | None:
-        """The program's pid; None once its exit is known."""
+        """The pid of the program; None once the program's exit is known."""
         return self._pid if self.exit is None and self._report is None else None
 
     @property
     def retained_bytes(self) -> int:
-        """Bytes of output in memory: raw and text."""
+        """The number of bytes of output in memory, raw and text together."""
         return self.ring.end - self.ring.start + self.text.retained_bytes
 
     def catch_up(self) -> bool:
-        """Consume up to one slice of what the program has written; return whether that is all.
+        """Consume at most one slice of output now; return whether all output is consumed.
 
         For a larger backlog use `caught_up`.
         """
@@ -210,7 +213,7 @@ class Terminal:
         await self._closed.wait()
 
     async def wait_changed(self) -> None:
-        """Wait for new output, a new size, the exit, or the close, after this call."""
+        """Wait for a change after this call: output, a new size, the exit, or the close."""
         await self._changed.park()
 
     def notify(self) -> None:
@@ -218,9 +221,10 @@ class Terminal:
         self._changed.unpark_all()
 
     def kill(self, by: EndedBy) -> None:
-        """Begin to end the whole process tree. Returns at once; can be repeated.
+        """Begin to end the whole process tree on behalf of `by`. Returns at once.
 
-        The first `by` before the exit is known is the one reported.
+        Idempotent. The first `by` is reported as the cause of the exit, unless the program had
+        exited before.
         """
         if self.exit is None and not self._ending.is_set() and self._report is None:
             self._ended_by = by
@@ -232,12 +236,12 @@ class Terminal:
         self._lifetime.deadline = math.inf
 
     def release(self, by: EndedBy) -> None:
-        """Begin to end the process tree and close the PTY. Returns at once; can be repeated."""
+        """Mark the terminal as released, and begin to end its process tree. Idempotent."""
         self.released = True
         self.kill(by)
 
     def resize(self, cols: int, rows: int) -> None:
-        """Set the window's size. Raises `trio.ClosedResourceError` when the terminal has ended."""
+        """Set the terminal size. Raises `trio.ClosedResourceError` if the PTY is closed."""
         if self._master.closed:
             raise trio.ClosedResourceError
         self._master.resize(cols, rows)
@@ -247,12 +251,12 @@ class Terminal:
         self._changed.unpark_all()
 
     def waits_for_input(self) -> bool | None:
-        """Return whether the program waits for input (`pty.input_wait`); None if unknown."""
+        """Return whether the program waits for input; None if that is unknown."""
         last_output = self.timeline.last or self.timeline.start
         return self._master.waits_for_input(time.monotonic() - last_output)
 
     def signal(self, number: int) -> bool:
-        """Signal the foreground process group; return whether there is one."""
+        """Signal the foreground process group; return whether there is such a group."""
         return not self._master.closed and self._master.signal_foreground(number)
 
     # Reports of the keeper; see `keeper.client.TerminalEvents`
@@ -262,7 +266,7 @@ class Terminal:
         self._consumer.wake()
 
     def exited(self, report: ExitReport) -> None:
-        """Record that the child is reaped, and that its output ends at `report.end`."""
+        """Record that the program was reaped, and that its output ends at `report.end`."""
         self._report = report
         self._tree.reaped(report.reaped_at)
         self._consumer.catch_up()
@@ -270,14 +274,14 @@ class Terminal:
         self._after_consuming()
 
     def closed(self, end: int) -> None:
-        """Record that the output ends at `end`: no process has the PTY open any more."""
+        """Record that all output ends at `end`: no process has the PTY open any more."""
         self._closed_at = end
         self._consumer.catch_up()
         self._consumer.wake()
         self._after_consuming()
 
     def lost(self) -> None:
-        """Record the loss of the keeper: the child's status will never be known."""
+        """Record the loss of the keeper: the program's exit status will never be known."""
         if self.exit is None and self._report is None:
             self._ended_by = EndedBy.LOST
         self._ending.set()
@@ -287,8 +291,9 @@ class Terminal:
     async def run(self, *, grace: float, lifetime: float) -> None:
         """Supervise the program until the terminal is closed.
 
-        `grace`: seconds between SIGTERM and SIGKILL; `lifetime`: seconds until the program is
-        killed, or `math.inf`. Cancelled, it kills the tree without grace.
+        `grace` is the time in seconds between SIGTERM and SIGKILL. `lifetime` is the time in
+        seconds until the program is killed, or `math.inf`. If cancelled, kills the tree without
+        grace.
         """
         ended = False
         try:
@@ -311,7 +316,7 @@ class Terminal:
                 await self._finish(ended=ended)
 
     async def _finish(self, *, ended: bool) -> None:
-        """Close everything: first the processes, unless they have `ended`; then the descriptors."""
+        """Kill the processes, unless they have `ended`; then close the descriptors."""
         try:
             if not ended or self.exit is None:
                 with trio.move_on_after(_KILL_TIMEOUT_S / 2):
@@ -350,7 +355,7 @@ class Terminal:
         self.kill(EndedBy.TIMEOUT)
 
     def _after_consuming(self) -> None:
-        """Apply the keeper's reports whose position in the stream is reached."""
+        """Apply each report of the keeper whose position the consumer has reached."""
         report = self._report
         if self.ring.position >= self._closed_at:
             self._end_output()
@@ -372,7 +377,7 @@ class Terminal:
             self.keyboard.close()
 
     def _set_exit(self, code: int | None, signal: str | None, cpu: float, max_rss: int) -> None:
-        # A program may have ended before this process knows that it was started.
+        # The program may have ended before this process knew that it was started.
         ended_at = self._report.reaped_at if self._report else processes.now()
         self.exit = ExitStatus(
             code=code,
@@ -388,7 +393,7 @@ class Terminal:
 
 
 class _Replies:
-    """Types the emulator's replies, unless an earlier process has replied."""
+    """Types each reply of the emulator, unless an earlier worker has typed that reply."""
 
     __slots__ = ("_keyboard", "_ring")
 
@@ -402,7 +407,7 @@ class _Replies:
 
 
 def open_master(pid: int, fd: int | None) -> Master:
-    """Return the master of descriptor `fd`; a closed one for None."""
+    """Return a `Master` for the descriptor `fd`; a closed `Master` if `fd` is None."""
     if fd is not None:
         return Master(pid, fd)
     closed = Master(pid, os.open(os.devnull, os.O_RDWR))

@@ -1,16 +1,17 @@
-"""The times of a terminal's output, by position in the stream, and the sizes of its window.
+"""The times of a terminal's output, by position, and the changes of the terminal size.
 
 Rules:
 
 - A mark is a position and a time: output from this position on came at this time or later. There is
-  one for the first output, and then at most one every `GRAIN_S` seconds.
+  one mark for the first output, and then at most one every `GRAIN_S` seconds.
 - At most `MARKS_MAX` marks are kept. When there are more, marks of output that the ring no longer
-  has are removed. Then all but the newest quarter are thinned out until half are left: of marks
-  closer together than a spacing, which grows until that is enough, one is kept. So the times of
-  recent output are exact to `GRAIN_S` seconds, and of older output to about a hundredth of its age.
-- Output that an earlier process had consumed, up to `known_from`, is recorded when it is consumed
-  again: its real time is unknown.
-- The last `SIZES_MAX` sizes of the window are kept, each with its position in the stream.
+  has are removed. Then the older marks are thinned out until half of all marks are left: of marks
+  that are closer together than a certain spacing, one is kept, and the spacing grows until enough
+  marks are removed. The newest quarter of the marks is not thinned out. So the times of recent
+  output are exact to `GRAIN_S` seconds, and those of older output to about 1 % of its age.
+- Output before the position `known_from` was already consumed by an earlier worker. Its marks have
+  the time at which it is consumed again, since its real time is unknown.
+- The last `SIZES_MAX` changes of the terminal size are kept, each with its position.
 
 Times are seconds of `time.monotonic`, passed in by the caller. A mark takes 16 bytes.
 """
@@ -27,32 +28,32 @@ SIZES_MAX: Final = 256
 
 
 class Slice(NamedTuple):
-    """A run of the stream with one known time."""
+    """A part of the output that came at one known time."""
 
     time: float
     """Seconds since the terminal's start."""
     position: int
     end: int
-    """The position behind the last byte."""
+    """The position just past the last byte of the slice."""
 
 
 class Resize(NamedTuple):
-    """A change of the window's size."""
+    """A change of the terminal size."""
 
     time: float
     """Seconds since the terminal's start."""
     position: int
-    """The end of the stream at that time: later output was written, or consumed, later."""
+    """The end of the output that was consumed before the change."""
     cols: int
     rows: int
 
 
 class Timeline:
-    """The times of one terminal's output; `start` is when the terminal began.
+    """The times of one terminal's output. `start` is the time at which the terminal was created.
 
-    `end`: the position of the first byte to be recorded. `kept`: how many bytes of output the
-    terminal retains; older output needs no time. `size`: columns and rows at the start.
-    `known_from`: the position of the first byte that no earlier process has consumed.
+    `kept` is the number of bytes of output that the terminal retains; older output needs no marks.
+    `size` is the columns and rows at the start. `end` is the position of the first byte to be
+    recorded, and `known_from` that of the first byte that no earlier worker has consumed.
     """
 
     __slots__ = (
@@ -81,13 +82,13 @@ class Timeline:
         self.start: Final = start
         #: The times of bytes before this position are unknown.
         self.known_from: Final = known_from
-        #: The position that the next byte will have.
+        #: The position of the next byte to be recorded.
         self.end = end
-        #: The time of the last output; None before the first of a known time.
+        #: The time of the last output; None if no output has a known time.
         self.last: float | None = None
         #: Columns and rows before the first resize that `resize_at` knows.
         self.size = size
-        #: How many times the size has changed.
+        #: How many times the terminal size has changed.
         self.resized = 0
         self._marks: Final = kept
         self._times = array("d")
@@ -96,7 +97,7 @@ class Timeline:
         self._resizes: deque[Resize] = deque()
 
     def record(self, size: int, now: float) -> None:
-        """Record that `size` bytes, at least one, have come at the time `now`."""
+        """Record `size` bytes of output, at least one, at the time `now`."""
         # Called for each slice of output, so the common path must be short.
         if now >= self._due:
             self._times.append(now)
@@ -105,12 +106,12 @@ class Timeline:
             if len(self._times) > MARKS_MAX:
                 self._thin_out()
         self.end += size
-        # A predecessor's output is consumed again, at a time that says nothing.
+        # Output that an earlier worker had consumed has no known time.
         if self.end > self.known_from:
             self.last = now
 
     def record_size(self, cols: int, rows: int, now: float) -> None:
-        """Record a new size of the window at the time `now`."""
+        """Record a new terminal size at the time `now`."""
         if len(self._resizes) == SIZES_MAX:
             gone = self._resizes.popleft()
             self.size = gone.cols, gone.rows
@@ -120,20 +121,20 @@ class Timeline:
         self._due = now
 
     def resize_at(self, number: int) -> Resize | None:
-        """Return the first resize kept with a number of at least `number`, counted from 0."""
+        """Return resize `number`, counted from 0, or the first later one that is kept, if any."""
         index = max(0, number - self.first_resize)
         return self._resizes[index] if index < len(self._resizes) else None
 
     @property
     def first_resize(self) -> int:
-        """The number of the oldest resize kept; of the next one if there is none."""
+        """The number of the oldest resize that is kept; of the next resize if none is kept."""
         return self.resized - len(self._resizes)
 
     def slice_at(self, position: int) -> Slice:
         """Return the slice that begins at `position` and ends at the next mark.
 
-        Raises `ValueError` unless the stream has a byte there, retained or not. Output before the
-        oldest mark has the time of that mark.
+        Output before the oldest mark has the time of that mark. Raises `ValueError` unless a byte
+        was recorded at `position`, whether it is still retained or not.
         """
         if not 0 <= position < self.end:
             raise ValueError(f"no such position: {position}; the stream is at 0 to {self.end}")
@@ -144,7 +145,7 @@ class Timeline:
     def position_at(self, time: float) -> int:
         """Return the position of the first output that came at `time` or later, or the end.
 
-        `time`: seconds since the terminal's start. Output of an unknown time is skipped.
+        `time` is in seconds since the terminal's start. Output with an unknown time is skipped.
         """
         found = bisect_left(self._times, time + self.start)
         position = self._positions[found] if found < len(self._positions) else self.end
@@ -169,7 +170,10 @@ class Timeline:
 def _apart(
     times: "array[float]", positions: "array[int]", spacing: float
 ) -> tuple["array[float]", "array[int]"]:
-    """Return the first mark, and each that is `spacing` or more after the last one returned."""
+    """Return the marks that are at least `spacing` seconds after the previous returned mark.
+
+    Marks are given and returned as their times and their positions.
+    """
     kept: tuple[array[float], array[int]] = array("d"), array("q")
     last = -math.inf
     for time, position in zip(times, positions, strict=True):

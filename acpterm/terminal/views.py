@@ -1,12 +1,12 @@
 """The views of a terminal's output: text, raw and screen.
 
-- *text*: what agents read. It is made while the output is consumed (`text`), with its own
-  retention;
+- *text*: the output without escape sequences, as agents read it. `text.stream` builds it while the
+  output is consumed, and retains it independently of the ring;
 - *raw*: the bytes in the ring, with escape sequences;
-- *screen*: the present screen of the VT emulator (`vt`).
+- *screen*: the current screen of the emulator (`vt`).
 
-`since` reads a part of the stream. Positions are those of the ring in each view. A part of text is
-the text of its bytes alone: a carriage return does not affect an earlier part.
+`since` reads a part of the output, as text or raw. Positions are always positions in the ring. A
+part of text depends on its own bytes alone: a carriage return in it does not affect earlier parts.
 """
 
 from typing import NamedTuple
@@ -19,21 +19,21 @@ __all__ = ["Part", "last", "raw", "since"]
 
 
 class Part(NamedTuple):
-    """A part of the stream."""
+    """A part of the output that `since` returns."""
 
     data: bytes
     """UTF-8 for text, unchanged bytes for raw."""
     position: int
     """The position of the next part."""
     lost: int
-    """How many bytes after the position asked for are lost."""
+    """How many bytes from the requested position on are missing before `data`."""
 
 
 def raw(terminal: Terminal) -> tuple[str, bool]:
     """Return the raw output as text, and whether its beginning is missing.
 
-    It has at most the terminal's limit in UTF-8 bytes, cut at a character. Invalid bytes are
-    U+FFFD.
+    The text has at most `terminal.limit` UTF-8 bytes, and begins with a whole character. Invalid
+    bytes become U+FFFD.
     """
     ring, limit = terminal.ring, terminal.limit
     start = max(ring.start, ring.end - limit)
@@ -47,18 +47,19 @@ def raw(terminal: Terminal) -> tuple[str, bool]:
 
 
 def last(text: str, limit: int) -> tuple[str, bool]:
-    """Return the last `limit` UTF-8 bytes of a text, cut at a character; and whether it was cut."""
+    """Return the end of a text, at most `limit` UTF-8 bytes, and whether the text was cut."""
     data = text.encode()
     cut = utf8.boundary(data, max(0, len(data) - limit))
     return data[cut:].decode(), cut > 0
 
 
 def since(terminal: Terminal, position: int | None, max_bytes: int, *, as_text: bool) -> Part:
-    """Return at most `max_bytes` from `position` on; None is the oldest retained position.
+    """Return at most `max_bytes` of output from `position` on, as text or raw.
 
-    Text ends before an incomplete character or escape sequence, which is in the next part then. A
-    sequence longer than `max_bytes` is returned whole all the same. Raises `ValueError` for a
-    position that the stream has not reached.
+    If `position` is None, starts at the oldest retained byte. Text ends before an incomplete
+    character or escape sequence, so that the next part can begin with it. To return any text, more
+    than `max_bytes` are read if an escape sequence is longer. Raises `ValueError` if the output has
+    not reached `position`.
     """
     asked = terminal.ring.start if position is None else position
     data, start, lost = terminal.ring.read(asked, max_bytes)

@@ -1,4 +1,7 @@
-"""Diagnostics for the user: the keeper's log (its stderr), the lock file, and wait statuses."""
+"""Diagnostics for the user: the keeper's log (its stderr), the lock file, and wait statuses.
+
+A wait status is the value that waitpid(2) returns for a process that has ended.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _CRASH_SIGNALS = {
     _signal.SIGSYS,
 }
 LOCK_KEY = "lock"
-"""The entry whose first descriptor is the daemon's lock file."""
+"""The key of the entry whose first descriptor is the daemon's lock file."""
 
 
 def log(message: str) -> None:
@@ -30,7 +33,7 @@ def log(message: str) -> None:
 
 
 def log_location() -> str:
-    """Return where the user finds the log: a command, a path, or a description."""
+    """Return where the user finds the keeper's log: a command, a path, or a description."""
     if "JOURNAL_STREAM" in os.environ:
         return "journalctl --user -u acpterm"
     path = ""
@@ -40,9 +43,9 @@ def log_location() -> str:
 
 
 def write_lock_file(store: Store, message: str) -> None:
-    """Write the lock file: the keeper's pid and, on the second line, an error message.
+    """Write the keeper's pid, and `message` on the second line, into the daemon's lock file.
 
-    Commands read this file. The message is empty while the daemon works.
+    acpterm's commands read this file. `message` is an error, or empty while the daemon works.
     """
     entry = store.entries.get(LOCK_KEY)
     fds = None if entry is None else entry.descriptors()
@@ -55,7 +58,7 @@ def write_lock_file(store: Store, message: str) -> None:
 
 
 def describe_wait_status(status: int) -> str:
-    """Describe a wait status, as in `was killed by signal 9`."""
+    """Return a description of a wait status, such as `was killed by signal 9`."""
     code = os.waitstatus_to_exitcode(status)
     return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
 

@@ -4,12 +4,12 @@ Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID`
 with the names in `LISTEN_FDNAMES`.
 
 - Masters and rings that a previous keeper has stored (`notify`) become terminals again. Their
-  programs are not children of this process, so their exit is detected by pidfd, and their exit
-  status is unknown unless the ring's header already contains the report.
-- The directory of the control groups, whose descriptor holds its lock, becomes the worker's entry
-  again.
-- All other descriptors are for the worker: entries `listen/0`, `listen/1`, … whose value is the
-  name.
+  programs are not children of this process, so their exit is detected by pidfd. Their exit status
+  is unknown, unless the ring's header already contains the report.
+- The directory of the control groups, which is locked by its open descriptor, becomes the entry
+  `trees` again.
+- All other descriptors are for the worker: they become entries `listen/0`, `listen/1`, …, whose
+  value is the descriptor's name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LISTEN_FDS_START = 3
 def adopt_all(
     environ: Mapping[str, str], terminals: Terminals, store: Store, notifier: Notifier
 ) -> None:
-    """Restore terminals and entries from all descriptors that were passed."""
+    """Restore terminals and entries from all descriptors that the service manager has passed."""
     masters: dict[str, int] = {}
     rings: dict[str, int] = {}
     others = 0

@@ -36,8 +36,8 @@ _ONE = (1).to_bytes(8, sys.byteorder)
 class Keeper:
     """Owns the terminals and the entries, and sends reports about them to workers.
 
-    With `pidfds`, the exit of a child is detected by pidfd where the system has them; otherwise by
-    SIGCHLD.
+    With `embedded`, the keeper is the child of its worker. With `pidfds`, the exit of a child is
+    detected by its pidfd if the system supports that, otherwise by SIGCHLD.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class Keeper:
         self.terminals = Terminals(loop, reader, self._exited, self._closed)
         self.store = Store()
         self._links: list[Link] = []
-        """Connections to workers that have been sent the state, and get reports since then."""
+        """Links to the workers that were sent the state, and now get all reports."""
         self.worker_pids: set[int] = set()
-        """Workers, which the supervisor reaps."""
+        """The pids of workers, which the supervisor reaps."""
         self._is_reaping = False
         self._wake_worker = _event_channel()
         self._wake_keeper = _event_channel()
@@ -74,9 +74,9 @@ class Keeper:
             handler(message)
 
     def send_state(self, link: Link, *, takeovers: int) -> None:
-        """Send a worker all terminals and entries, and reports from now on.
+        """Send a worker all terminals and entries, and from now on all reports.
 
-        `takeovers` is the number of workers before it.
+        `takeovers` is the number of workers that served before.
         """
         self._links.append(link)
         events = self._wake_worker[0], self._wake_keeper[1]
@@ -90,11 +90,11 @@ class Keeper:
         link.send("state_end")
 
     def has_state(self, link: Link) -> bool:
-        """Return whether a worker has been sent the state."""
+        """Return whether the worker of `link` was sent the state."""
         return link in self._links
 
     def remove_link(self, link: Link) -> None:
-        """Send this worker no more reports. Idempotent."""
+        """Stop sending reports to the worker of `link`. Idempotent."""
         if link in self._links:
             self._links.remove(link)
 
@@ -105,7 +105,7 @@ class Keeper:
     def before_wait(self) -> float | None:
         """Wake the worker if it waits for output that was written in this turn of the loop.
 
-        Return how many seconds the loop may wait; None for any time.
+        Returns the maximum number of seconds that the loop may wait; None for no maximum.
         """
         terminals = self.terminals
         if terminals.disarm_waiting():
@@ -136,7 +136,10 @@ class Keeper:
         self._send("spawned", request, name, *facts, fds=terminal.descriptors)
 
     def _start(self, message: Message) -> tuple[Terminal, str]:
-        """Create the ring, then the child: failing early must not leave a program behind."""
+        """Create the ring, then the child, so that a failure leaves no program behind.
+
+        Returns the terminal, and the way in which the child was created.
+        """
         _, name, program, cols, rows, ring_size, record = message.fields[:7]
         if message.cut:
             raise OSError(errno.EMFILE, "the keeper has no descriptor left")
@@ -232,7 +235,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _event_channel() -> tuple[int, int]:
-    """Create a channel to wake a process: the descriptor to wait on, and the one to write to."""
+    """Return two descriptors that wake a process: one to wait on, and one to write to."""
     if sys.platform == "linux" and hasattr(os, "eventfd"):
         fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         return fd, fd

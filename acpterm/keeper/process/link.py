@@ -1,8 +1,8 @@
-"""The keeper's connection to one worker. Messages are queued while the socket's buffer is full.
+"""The keeper's end of its socket to one worker. Queues messages while the socket's buffer is full.
 
-A queued message refers to its descriptors by a callback that looks them up when the message is
-sent. So descriptors need not be duplicated for the queue, and a message about a terminal that has
-been forgotten in the meantime is dropped.
+A queued message has a callback that returns its descriptors when the message is sent. So the queue
+needs no duplicates of descriptors, and a message about a terminal that was forgotten in the
+meantime is dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from acpterm.keeper.process.loop import Loop
 
-    # None if the terminal or entry is gone: the message is then dropped.
+    # Returns None if the terminal or entry no longer exists: the message is then dropped.
     Descriptors: TypeAlias = Callable[[], Sequence[int] | None]
 
 _MESSAGES_PER_TURN = 32
@@ -28,7 +28,10 @@ _RETRY_S = 0.02
 
 
 class Link:
-    """One connection. Calls `receive` with each message, and `lost` once when it has ended."""
+    """The socket `sock` to one worker.
+
+    Calls `receive` with each message, and `lost` once, with the reason, when the socket is closed.
+    """
 
     def __init__(
         self,
@@ -49,14 +52,14 @@ class Link:
         loop.add_reader(sock.fileno(), self._readable)
 
     def send(self, kind: str, *fields: object, fds: Descriptors | None = None) -> None:
-        """Send a message, or queue it. Does nothing once the connection is closed."""
+        """Send or queue a message; `fds` returns its descriptors. Does nothing once closed."""
         if self.open:
             self._queue.append((protocol.encode(kind, *fields), fds))
             if len(self._queue) == 1:
                 self._flush()
 
     def close(self) -> None:
-        """Close the connection without calling `lost`. Idempotent."""
+        """Close the socket without calling `lost`. Idempotent."""
         if self.open:
             self.open = False
             self._loop.remove_reader(self._sock.fileno())
@@ -111,14 +114,14 @@ class Link:
             self._queue.popleft()
 
     def _wait(self, *, blocked: bool) -> None:
-        """Flush again when the socket is writable, or after a short time if that is unknown."""
+        """Flush again when the socket is writable (`blocked`), or else after a short time."""
         if blocked:
             try:
                 self._loop.add_writer(self._sock.fileno(), self._flush)
             except OSError:
                 blocked = False
         if not self._retrying:
-            # The timer is also needed because a socket can refuse a message although it counts as
-            # writable: too many descriptors are in flight, or the descriptor table is full.
+            # The timer is also needed because a socket can refuse a message although it is reported
+            # as writable: too many descriptors are in flight, or the descriptor table is full.
             self._retrying = True
             self._loop.call_later(_RETRY_S if not blocked else 1.0, self._flush)

@@ -2,7 +2,7 @@
 
 A reader is called when its descriptor is readable, hung up or in error; a writer when its
 descriptor is writable. The loop logs an exception that a handler raises, and continues: a defect in
-the handling of one message must not cost the user all programs.
+the handling of one message must not end the user's programs.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _ERROR_PAUSE_S = 0.01
 
 
 class Poller:
-    """Level-triggered polling: epoll, and poll where there is none."""
+    """Level-triggered polling, by epoll(7); by poll(2) if the system has no epoll."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
         self._poll = None if self._epoll else select.poll()
 
     def add(self, fd: int, *, write: bool = False) -> None:
-        """Poll `fd` for reading, or for writing instead."""
+        """Start to poll `fd` for reading, or with `write` for writing."""
         if self._epoll is not None:
             self._epoll.register(fd, _WRITABLE if write else _READABLE)
         elif self._poll is not None:
@@ -51,7 +51,10 @@ class Poller:
             self._poll.unregister(fd)
 
     def wait(self, timeout_s: float | None, batch: int = _BATCH_MAX) -> list[tuple[int, int]]:
-        """Return the descriptors that are ready, with epoll at most `batch` of them."""
+        """Wait at most `timeout_s` seconds (None: without limit) until a descriptor is ready.
+
+        Returns the ready descriptors with their events; with epoll, at most `batch` of them.
+        """
         if self._epoll is not None:
             # Typeshed has epoll for Linux alone: elsewhere its methods are of type Any.
             ready: list[tuple[int, int]] = self._epoll.poll(
@@ -65,7 +68,7 @@ class Poller:
 
 
 class Loop:
-    """Calls handlers until `stop`."""
+    """Calls handlers for events, until `stop` is called."""
 
     def __init__(self) -> None:
         self._poller = Poller()
@@ -79,7 +82,7 @@ class Loop:
         self._signals: dict[int, list[Handler]] = {}
         self._signal_pipe: int | None = None
         self.batch_size = 0
-        """Number of descriptors that were ready in this turn."""
+        """The number of descriptors that are ready in this turn."""
 
     def add_reader(self, fd: int, handler: Handler) -> None:
         """Call `handler` whenever `fd` is readable."""
@@ -118,7 +121,7 @@ class Loop:
         _heapq.heappush(self._timers, entry)
 
     def on_signal(self, number: int, handler: Handler) -> None:
-        """Call `handler` from the loop after each signal.
+        """Call `handler` from the loop after each signal `number`.
 
         Handlers of one signal are called in the order in which they were added.
         """
@@ -146,15 +149,16 @@ class Loop:
         self._running = False
 
     def run(self, before_wait: Callable[[], float | None]) -> None:
-        """Run turns until `stop`.
+        """Run turns until `stop` is called.
 
-        `before_wait` is called at the end of each turn, and returns the longest wait in seconds.
+        `before_wait` is called before each turn, and returns how many seconds the turn may wait
+        for events; None for no limit.
         """
         while self._running:
             self.turn(before_wait())
 
     def turn(self, timeout_s: float | None) -> None:
-        """Wait for events or timers for at most `timeout_s` seconds, and call their handlers."""
+        """Wait at most `timeout_s` seconds for events and timers, and call their handlers."""
         if self._timers:
             wait = max(0.0, self._timers[0][0] - time.monotonic())
             timeout_s = wait if timeout_s is None else min(wait, timeout_s)

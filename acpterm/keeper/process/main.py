@@ -1,9 +1,13 @@
-"""Startup of the keeper process, and the embedded keeper. The arguments are one of these.
+"""Startup of the keeper process, and the embedded keeper.
 
-    embedded SOCKET PARENT_PID                     a child of its worker, and exits with it
-    supervise SOCKET WORKER_PID -- COMMAND…        the daemon's main process; see `supervisor`
+The process is started by one of these commands (without `-S` on systems other than Linux):
 
-SOCKET is the number of the inherited descriptor of the connection to the (first) worker.
+    python -I -S …/keeper/__main__.py embedded SOCKET PARENT_PID
+    python -I -S …/keeper/__main__.py supervise SOCKET WORKER_PID -- COMMAND…
+
+`embedded` runs a keeper that is the child of its worker, and exits with the worker. `supervise`
+runs a daemon's main process (see `supervisor`), which starts later workers with COMMAND. SOCKET is
+the number of the inherited descriptor of the socket to the (first) worker.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ _PARENT_CHECK_S = 1.0
 
 
 def main(args: Sequence[str]) -> NoReturn:
-    """Run a keeper and exit with its status."""
+    """Run the keeper that `args` describe (see this module's docstring), and exit."""
     sock = _socket.socket(fileno=int(args[1]))
     open_files = prepare_process()
     loop = Loop()
@@ -49,9 +53,9 @@ def main(args: Sequence[str]) -> NoReturn:
 
 
 def prepare_process() -> tuple[int, int]:
-    """Set up signals, limits and memory of this process.
+    """Set up signals, limits and memory of the keeper process.
 
-    Raises the soft limit of open files to the hard limit, and returns the limit before that.
+    Raises the soft limit of open files to the hard limit; returns the previous soft and hard limit.
     """
     _open_standard_fds()
     for number in (_signal.SIGPIPE, _signal.SIGTTOU, _signal.SIGTTIN, _signal.SIGTSTP):
@@ -71,7 +75,7 @@ def prepare_process() -> tuple[int, int]:
 
 
 def _open_standard_fds() -> None:
-    """Open 0, 1 and 2 if they are closed; otherwise a PTY would get one of these numbers."""
+    """Open `/dev/null` as 0, 1 and 2 if they are closed, so that no PTY gets such a number."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         continue
     os.close(fd)
@@ -80,7 +84,7 @@ def _open_standard_fds() -> None:
 class Embedded:
     """A keeper that is the child of its worker: it kills all programs when the worker exits.
 
-    It ignores signals: its worker tells it when to exit.
+    It ignores signals, because its worker decides when it exits.
     """
 
     def __init__(self, loop: Loop, sock: _socket.socket, *, parent: int) -> None:
@@ -93,13 +97,13 @@ class Embedded:
         self._watch_parent()
 
     def run(self) -> int:
-        """Serve until the worker is gone; return the exit status."""
+        """Serve until the worker has ended, then kill all programs; return the exit status."""
         self._loop.run(self._keeper.before_wait)
         end_programs(self._keeper.terminals)
         return 0
 
     def _watch_parent(self) -> None:
-        """Stop when the parent exits, even if another process holds its end of the connection."""
+        """Stop when the parent exits, even if another process has its end of the socket open."""
         pidfd = system.open_pidfd(self._parent)
         if os.getppid() != self._parent:
             self._loop.stop()

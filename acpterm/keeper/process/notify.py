@@ -1,8 +1,8 @@
 """Notifications to the service manager (systemd), and its store of descriptors.
 
 Implements sd_notify(3): datagrams to the socket that `NOTIFY_SOCKET` names; a leading `@` means the
-abstract namespace. Without the variable, nothing is sent. No method raises, and only `close` waits:
-the keeper works without a manager that listens.
+abstract namespace. If the variable is not set, nothing is sent. No method raises, and only `close`
+waits, so the keeper also works if no manager listens.
 
 With `FDSTORE=N` in the environment the manager stores up to N descriptors and passes them to the
 next process of the service. Masters and rings are stored there, so that programs outlive a keeper
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RING_PREFIX = "ring."
 TREES_NAME = "trees"
-"""Name of the lock on the programs' control groups. While it is held, they are not stale."""
+"""The name of the descriptor that locks the directory of the programs' control groups."""
 MASTER_PREFIX = "master."
 _WATCHDOG_SHARE = 0.5
 _RETRY_S = 0.01
@@ -58,7 +58,7 @@ class Notifier:
 
     @property
     def watchdog_s(self) -> float | None:
-        """Interval in seconds at which to call `alive`; None if there is no watchdog."""
+        """The interval in seconds at which to call `alive`; None if there is no watchdog."""
         return self._watchdog_us / 1e6 * _WATCHDOG_SHARE if self._watchdog_us else None
 
     def ready(self) -> None:
@@ -76,12 +76,12 @@ class Notifier:
             self._send("STOPPING=1")
 
     def status(self, text: str) -> None:
-        """Set the status line."""
+        """Set the status line that the manager shows."""
         line = text.replace("\n", " ")
         self._send(f"STATUS={line}")
 
     def alive(self) -> None:
-        """Reset the watchdog."""
+        """Reset the manager's watchdog, which kills a service that stays silent."""
         if self._watchdog_us:
             self._send("WATCHDOG=1")
 
@@ -90,24 +90,24 @@ class Notifier:
         return name in self._stored
 
     def adopt(self, name: str) -> None:
-        """Record that a descriptor of this name has been stored by a previous keeper."""
+        """Record that a previous keeper has stored a descriptor of this name."""
         self._stored.add(name)
 
     def store(self, name: str, fd: int) -> None:
-        """Store a descriptor under a name, unless the store is full."""
+        """Store `fd` with the manager under `name`, unless the store is full."""
         if len(self._stored) < self._store_capacity:
             self._stored.add(name)
             # Without FDPOLL=0, systemd drops a PTY as soon as no process has its slave open.
             self._send(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", fd)
 
     def remove(self, name: str) -> None:
-        """Remove a descriptor from the store, if it is there."""
+        """Remove the descriptor `name` from the manager's store, if it was stored."""
         if name in self._stored:
             self._stored.discard(name)
             self._send(f"FDSTOREREMOVE=1\nFDNAME={name}")
 
     def remove_all(self) -> None:
-        """Remove all descriptors from the store."""
+        """Remove all descriptors from the manager's store."""
         for name in sorted(self._stored):
             self.remove(name)
 
@@ -150,7 +150,7 @@ class Notifier:
                 os.close(fd)
 
     def close(self, timeout_s: float) -> None:
-        """Send all queued messages. Waits for at most `timeout_s` seconds."""
+        """Send all queued messages. Waits at most `timeout_s` seconds."""
         deadline = time.monotonic() + timeout_s
         while self._queue and time.monotonic() < deadline:
             self._flush()

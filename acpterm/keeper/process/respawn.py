@@ -1,4 +1,4 @@
-"""When to start a worker again after one has died, and when to stop trying."""
+"""Decides when to start a new worker after one has died, and when to give up."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from acpterm.keeper.process.store import Store
 
 DEATHS_MAX = 5
-"""This many deaths within `WINDOW_S` seconds, and no worker is started any more."""
+"""After this many deaths within `WINDOW_S` seconds, no new worker is started."""
 WINDOW_S = 60.0
 _DELAYS_S = (0.0, 0.1, 0.5, 2.0)
 
 
 class Respawn:
-    """Calls `start` after the death of a worker: with a growing delay, until it gives up."""
+    """Calls `start` after each death of a worker, with a growing delay, until it gives up."""
 
     def __init__(
         self, loop: Loop, store: Store, notifier: Notifier, start: Callable[[], None]
@@ -32,10 +32,13 @@ class Respawn:
         self._start = start
         self._deaths: list[float] = []
         self.given_up = False
-        """Whether no worker is started any more. `reset` makes it possible again."""
+        """Whether no new worker is started any more, until `reset` is called."""
 
     def worker_died(self, what: str) -> None:
-        """Schedule the next start, or give up. `what` happened, as in `the worker was killed`."""
+        """Schedule the next start, or give up.
+
+        `what` describes the death for the log, such as `the worker was killed by signal 9`.
+        """
         now = time.monotonic()
         self._deaths = [at for at in self._deaths if now - at < WINDOW_S] + [now]
         if len(self._deaths) >= DEATHS_MAX:
@@ -46,7 +49,7 @@ class Respawn:
         self._loop.call_later(delay, self._start)
 
     def reset(self) -> None:
-        """Forget all deaths, and start workers again."""
+        """Forget all deaths, so that workers are started again."""
         self._deaths = []
         self.given_up = False
 
@@ -63,9 +66,9 @@ class Respawn:
         self._feed_watchdog()
 
     def _feed_watchdog(self) -> None:
-        """Keep the watchdog content, or the service manager would kill all programs.
+        """Keep resetting the watchdog, or the service manager would kill all programs.
 
-        The failure has been reported by the status line.
+        The status line has reported the failure already.
         """
         interval = self._notifier.watchdog_s
         if self.given_up and interval is not None:

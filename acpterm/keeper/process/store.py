@@ -1,4 +1,4 @@
-"""Entries that a worker stores for its successor: opaque bytes with descriptors, by key."""
+"""Entries that a worker stores for the next worker: opaque bytes with descriptors, by key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Entry:
-    """One value and its descriptors. Owns the descriptors."""
+    """A value and its descriptors, which the entry owns."""
 
     __slots__ = ("_fds", "value")
 
@@ -36,7 +36,7 @@ class Store:
         self.entries: dict[str, Entry] = {}
 
     def put(self, key: str, value: bytes, fds: Sequence[int]) -> None:
-        """Store an entry, replacing any entry of that key. Takes ownership of the descriptors."""
+        """Store an entry, replacing any entry of that key. Takes ownership of `fds`."""
         self.delete(key)
         self.entries[key] = Entry(value, fds)
 

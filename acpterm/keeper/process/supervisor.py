@@ -1,6 +1,6 @@
 """The daemon's main process: starts the worker, restarts it when it dies, and replaces it.
 
-States, by the worker that serves and the candidate for its replacement:
+A *candidate* is a new worker that is to replace the serving one. States:
 
     first worker starts --ready--> serving
         exits before it is ready --> the daemon exits with the worker's status
@@ -10,14 +10,14 @@ States, by the worker that serves and the candidate for its replacement:
         candidate sends `hello` --> the serving worker is stopped, the candidate gets the state
         candidate is ready in time --> the old worker is killed, the candidate serves
         candidate fails --> it is killed, the old worker continues
-        old worker dies --> the candidate is its successor
+        old worker dies --> the candidate takes over
     any state --`end`, and the worker exits--> ended
     any state --SIGTERM, SIGINT, SIGHUP or SIGQUIT--> terminating: the worker shuts the daemon down;
         after `TERMINATE_TIMEOUT_S` seconds everything is killed
     given up or restarting --SIGTERM…--> ended
 
-SIGUSR1 does the same as the worker's `restart` message. The only difference is that a failure is
-logged, since no client waits for a response.
+SIGUSR1 does the same as the worker's `restart` message, except that a failure is logged, since no
+client waits for a response.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.protocol import Message
 
 READY_TIMEOUT_S = 10.0
-"""Seconds after its start at which a candidate that is not ready has failed."""
+"""Seconds after which a candidate that is not ready has failed."""
 TERMINATE_TIMEOUT_S = 6.0
 _RESTORE_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 1.0
@@ -51,7 +51,11 @@ _NOTIFY_TIMEOUT_S = 0.5
 
 
 class Supervisor:
-    """A daemon's keeper. `open_files` is the workers' soft and hard limit of open files."""
+    """A daemon's keeper.
+
+    `sock` is the socket to the first worker, whose pid is `first_worker`. `command` starts later
+    workers. `open_files` is the workers' soft and hard limit of open files.
+    """
 
     def __init__(
         self,
@@ -149,7 +153,7 @@ class Supervisor:
             diagnostics.write_lock_file(self._keeper.store, "")
 
     def _gone(self, worker: Worker, status: int) -> None:
-        """Handle the exit of a worker, after its last messages (which may include `end`)."""
+        """Handle a worker's exit, after its last messages. `status` is its wait status."""
         self._workers.discard(worker)
         self._keeper.worker_pids.discard(worker.pid)
         self._keeper.remove_link(worker.link)
@@ -230,7 +234,10 @@ class Supervisor:
             self._roll_back(f"the new worker was not ready within {READY_TIMEOUT_S:g} s")
 
     def _stop(self, serving: Worker, deadline: float) -> None:
-        """Stop the serving worker, and send the candidate the state as soon as it is stopped."""
+        """Stop the serving worker with SIGSTOP, then send the candidate the state.
+
+        Rolls back if the worker is not stopped by `deadline`.
+        """
         candidate = self._candidate
         if candidate is None or serving is not self._serving:
             return
@@ -246,12 +253,12 @@ class Supervisor:
             self._roll_back("the present worker cannot be stopped")
 
     def _replace(self, candidate: Worker) -> None:
-        """Make the candidate the serving worker, and kill the old one."""
+        """Make the candidate the serving worker, and kill the old worker."""
         old, self._serving = self._serving, candidate
         self._candidate = self._stopped = self._restart_request = None
         self._takeovers += 1
         if old is not None:
-            # No need to drain its connection again: it was stopped before it was drained.
+            # Its link need not be drained again: the worker was stopped before `_stop` drained it.
             self._keeper.remove_link(old.link)
             old.link.close()
             old.signal(_signal.SIGKILL)

@@ -1,11 +1,11 @@
 """One worker process, as its keeper sees it.
 
 States: *starting*; *restoring* once it has sent `hello` and got the state; *ready* once it has sent
-`ready`; *serving* once it was sent `go`; *gone* once the process was reaped and all its messages
+`ready`; *serving* once it was sent `go`; *ended* once the process was reaped and all its messages
 were received.
 
-A worker whose connection closes while the process lives cannot serve any more. It gets
-`CLOSED_TIMEOUT_S` seconds to exit with a status of its own; then it is killed.
+A worker whose socket closes while the process lives cannot serve any more. It gets
+`CLOSED_TIMEOUT_S` seconds to exit by itself; then it is killed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ CLOSED_TIMEOUT_S = 3.0
 
 
 class Worker:
-    """A running worker process. Calls `gone` once, with its wait status."""
+    """A running worker process.
+
+    Calls `receive` with each of its messages, and `gone` once, with its wait status, when it has
+    ended.
+    """
 
     def __init__(
         self,
@@ -59,7 +63,7 @@ class Worker:
         self.hello_received = False
         self.is_ready = False
         self.refusal: str | None = None
-        """The reason from its `refuse` message, as in `refuses: …`; None if it has sent none."""
+        """The reason in its `refuse` message, such as `refuses: …`; None without such a message."""
         self.ended = False
         self.link = Link(loop, sock, lambda message: receive(self, message), self._on_lost)
         self._pidfd = system.open_pidfd(pid)
@@ -67,7 +71,7 @@ class Worker:
             loop.add_reader(self._pidfd, self.check)
 
     def check(self) -> None:
-        """Reap the process if it has exited. Must be called at SIGCHLD; idempotent."""
+        """Reap the process if it has exited. Must be called at each SIGCHLD; idempotent."""
         if self.ended:
             return
         try:
@@ -89,7 +93,7 @@ class Worker:
         self._gone(self, status)
 
     def signal(self, number: int) -> None:
-        """Send the process a signal, unless it was reaped."""
+        """Send the process the signal `number`, unless it was reaped."""
         if not self.ended:
             os.kill(self.pid, number)
 
@@ -118,7 +122,7 @@ class Worker:
 def start_worker(
     command: Sequence[str], open_files: tuple[int, int], *, nohup: bool
 ) -> tuple[int, _socket.socket]:
-    """Start a worker process; return its pid and this side's end of the connection.
+    """Start a worker process; return its pid and the keeper's end of the socket to it.
 
     `open_files` is the worker's soft and hard limit of open files. With `nohup` the worker ignores
     SIGHUP. Raises `OSError`.

@@ -1,1 +1,10 @@
-"""The keeper's terminals: children on PTYs, from spawn to reaping, and their output."""
+"""The keeper's terminals: programs on PTYs, from their start to their exit, and their output.
+
+- `terminals`: all terminals; `terminal`: one terminal and its states;
+- `spawn`: starts a program on a new PTY; `cgroup_spawn`: `posix_spawn` into a control group;
+  `child`: the code that runs in a forked child before its program is executed;
+- `reading`: reads PTYs into rings;
+- `reaping`: the exit of a program;
+- `shutdown`: kills all programs;
+- `system`: system calls that Python has no function for.
+"""

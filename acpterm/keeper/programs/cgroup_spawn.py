@@ -1,6 +1,7 @@
-"""`posix_spawn` into a control group: needs glibc 2.39, and ctypes, since Python has no function.
+"""`posix_spawn` into a control group, by ctypes: Python has no function for it. Needs glibc 2.39.
 
-As with `clone3`, the child starts in the group. Unlike there, it runs no Python code before exec.
+As with `clone3` (see `spawn`), the child starts in the group. But it runs no Python code before it
+executes its program.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ _OPAQUE_BYTES = 1024
 
 
 def is_available() -> bool:
-    """Return whether the C library supports it."""
+    """Return whether the C library can spawn into a control group."""
     return hasattr(_libc(), "posix_spawnattr_setcgroup_np")
 
 
 def spawn(
     executable: str, argv: Sequence[str], env: Mapping[str, str], slave: str, cgroup: int | None
 ) -> int:
-    """Spawn a session leader on the PTY whose slave is at the path `slave`; return its pid.
+    """Execute a program as a session leader on a PTY; return its pid.
 
-    Raises `OSError`, and `ValueError` for strings with a null byte.
+    `slave` is the path of the PTY's slave, and `cgroup` an open directory of the control group, or
+    None for that of the keeper. Raises `OSError`, and `ValueError` for strings with a null byte.
     """
     libc = _libc()
     attributes = ctypes.create_string_buffer(_OPAQUE_BYTES)

@@ -1,17 +1,18 @@
-"""What a child does between fork and exec.
+"""The code that runs in a forked child until its program is executed.
 
-Runs in the child only, in this order, and never returns:
+The child does these steps in this order, and never returns:
 
 1. create a new session, with the PTY's slave as its controlling terminal and as 0, 1 and 2;
-2. set the client's umask and resource limits, and change to the working directory;
-3. look the program up in the PATH of its own environment, and execute it.
+2. set the requested umask and resource limits, and change to the working directory;
+3. search the program in the PATH of the program's own environment, and execute it.
 
 If a step fails, the child prints one line on the terminal and exits with the status that a shell
 uses: 127 if the program is not found, 126 if it exists but cannot be run.
 
 Like all of the keeper, this module imports as little as possible, because a fork copies the page
-tables of all memory in use. Hence `typing` is only imported for the type checker, and `_signal` and
-`_socket` replace `signal` and `socket`: each of the three is as large as everything else together.
+tables of all memory in use. So `typing` is only imported for the type checker, and `_signal` and
+`_socket` replace `signal` and `socket`: each of these three modules takes as much memory as all
+other imports together.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _SHELL = "/bin/sh"
 
 
 def exec_program(program: Program) -> NoReturn:
-    """Execute `program` in this process, whose 0, 1 and 2 are the terminal already."""
+    """Execute `program` in this process, whose descriptors 0, 1 and 2 are the terminal."""
     argv, env, cwd, umask, rlimits, fallback_argv = program
     try:
         os.umask(umask)
@@ -75,7 +76,7 @@ def login_tty(slave: int) -> None:
 
 
 def reset_signals() -> None:
-    """Restore the default action of every signal, and unblock all."""
+    """Restore the default action of every signal, and unblock all signals."""
     for number in range(1, _signal.NSIG):
         try:
             _signal.signal(number, _signal.SIG_DFL)
@@ -88,7 +89,7 @@ def _set_limit(limit: int, soft: int, hard: int) -> None:
     try:
         resource.setrlimit(limit, (soft, hard))
     except (OSError, ValueError):
-        # The hard limit is above ours, and cannot be raised: use ours instead.
+        # The hard limit is above this process's, which cannot be raised: keep this process's.
         _, ours = resource.getrlimit(limit)
         if ours != resource.RLIM_INFINITY:
             soft = ours if soft == resource.RLIM_INFINITY else min(soft, ours)
@@ -96,7 +97,7 @@ def _set_limit(limit: int, soft: int, hard: int) -> None:
 
 
 def _exec(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Execute `argv`; return if there is no such file."""
+    """Execute `argv`; return only if there is no such file."""
     refused: OSError | None = None
     paths = search_path(argv[0], env)
     # A failed exec costs ten times as much as a check with access(2), so likely paths come first.
@@ -124,7 +125,7 @@ def _replace(path: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
 
 
 def search_path(name: str, env: Mapping[str, str]) -> list[str]:
-    """Return the paths to try for `name`: itself if it has a slash, else those along the PATH."""
+    """Return the paths at which a program may be: `name` if it has a slash, else in the PATH."""
     if "/" in name:
         return [name]
     path = env.get("PATH", os.defpath)

@@ -1,8 +1,8 @@
 """Reading PTY masters into rings.
 
-On Linux a kernel worker moves output from the program's side of a PTY to ours, in steps of 4 KiB. A
-reader that sleeps and is woken for each step is a quarter slower than one that stays awake. So
-there are three ways to read; which one is right depends on what other work there is.
+On Linux a kernel thread moves output from a PTY's slave to its master, in steps of 4 KiB. A reader
+that sleeps and is woken for each step is 25 % slower than a reader that stays awake. So there are
+three ways to read; the right one depends on whether the keeper has other work.
 """
 
 from __future__ import annotations
@@ -22,33 +22,34 @@ if TYPE_CHECKING:
 
 # Ways to read.
 PLAIN = 0
-"""Read until the PTY is empty. The kernel waits for its worker before it reports that. So this is
-the only way to be sure that everything was read that had been written before."""
+"""Read until the PTY is empty. The kernel waits for its thread before it reports that the PTY is
+empty. So only this way guarantees that all output written before the read was read."""
 GATHER = 1
 """Like `PLAIN`, but keep reading until another descriptor is ready, for throughput. Once 1 KiB or
 more was read, an empty PTY gets some time to fill again: the reader yields the CPU up to
-`_YIELDS_MAX` times, or until one yield takes long. `EMPTY` means that nothing came in that time."""
+`_YIELDS_MAX` times, or until one yield takes long. `EMPTY` means that no output came in that time.
+"""
 AVAILABLE = 2
-"""Read only what has arrived. Never waits for the kernel's worker, which may take milliseconds on a
-machine with more programs than CPUs. `EMPTY` does not mean that all output was read."""
+"""Read only output that has arrived at the master. Never waits for the kernel's thread, which may
+take milliseconds on a busy machine. `EMPTY` does not mean that all output was read."""
 
 # Why a read stopped.
 EMPTY = 0
 LIMIT_REACHED = 1
-"""As many bytes as requested were read, and there may be more."""
+"""As many bytes as requested were read, or other descriptors are ready; more may be left."""
 RING_FULL = 2
 """The ring is full of unconsumed output."""
 HUNG_UP = 3
-"""No process has the PTY's slave open. Final once the child is gone; while the child runs, a
-process of its session may open `/dev/tty` again."""
+"""No process has the PTY's slave open. While the child runs, a process of its session may still
+open `/dev/tty` again; once the child has ended, this is final."""
 
 _YIELDS_MAX = 50
-# Other descriptors are polled once in this many reads of 4 KiB, or this many yields.
+# How many reads of 4 KiB, or yields, there are between two polls of other descriptors.
 _POLL_OTHERS_READS = 8
 _POLL_OTHERS_YIELDS = 4
 _YIELD_MAX_S = 0.001
 _GATHER_MAX_S = 0.003
-# No yielding for this long after a yield that took too long, since the CPUs are busy.
+# After a yield that took too long, because the CPUs are busy, do not yield for this time.
 _NO_YIELD_S = 0.05
 _FLOOD_BYTES = 1024
 # On a system without sched_yield the PTY is just checked again.
@@ -57,10 +58,10 @@ _monotonic = time.monotonic
 
 
 class Reader:
-    """Reads masters into rings, for one loop.
+    """Reads the masters of all PTYs into their rings.
 
-    With `recoverable`, each read is marked in the ring. If this keeper is killed, its successor can
-    then recover what the last read had taken (`RingFile.recover`).
+    With `recoverable`, each read is marked in the ring. If this keeper is killed, the next keeper
+    can then recover the output of the last read (`RingFile.recover`).
     """
 
     def __init__(self, loop: Loop, *, recoverable: bool = False) -> None:
@@ -71,7 +72,11 @@ class Reader:
         self._waiting = array.array("i", (0,))
 
     def read(self, master: int, ring: RingFile, max_bytes: int, how: int) -> int:
-        """Read at most `max_bytes` into the ring; return why the read stopped."""
+        """Read at most `max_bytes` of output from `master` into `ring`.
+
+        `how` is `PLAIN`, `GATHER` or `AVAILABLE`. Returns why the read stopped: `EMPTY`,
+        `LIMIT_REACHED`, `RING_FULL` or `HUNG_UP`.
+        """
         header = ring.header
         head = header[HEAD]
         limit = header[CONSUMED] + ring.capacity
@@ -127,7 +132,7 @@ class Reader:
         return self._waiting[0]
 
     def _wait_for_more(self, master: int, deadline: float) -> bool:
-        """Wait a short time for output on an empty PTY; return whether there is any.
+        """Wait a short time for output on an empty PTY; return whether there is output.
 
         Stops as soon as another descriptor is ready: a quiet terminal must not wait for a flood.
         """

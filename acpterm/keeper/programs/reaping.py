@@ -1,7 +1,8 @@
-"""The first process of a terminal: its exit, its reaping, and the report in the ring's header.
+"""The process of a terminal's program: its exit, its reaping, and the report of both.
 
 Exit and reaping are two steps. A child that has *ended* is a zombie, and its pid cannot be reused.
-Once it is *reaped*, its pid may belong to another process.
+Once it is *reaped*, its pid may belong to another process. The report is stored in the ring's
+header, so that it outlives the keeper.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.process.loop import Loop
 
     # Wait status (None: unknown), CPU seconds, peak RSS in bytes, time of reaping in seconds since
-    # boot, and the end position of the output that the child wrote.
+    # boot, and the position at which the output of the child ends.
     Exit: TypeAlias = tuple[int | None, float, int, float, int]
 
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -36,7 +37,10 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Child:
-    """One process. Owns the pidfd, which is None on systems without pidfds."""
+    """The process of a program. Owns its pidfd, which is None if the system has no pidfds.
+
+    `started` is the start time in seconds since boot.
+    """
 
     __slots__ = ("_pidfd", "_wait_result", "pid", "started")
 
@@ -47,21 +51,21 @@ class Child:
         self._wait_result: tuple[int, int, resource.struct_rusage] | None = None
 
     def watch(self, loop: Loop, ended: Callable[[], None]) -> None:
-        """Call `ended` when the process has ended, if it has a pidfd."""
+        """Call `ended` when the process has ended. Without a pidfd, do nothing."""
         if self._pidfd is not None:
             loop.add_reader(self._pidfd, ended)
 
     def unwatch(self, loop: Loop) -> None:
-        """Undo `watch`. Idempotent."""
+        """Stop calling `ended`, and close the pidfd. Idempotent."""
         pidfd, self._pidfd = self._pidfd, None
         if pidfd is not None:
             loop.remove_reader(pidfd)
             os.close(pidfd)
 
     def check_ended(self) -> bool:
-        """Return whether the process has ended; always False if it has a pidfd.
+        """Return whether a process without a pidfd has ended; with a pidfd, return False.
 
-        Must be called at SIGCHLD.
+        Must be called at each SIGCHLD.
         """
         if self._pidfd is not None:
             return False
@@ -76,10 +80,10 @@ class Child:
         return self._wait_result[0] != 0
 
     def reap(self, end: int) -> Exit | None:
-        """Reap the process, which has ended and has written up to position `end`.
+        """Reap the process, which has ended, and return the report of its exit.
 
-        Return None while a debugger traces it: the pidfd of a traced child is readable before its
-        parent can reap it.
+        `end` is the position at which its output ends. Returns None while a debugger traces the
+        process: its pidfd is readable before the keeper can reap it.
         """
         try:
             if self._wait_result is None or self._wait_result[0] == 0:
@@ -94,7 +98,7 @@ class Child:
 
 
 def write_exit(header: memoryview, report: Exit) -> None:
-    """Write a report into the header of a ring. `EXITED` comes last: it makes the report valid."""
+    """Write a report into the header of a ring. `EXITED` is set last, since it means valid."""
     status, cpu, max_rss, at, end = report
     header[EXIT_END] = end
     header[EXIT_CPU] = int(cpu * 1e6)

@@ -21,10 +21,10 @@ _SIGKILL = 9
 
 
 def end_programs(terminals: Terminals) -> None:
-    """SIGKILL every program, its process group and session, and every child of this process.
+    """SIGKILL every program with its process group and session, and every child of the keeper.
 
-    Orphans of killed processes become children of this process, the subreaper, and are killed in
-    the next round. Returns when no process is left, or after `ENDING_MAX_S` seconds.
+    Orphans of killed processes become children of the keeper, which is a subreaper, and are killed
+    in the next round. Returns when no process is left, or after `ENDING_MAX_S` seconds.
     """
     roots = {
         terminal.child.pid for terminal in terminals.by_name.values()
@@ -37,7 +37,11 @@ def end_programs(terminals: Terminals) -> None:
 
 
 def _kill_round(roots: set[int], unreaped: dict[int, Terminal]) -> bool:
-    """Kill all processes, reap those that have exited; return whether any may be left."""
+    """Kill all processes, and reap those that have ended; return whether any may be left.
+
+    `roots` are the pids of all programs. `unreaped` are the terminals whose program is not reaped,
+    by pid; reaped ones are removed.
+    """
     members = set(_session_members(roots, unreaped.keys()))
     children = set(system.children_of_this_process()) or set(unreaped)
     for pid in unreaped:
@@ -57,8 +61,9 @@ def _kill_round(roots: set[int], unreaped: dict[int, Terminal]) -> bool:
 def _session_members(roots: set[int], unreaped: Collection[int]) -> Iterator[int]:
     """Yield the living processes of all sessions that a program led.
 
-    The kernel does not reuse the id of a session while it has members. If a process has the pid of
-    a root that was reaped, the pid was reused, and that session is not ours.
+    A session's id is the pid of its leader, which the kernel does not reuse while the session has
+    members. So if a process has the pid of a root that was reaped, the pid was reused, and that
+    session belongs to another program.
     """
     if not system.LINUX or not roots:
         return
@@ -74,7 +79,7 @@ def _session_members(roots: set[int], unreaped: Collection[int]) -> Iterator[int
 
 
 def _session_of(pid: int) -> int:
-    """Return the session of a process; 0 if it is gone or a zombie."""
+    """Return the session of a process; 0 if the process has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             line = file.read()

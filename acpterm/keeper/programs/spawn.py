@@ -1,18 +1,17 @@
-"""Spawn a program on a new PTY.
+"""Start a program on a new PTY, as a child of the keeper.
 
-There are three ways; the first one that supports the request is used.
+There are three ways; the first way that supports the request is used.
 
-1. `posix_spawn`: the child runs no Python code before exec. The keeper changes its own directory,
-   umask and limits around the call; nothing can notice, since it has a single thread. This way is
-   used only for limits that are harmless to the keeper, and for a control group only with glibc
-   2.39.
-2. `clone3` into the control group, or `fork`: `child.exec_program` does the rest in the child, and
-   prints on the terminal why a program cannot be executed. Used also if `posix_spawn` fails.
+1. `posix_spawn`: the child runs no Python code. The keeper changes its own directory, umask and
+   limits around the call, which is safe because the keeper has a single thread. This way is used
+   only if these limits are harmless to the keeper, and, for a control group, only with glibc 2.39.
+2. `clone3` into the control group, or `fork`: `child.exec_program` runs in the child, and prints on
+   the terminal why a program cannot be executed. Also used if `posix_spawn` fails.
 3. `ptyprocess`: on systems other than Linux, where a session leader that opens a PTY's slave does
    not necessarily get it as its controlling terminal.
 
-The keeper keeps the slave open until the child has it, so a terminal cannot hang up before its
-program has started.
+The keeper keeps the slave open until the child has opened it, so a terminal cannot hang up before
+its program has started.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.programs.child import Program
 
 SPARE_DESCRIPTORS = 32
-"""Descriptors reserved for the worker's messages; spawns are refused when only these are free."""
+"""Descriptors reserved for messages of the worker: no program is started with fewer free ones."""
 _SETTLE_TIMEOUT_MS = 1000
 _IUTF8 = 0x4000 if system.LINUX else 0
 # Linux's RLIMIT_LOCKS, which no kernel enforces. It marks a terminal's processes
@@ -54,8 +53,10 @@ _HARMLESS = {_RLIMIT_LOCKS} | {
 def spawn(program: Program, cols: int, rows: int, cgroup: int | None) -> tuple[int, int, str]:
     """Start a program on a new PTY; return its pid, the PTY's master, and the way that was used.
 
-    If the program cannot be found or executed, the child prints that and exits with 127 or 126.
-    Raises `OSError`, and leaves nothing behind, when no PTY, process or descriptor is available.
+    The way is `posix_spawn`, `clone3`, `fork` or `ptyprocess`. `cgroup` is an open directory of the
+    control group to start in; None for the keeper's. If the program cannot be found or executed,
+    the child prints a message, and exits with 127 or 126. Raises `OSError`, and leaves nothing
+    behind, if no PTY, process or descriptor is available.
     """
     _require_descriptors()
     if not system.LINUX:
@@ -95,7 +96,7 @@ def _require_descriptors() -> None:
 
 
 def _posix_spawn(program: Program, slave: int, cgroup: int | None) -> int | None:
-    """Spawn with `posix_spawn`; return the pid, or None if another way has to be used."""
+    """Start a program by `posix_spawn`; return its pid, or None if another way must be used."""
     if sys.platform != "linux":
         # On other systems a session leader that opens a PTY does not get it as its terminal.
         return None
@@ -153,9 +154,9 @@ def _can_execute(path: str) -> bool:
 def _limit_changes(
     limits: Sequence[tuple[int, int, int]],
 ) -> list[tuple[int, tuple[int, int], tuple[int, int]]] | None:
-    """Return the limits to change around a spawn: resource, the program's value, our value.
+    """Return the limits to change around a spawn: resource, program's value, keeper's value.
 
-    Return None if one of them could harm the keeper.
+    Returns None if one of the changes could harm the keeper.
     """
     changes = []
     for limit, soft, hard in limits:
@@ -199,7 +200,7 @@ def _run_child(program: Program, slave: int, settling: int) -> NoReturn:
 
 
 def ptyprocess_spawn(program: Program, cols: int, rows: int) -> tuple[int, int, str]:
-    """Spawn with ptyprocess; see `spawn`."""
+    """Start a program by ptyprocess; return the same values as `spawn`."""
     import ptyprocess  # noqa: PLC0415  only where the other ways do not work
 
     def run_in_child() -> None:

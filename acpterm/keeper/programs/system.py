@@ -26,7 +26,7 @@ _libc = ctypes.PyDLL(None, use_errno=True)
 
 
 def become_subreaper() -> None:
-    """Make orphaned descendants this process's children, on Linux."""
+    """Make this process the parent of its orphaned descendants, on Linux (prctl(2))."""
     if LINUX:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -34,7 +34,7 @@ def become_subreaper() -> None:
 def protect_memory() -> None:
     """Prevent the user's other processes from tracing this one and copying its descriptors.
 
-    Programs do not inherit this: exec resets it.
+    Programs do not inherit this protection, because exec resets it.
     """
     if LINUX:
         _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
@@ -43,8 +43,8 @@ def protect_memory() -> None:
 def clone_into(cgroup: int) -> int:
     """Fork into the control group whose directory is open as `cgroup`.
 
-    Return the child's pid, or 0 in the child. Raises `OSError`. Without CLONE_VM this behaves like
-    a fork: one thread, memory copied on write.
+    Returns the child's pid, or 0 in the child. Raises `OSError`. Because CLONE_VM is not set, it
+    behaves like fork: the child has one thread, and its memory is copied on write.
     """
     arguments = _CLONE_ARGS.pack(_CLONE_INTO_CGROUP, 0, 0, 0, _SIGCHLD, 0, 0, 0, 0, 0, cgroup)
     pid: int = _libc.syscall(_SYS_CLONE3, arguments, len(arguments))
@@ -66,7 +66,7 @@ def started_at(pid: int) -> float:
 
 
 def open_pidfd(pid: int) -> int | None:
-    """Open a pidfd; return None if it is not supported, fails, or no descriptor is left."""
+    """Open a pidfd for the process `pid`; return None if that is not supported, or fails."""
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return None
     try:

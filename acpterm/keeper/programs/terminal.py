@@ -3,12 +3,12 @@
 States of the child:
 
     running --child ends--> ended --PTY drained, child reaped--> exited
-       a debugger traces the child --> it stays ended; reaping is tried every `TRACED_RETRY_S`
+       a debugger traces the child --> it stays ended; reaping is retried every `TRACED_RETRY_S`
 
-A child that has *ended* is a zombie, and its pid cannot be reused. The PTY is read until it is
-empty before the child is reaped, so that `exited` comes after everything that the child wrote. If
-other processes hold the PTY open, at most `DRAIN_BYTES` are read. If the ring is full, the drain
-waits for free space.
+The child is the program's process. A child that has *ended* is a zombie, and its pid cannot be
+reused. The PTY is read until it is empty (*drained*) before the child is reaped, so that the exit
+is reported after everything that the child wrote. If other processes have the PTY open, at most
+`DRAIN_BYTES` are drained. If the ring is full, draining waits for free space.
 
 States of the PTY:
 
@@ -16,8 +16,8 @@ States of the PTY:
     polled <--> idle (no process has the slave open: polled again after `IDLE_RETRY_S`)
     any state --> shut (the child has exited and the PTY has hung up, or the worker closed it)
 
-A terminal that is exited and shut is *closed*: its ring is unmapped, but its descriptor and its
-report are kept for the worker's successor.
+A terminal that is exited and shut is *closed*: its ring is unmapped, but the ring's descriptor and
+the report of the exit are kept for the next worker.
 """
 
 from __future__ import annotations
@@ -39,12 +39,15 @@ IDLE_RETRY_S = 0.05
 DRAIN_BYTES = 256 * 1024
 _TURN_BYTES = 256 * 1024
 _SHARED_TURN_BYTES = 64 * 1024
-# Memory of the ring is released only after at least this much output.
+# The memory of the ring's free space is released only after at least this much output.
 _TRIM_BYTES = 64 * 1024
 
 
 class Terminal:
-    """One terminal. Owns the descriptors. `ring` is None once it is unmapped."""
+    """One terminal. Owns `master` and the ring's descriptor.
+
+    The constructor adds the terminal to `terminals`. `ring` is None once it is unmapped.
+    """
 
     __slots__ = (
         "_drain_left",
@@ -93,16 +96,16 @@ class Terminal:
         child.watch(terminals.loop, self.child_ended)
 
     def descriptors(self) -> list[int] | None:
-        """Return the descriptors for a worker: the ring and, while it is open, the master.
+        """Return the descriptors for a worker: the ring and, while it is open, the PTY's master.
 
-        Return None if the terminal is forgotten.
+        Returns None if the terminal was forgotten.
         """
         if self._forgotten:
             return None
         return [self.ring_fd] if self.master is None else [self.ring_fd, self.master]
 
     def check_child(self) -> None:
-        """Check whether a child without pidfd has ended. Must be called at SIGCHLD."""
+        """Check whether a child without pidfd has ended. Must be called at each SIGCHLD."""
         if not self.ended and self.child.check_ended():
             self.child_ended()
 
@@ -121,7 +124,7 @@ class Terminal:
         self._close_if_finished()
 
     def resume(self, fraction: float) -> None:
-        """Resume reading if more than this fraction of the ring is free."""
+        """Resume reading if more than `fraction` (0 to 1) of the ring is free."""
         if self.ring is not None and self.ring.free_bytes() > fraction * self.ring.capacity:
             self._unstall()
             if self.ended and self.exit is None:
@@ -142,7 +145,7 @@ class Terminal:
                 self._close_if_finished()
 
     def forget(self) -> None:
-        """Release everything. The child is still reaped when it ends."""
+        """Release all resources of the terminal. The child is still reaped when it ends."""
         self._forgotten = True
         self.close_master()
         self._unmap()
@@ -170,7 +173,7 @@ class Terminal:
             self._hung_up()
 
     def _read(self, max_bytes: int, how: int) -> int:
-        """Read into the ring, and stall if it is full; return why the read stopped."""
+        """Read output into the ring, and stall if the ring is full; return as `Reader.read`."""
         assert self.master is not None and self.ring is not None  # noqa: S101, PT018  polled
         head = self.ring.header[HEAD]
         stopped = self._terminals.reader.read(self.master, self.ring, max_bytes, how)
@@ -181,7 +184,7 @@ class Terminal:
                 self._terminals.trim_when_idle(self)
         if stopped == reading.RING_FULL:
             self._stall()
-            # A worker that freed space before it could see `STALLED` sends no wake-up.
+            # A worker that has freed space before `STALLED` was set sends no wake-up.
             if self.ring.free_bytes() > 0:
                 self._unstall()
                 self._poll()
@@ -212,7 +215,7 @@ class Terminal:
             self._terminals.loop.call_later(IDLE_RETRY_S, self._poll)
 
     def _drain(self) -> None:
-        """Read what the child wrote, then reap it. If the ring is full, `resume` continues."""
+        """Read the child's output, then reap the child. If the ring is full, `resume` continues."""
         self._stop_polling()
         stopped = reading.LIMIT_REACHED
         while stopped == reading.LIMIT_REACHED and self.master is not None and self._drain_left > 0:
@@ -227,7 +230,7 @@ class Terminal:
                 self.close_master()
 
     def _reap(self) -> None:
-        """Reap the child, report its exit, and resume reading what other processes write."""
+        """Reap the child, report its exit, and resume reading output of other processes."""
         if self.exit is not None:
             return
         end = 0 if self.ring is None else self.ring.header[HEAD]

@@ -28,9 +28,10 @@ _EMULATOR_KILLS_MAX = 3
 
 
 class Terminals:
-    """All terminals by name; those whose child is not reaped also by pid.
+    """All terminals by name, and those whose child is not reaped by pid.
 
-    Calls `exited` and then `closed` once for each terminal that is not forgotten.
+    For each terminal that is not forgotten, calls `exited` once with the report of its exit, and
+    later `closed` once with the position at which its output ends.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Terminals:
         self._trimming = False
 
     def mark_written(self, terminal: Terminal) -> None:
-        """Wake the consumer of this terminal at the end of the turn, if it waits."""
+        """Record output of this terminal. Its consumer is woken at the end of the turn."""
         self._written[terminal] = 0
 
     def trim_when_idle(self, terminal: Terminal) -> None:
@@ -82,13 +83,16 @@ class Terminals:
 
     @property
     def needs_recheck(self) -> bool:
-        """Whether a consumer may have started to wait since the last `disarm_waiting`."""
+        """Whether a consumer may have started to wait since the last `disarm_waiting`.
+
+        Consumers are in the worker, and wait by setting `ARMED` in their ring.
+        """
         return bool(self._written)
 
     def disarm_waiting(self) -> bool:
-        """Disarm consumers that wait for output that was written; return whether there was one.
+        """Clear `ARMED` of consumers that wait although there is output; return whether any does.
 
-        Each terminal is checked twice, since a consumer may arm during the first check.
+        Each terminal is checked in two turns, because a consumer may set `ARMED` in between.
         """
         wake = False
         for terminal, checks in tuple(self._written.items()):
@@ -103,10 +107,10 @@ class Terminals:
         return wake
 
     def clear_emulator_marks(self, *, was_killed: bool = False) -> None:
-        """Clear `EMULATOR` in all rings: the worker did not crash on the output of a terminal.
+        """Clear `EMULATOR` in all rings, because the worker did not crash on a terminal's output.
 
-        If the worker was killed (`was_killed`), an emulator may have used up all memory. A terminal
-        whose emulator was fed during `_EMULATOR_KILLS_MAX` such kills keeps the mark.
+        If the worker was killed (`was_killed`), an emulator may have used up all memory. So a
+        terminal whose emulator was fed during `_EMULATOR_KILLS_MAX` such kills keeps the mark.
         """
         for terminal in self.by_name.values():
             # Access the file, since the ring of a closed terminal is not mapped.
@@ -118,7 +122,7 @@ class Terminals:
                 _write_word(terminal.ring_fd, EMULATOR, 0)
 
     def stall(self, terminal: Terminal) -> None:
-        """Check this terminal's ring for free space until there is some."""
+        """Check this terminal's full ring repeatedly, and resume reading when it has space."""
         self._stalled[terminal] = None
         self._retry_later()
 
@@ -127,7 +131,7 @@ class Terminals:
         self._stalled.pop(terminal, None)
 
     def resume_stalled(self) -> None:
-        """Resume reading for all stalled terminals with enough free space in their ring."""
+        """Resume reading of all stalled terminals with enough free space in their ring."""
         for terminal in tuple(self._stalled):
             terminal.resume(_RESUME_FRACTION)
 

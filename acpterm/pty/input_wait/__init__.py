@@ -1,1 +1,5 @@
-"""Detection of whether a program waits for input from its terminal."""
+"""Detection of whether a program waits for input from its terminal.
+
+- `detect`: finds the terminal's threads, and checks whether one waits for the terminal;
+- `syscalls`: decodes which descriptors a thread is blocked on.
+"""

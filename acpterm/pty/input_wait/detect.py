@@ -1,15 +1,15 @@
 """Detect whether a terminal waits for input: whether a program is at a prompt, or merely slow.
 
-A terminal waits if a thread of its foreground process group is blocked until the terminal has
-input. `syscalls` decodes what a thread is blocked on. This module finds the threads, and checks
-whether they are blocked on this terminal.
+A terminal waits for input if a thread of its foreground process group is blocked until the terminal
+has input. `syscalls` decodes which descriptors a thread is blocked on. This module finds the
+threads, and checks whether one of those descriptors is this terminal.
 
-A call with a timeout does not show what the timeout is for: `top` redraws when it expires, while
-Python's prompt, since 3.13, polls for input ten times a second and does nothing else. Only the
-time without output distinguishes these two; see `waits_for_input`.
+A system call with a timeout does not show the timeout's purpose: `top` redraws when its timeout
+expires, while the prompt of Python 3.13 polls for input ten times a second and does nothing else.
+Only the time without output distinguishes the two; see `waits_for_input`.
 
-Programs that forward input hide what happens behind them: ssh and script always wait for input,
-whatever runs at their other end; tmux, whose server does the reading, never does.
+Programs that forward input hide the program at their other end: ssh and script always wait for
+input, whatever that program does; tmux, whose server reads the input, never waits.
 """
 
 import contextlib
@@ -27,15 +27,15 @@ from acpterm.pty.input_wait import syscalls
 from acpterm.pty.input_wait.syscalls import BlockedRead, UndecidedError
 from acpterm.pty.linux import read_once, stat_fields
 
-# The number of processes and threads that one check reads, at 15 to 30 µs each.
+# The maximum number of processes and threads that one check reads, at 15 to 30 µs each.
 _PROCESSES_MAX: Final = 64
 _THREADS_MAX: Final = 128
-# A call with a timeout of at least this many seconds counts as waiting for input at once. Programs
-# that redraw do so more often by default: top every 3 seconds, htop every 1.5. At a prompt, vim
+# A call with a timeout of at least this many seconds is treated as waiting for input at once.
+# Programs that redraw have shorter timeouts by default: top 3 seconds, htop 1.5. At a prompt, vim
 # wakes 4 seconds after a key, node 8 seconds after its start, and `read -t 60` after 60 seconds.
 _LONG_TIMEOUT_S: Final = 4.0
-# A program that polls for input with a shorter timeout counts as waiting after a silence of this
-# many of its timeouts, and of at least this many seconds.
+# A program that polls for input with a shorter timeout is treated as waiting once it has written
+# nothing for this many of its timeouts, and for at least this many seconds.
 _SILENT_TIMEOUTS_MIN: Final = 2
 _SILENCE_MIN_S: Final = 1.0
 
@@ -44,7 +44,7 @@ _TIOCGSID: Final = 0x5429
 _TIOCGPTN: Final = 0x8004_5430
 _DEV_TTY: Final = os.makedev(5, 0)
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
-# These errors mean that reading was refused; other errors mean that the process is gone.
+# These errors mean that reading was refused; other errors mean that the process has ended.
 _REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
@@ -56,15 +56,15 @@ def waits_for_input(master: int, quiet: float = 0.0) -> bool | None:
     more processes or threads than one check reads (64 and 128). Raises nothing, never blocks, and
     takes some 100 µs for a prompt, at most some milliseconds.
 
-    `quiet` is the number of seconds since the last output or input. A program that waits with a
-    timeout below 4 seconds counts as waiting only after a silence of twice the timeout, and of at
-    least one second: its timeouts expired without output.
+    `quiet` is the number of seconds without output. A program that waits with a timeout below 4
+    seconds is treated as waiting only if `quiet` is at least twice the timeout and at least 1
+    second, so that its timeouts expired without output.
 
     The processes of the foreground group are found as descendants of its leader, or of the session
     leader. A process whose parent has ended is not found.
 
-    A program that may not be inspected, such as sudo, counts as waiting if it sleeps and the
-    terminal is in line mode with echo off: that is how programs ask for passwords.
+    A program that may not be inspected, such as sudo, is treated as waiting if it sleeps and the
+    terminal is in line mode with echo off, as when a program prompts for a password.
     """
     if not syscalls.KNOWN:
         return None
@@ -80,7 +80,10 @@ def waits_for_input(master: int, quiet: float = 0.0) -> bool | None:
 
 
 class _Terminal:
-    """The identity and modes of one terminal, by which a wait for it is recognised."""
+    """The identity and modes of one terminal, to check whether a process waits for it.
+
+    `quiet` is as in `waits_for_input`.
+    """
 
     def __init__(self, master: int, quiet: float) -> None:
         (number,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGPTN, bytes(4)))
@@ -95,7 +98,7 @@ class _Terminal:
         return bool(self._local & termios.ICANON) and not self._local & termios.ECHO
 
     def waited_for(self, pid: int, reading: BlockedRead) -> bool:
-        """Return whether process `pid`, of the foreground group, waits by `reading` for this."""
+        """Return whether the call `reading` of process `pid` waits for this terminal's input."""
         timeout = self._read_timeout() if reading.plain else reading.timeout
         return self._is_patient(timeout) and any(self._is_at(pid, fd) for fd in reading.fds)
 
@@ -107,13 +110,13 @@ class _Terminal:
         )
 
     def _read_timeout(self) -> float | None:
-        """Return the seconds after which a read without input ends; None for never (termios(3))."""
+        """Return the seconds after which a read(2) without input ends; None for never."""
         if self._local & termios.ICANON or self._cc[termios.VMIN]:
             return None
         return float(self._cc[termios.VTIME] / 10)
 
     def _is_at(self, pid: int, fd: int) -> bool:
-        """Return whether a descriptor of a process is open on the terminal."""
+        """Return whether descriptor `fd` of process `pid` is open on this terminal."""
         path = f"/proc/{pid}/fd/{fd}"
         # Check the name first: the stat of a file on an unreachable file server would block.
         if not os.readlink(path).startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
@@ -135,7 +138,7 @@ class _Process(NamedTuple):
 
 
 def _any_waits(processes: Iterator[_Process], group: int, terminal: _Terminal) -> bool | None:
-    """Return whether a process of the `group` waits; None if one could not be inspected."""
+    """Return whether any of the processes waits for `terminal`; None if that is unknown."""
     found = unknown = False
     threads = 0
     for count, process in enumerate(processes):
@@ -158,7 +161,7 @@ def _any_waits(processes: Iterator[_Process], group: int, terminal: _Terminal) -
         threads += process.threads
         if threads > _THREADS_MAX:
             return None
-    # If none was found, the processes of the group have no parent in the session, or are hidden.
+    # If no process of the group was found, their parents have ended, or they are hidden.
     return False if found and not unknown else None
 
 
@@ -180,7 +183,7 @@ def _waits(process: _Process, tid: int, terminal: _Terminal) -> bool | None:
 
 
 def _threads(process: _Process, max_count: int) -> list[int]:
-    """Return the threads of a process, the main one first, because it usually is the reader."""
+    """Return at most `max_count` threads of a process: first the main one, the likely reader."""
     if process.threads == 1:
         return [process.pid]
     try:
@@ -191,9 +194,10 @@ def _threads(process: _Process, max_count: int) -> list[int]:
 
 
 def _descendants(group: int, session: int) -> Iterator[_Process]:
-    """Yield the descendants of the group's leader, then those of the session's.
+    """Yield the descendants of the group's leader, then those of the session's leader.
 
-    The leader of a pipeline may have ended before the other members, whose parent is a shell.
+    The leader of a pipeline's group may have ended. The other processes of the pipeline are then
+    found as children of the shell.
     """
     seen = set()
     for root in (group, session):

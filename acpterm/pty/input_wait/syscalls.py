@@ -2,8 +2,8 @@
 
 That file has the number and arguments of the system call that a sleeping thread is in. The memory
 that the arguments point to is in `/proc/PID/mem`, and the descriptors that an epoll descriptor
-watches are in `/proc/PID/fdinfo`. No process is attached to or stopped. Reading all of these
-requires the permission to trace the process.
+watches are in `/proc/PID/fdinfo`. Reading these files requires the permission to trace the process,
+but the process is neither traced nor stopped.
 
 Numbers differ between machines; `KNOWN` says whether this module has those of this machine.
 """
@@ -22,15 +22,15 @@ class BlockedRead(NamedTuple):
     """A system call that blocks a thread until there is input."""
 
     fds: tuple[int, ...]
-    """The descriptors of its process: input on any of them ends the call."""
+    """Descriptors of the thread's process. Input on any of them ends the call."""
     timeout: float | None = None
-    """The seconds, counted from its start, after which the call gives up; None for never."""
+    """The seconds from its start after which the call ends without input; None for never."""
     plain: bool = False
-    """Whether the call is a read, which may time out by the terminal's own settings."""
+    """Whether the call is a read(2), whose timeout is a setting of the terminal."""
 
 
 class UndecidedError(Exception):
-    """The thread is in a call that may wait for input, and whether it does cannot be decoded."""
+    """The thread is in a system call that cannot be decoded, and that may wait for input."""
 
 
 _Decode = Callable[[int, list[int]], BlockedRead]
@@ -52,8 +52,8 @@ _ADDRESS_MASK: Final = (1 << 56) - 1
 def blocked_for(pid: int, tid: int) -> BlockedRead | None:
     """Return the call that blocks thread `tid` of process `pid` until input; None if none does.
 
-    Raises `PermissionError` if this process may not inspect it; other `OSError` if the thread has
-    ended or its call has returned meanwhile, or if no descriptor is left; and `UndecidedError`.
+    Raises `PermissionError` if this process may not inspect the thread; another `OSError` if the
+    thread or its call has ended, or if no descriptor is left; and `UndecidedError`.
     """
     # The format is `NUMBER ARG0 … ARG5 STACK PC` in a call, `-1 STACK PC` outside any call, or
     # `running`.

@@ -1,15 +1,16 @@
 """The control groups of one daemon, version 2 (cgroups(7)): the exact way to track processes.
 
-Where this process may create control groups below its own, each terminal gets one (`cgroup_tree`).
-Every process of the terminal is in it, whatever it forks, leaves or calls itself, until it ends or
-is moved: by a system manager, or by itself if it may write to another group (see `trees`).
-Layout: OWN/acpterm-PID-RANDOM/TERMINAL. The daemon's directory in the middle is locked as long as
-the daemon lives. The lock belongs to an open file (flock(2)): it lasts until every copy of its
-descriptor is closed, so it can be passed to a successor of this process (`Cgroups.handover`,
-`Cgroups.adopt`). Processes in a directory without a lock were left by a daemon that was killed;
+If this process may create control groups below its own, each terminal gets a group (`cgroup_tree`).
+A forked process is in the group of its parent. It stays there until it ends, or until a system
+manager, or the process itself, moves it to another group (see `trees`).
+
+Layout: OWN/acpterm-PID-RANDOM/TERMINAL. The middle part, the daemon's directory, is locked as long
+as the daemon lives. The lock belongs to an open file (flock(2)): it lasts until all duplicates of
+its descriptor are closed, so it can be passed to the next worker (`Cgroups.handover`,
+`Cgroups.adopt`). Processes in a directory without a lock belonged to a daemon that was killed;
 they are killed (`leftovers`).
 
-systemd requires that no process creates groups where none were delegated to it. Root has the
+systemd requires that a process creates groups only where they were delegated to it. Root has the
 permission everywhere, so for root the group must be marked as delegated, or must be the root of the
 visible hierarchy.
 """
@@ -30,14 +31,14 @@ from acpterm.pty import processes
 from acpterm.pty.tracking.cgroup_tree import CgroupTree, remove_groups
 from acpterm.runtime.descriptors import EXHAUSTED
 
-# How often a directory is created: another daemon may take it for stale before it is locked.
+# How often to try to create a directory: another daemon may remove it before it is locked.
 _CREATE_ATTEMPTS_MAX: Final = 20
 # The name of a daemon's directory. systemd units are called `acpterm-…` as well.
 _BASE_NAME: Final = re.compile(r"acpterm-[0-9]+-[0-9a-f]+")
 
 
 class Cgroups:
-    """The directory of this daemon's groups, created by `find` or adopted; removed by `close`."""
+    """The directory of this daemon's control groups, created by `find` or taken over by `adopt`."""
 
     def __init__(self, base: str, lock: int) -> None:
         self._base = base
@@ -45,11 +46,11 @@ class Cgroups:
 
     @classmethod
     def find(cls, held: Collection[str] = ()) -> "Cgroups | None":
-        """Create this process's directory.
+        """Create the directory of this daemon's groups, and kill processes of killed daemons.
 
-        Returns None if this process may not create groups, or the system has no version 2. Also
-        kills what killed daemons have left. `held` are the names of terminals that outlived such a
-        daemon: the directory that contains them is taken over instead of creating one.
+        `held` are the names of terminals that outlived a killed daemon: the directory with their
+        groups is used instead of a new one. Returns None if this process may not create groups, or
+        the system has no control groups of version 2.
         """
         own = _own_directory()
         if own is None or not _is_delegated(own):
@@ -68,16 +69,17 @@ class Cgroups:
                 os.mkdir(base, mode=0o755)
                 return cls(base, _lock(base, fcntl.LOCK_SH))
             except (FileNotFoundError, BlockingIOError):
-                continue  # another daemon has taken it for stale before it was locked
+                continue  # another daemon has removed it as stale before it was locked
             except OSError:
                 break
         return None
 
     @classmethod
     def adopt(cls, base: str, lock: int) -> "Cgroups | None":
-        """Take over a predecessor's directory with the descriptor that locks it.
+        """Take over the directory `base` of the previous worker, and its lock.
 
-        Closes the descriptor and returns None if the directory is gone or is not the locked one.
+        `lock` is the open descriptor of the directory. If `base` does not exist or is another
+        directory, closes `lock` and returns None.
         """
         try:
             if os.path.samestat(os.stat(base), os.fstat(lock)):
@@ -88,33 +90,33 @@ class Cgroups:
         return None
 
     def handover(self) -> tuple[str, int]:
-        """Return the directory and the descriptor of its lock, which remains open here."""
+        """Return the directory and the descriptor of its lock, which stays open in this process."""
         return self._base, self._lock
 
     def new(self, name: str) -> "CgroupTree":
-        """Create the group of one terminal. Raises `OSError` when the system allows no more."""
+        """Create the group of the terminal `name`. Raises `OSError`."""
         return CgroupTree.make(os.path.join(self._base, name))
 
     def existing(self, name: str) -> "CgroupTree":
-        """Return the group that a predecessor made for a terminal; an empty one if it is gone."""
+        """Return the tree of a group that the previous worker created, even if it was removed."""
         return CgroupTree(os.path.join(self._base, name))
 
     @property
     def name(self) -> str:
-        """The directory's own name: see `terminals_of`."""
+        """The last component of the directory's path, which `terminals_of` returns."""
         return os.path.basename(self._base)
 
     def close(self) -> None:
-        """Remove the directory if the groups in it are gone, and unlock it."""
+        """Remove the directory if it has no groups any more, and unlock it."""
         with contextlib.suppress(OSError):
             os.rmdir(self._base)
         os.close(self._lock)
 
 
 def _path_of(pid: int | str) -> str | None:
-    """Return a process's path in the version 2 hierarchy; None if it cannot be read.
+    """Return the path of a process's group in the version 2 hierarchy; None if it is unknown.
 
-    Raises `OSError` when no descriptor is left to read it.
+    Raises `OSError` if no descriptor is left to read it.
     """
     try:
         with open(f"/proc/{pid}/cgroup") as file:
@@ -126,9 +128,9 @@ def _path_of(pid: int | str) -> str | None:
 
 
 def terminals_of(pid: int | str) -> set[tuple[str, str]]:
-    """Return the terminal groups of a process, as pairs of the daemon's directory and the terminal.
+    """Return the terminals whose group a process is in: the daemon's directory, and the terminal.
 
-    There are several if a daemon runs in a terminal of another one. Raises `OSError` when no
+    A process has several if its daemon runs in a terminal of another daemon. Raises `OSError` if no
     descriptor is left to read them.
     """
     parts = (_path_of(pid) or "").split("/")
@@ -142,7 +144,7 @@ def _own_directory() -> str | None:
 
 
 def _directory_of(path: str) -> str | None:
-    """Return the directory of a group; None if the hierarchy is not mounted or not visible."""
+    """Return the directory of the group `path`; None if the group is not mounted or visible."""
     try:
         with open("/proc/self/mountinfo") as file:
             mounts = [line.split() for line in file if " - cgroup2 " in line]
@@ -177,9 +179,10 @@ def _has_attribute(directory: str, attribute: str) -> bool:
 
 
 def _lock(base: str, how: int) -> int:
-    """Lock a directory as long as the returned descriptor is open.
+    """Lock a directory; return the descriptor that holds the lock while it is open.
 
-    Raises `OSError`: BlockingIOError if it is locked already, FileNotFoundError if it is gone.
+    `how` is `fcntl.LOCK_SH` or `LOCK_EX`. Raises `OSError`: `BlockingIOError` if the directory is
+    locked already, `FileNotFoundError` if it does not exist.
     """
     lock = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -192,7 +195,7 @@ def _lock(base: str, how: int) -> int:
 
 
 def stale_base_of(pid: int) -> str | None:
-    """Return the daemon directory whose groups a process is in, if no daemon has it locked."""
+    """Return the directory of the killed daemon in whose groups a process is, if it is in any."""
     parts = (_path_of(pid) or "").split("/")
     index = next((i for i, part in enumerate(parts) if _BASE_NAME.fullmatch(part)), None)
     base = None if index is None else _directory_of("/".join(parts[: index + 1]))
@@ -206,10 +209,10 @@ def stale_base_of(pid: int) -> str | None:
 
 
 def clear_stale(base: str) -> bool:
-    """Kill all processes in the groups of a killed daemon; return whether nothing is left to do.
+    """Kill all processes in the groups below `base`; return whether nothing is left to do.
 
-    A directory that is locked belongs to a daemon that runs, maybe in another container: it is left
-    alone. Killed processes take a moment to end, and their group remains until then.
+    If `base` is locked, it belongs to a running daemon, perhaps in another container, and is not
+    changed. Killed processes take a moment to end, and their group remains until then.
     """
     try:
         lock = _lock_stale(base)
@@ -227,7 +230,7 @@ def clear_stale(base: str) -> bool:
 
 
 def _lock_stale(base: str) -> int:
-    """Lock a directory of this user that no daemon has locked. Raises `OSError`."""
+    """Lock the directory of a killed daemon. Raises `OSError` if a daemon has it locked."""
     if os.stat(base).st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, f"{base} belongs to another user")
     return _lock(base, fcntl.LOCK_EX)

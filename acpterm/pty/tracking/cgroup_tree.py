@@ -1,4 +1,7 @@
-"""One terminal's processes as a Linux control group, version 2 (cgroups(7))."""
+"""One terminal's processes as a Linux control group, version 2 (cgroups(7)).
+
+`descendant_tree` tracks the same processes by descent; `trees` combines both.
+"""
 
 import contextlib
 import errno
@@ -14,16 +17,17 @@ from acpterm.pty.tracking.tree import retry_on_oserror
 
 # The errors of the files of a group that was removed: on opening them, and on reading open ones.
 _GONE: Final = (errno.ENOENT, errno.ENODEV)
-# Processes to signal between two reads of the group's members.
+# The number of processes that are signalled between two reads of the group's members.
 _SIGNAL_BATCH_SIZE: Final = 256
 _FIRST_KILL_POLL_S: Final = 0.005
 _LAST_KILL_POLL_S: Final = 0.1
 
 
 class CgroupTree:
-    """One terminal's group. See `tree.ProcessTree`.
+    """The processes in one terminal's control group; implements parts of `tree.ProcessTree`.
 
-    `cgroup` is a descriptor of the directory, which becomes the tree's own.
+    `directory` is the path of the group, and `cgroup` an open descriptor of it, which this object
+    then owns; None if no process is to be started in the group.
     """
 
     def __init__(self, directory: str, cgroup: int | None = None) -> None:
@@ -32,7 +36,7 @@ class CgroupTree:
 
     @classmethod
     def make(cls, directory: str) -> "CgroupTree":
-        """Create the group. Raises `OSError`."""
+        """Create the group at the path `directory`. Raises `OSError`."""
         try:
             os.mkdir(directory, 0o755)
         except FileNotFoundError:
@@ -46,21 +50,21 @@ class CgroupTree:
 
     @property
     def join(self) -> str | None:
-        """The file by which a child that was created without clone3 joins."""
+        """The file to which a process writes its pid to join the group."""
         return os.path.join(self._directory, "cgroup.procs")
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Close the directory: the child is in the group, and the kernel tracks the members."""
+        """Close `cgroup`: the first child is in the group, so it is not needed any more."""
         del pid, started
         self._close_directory()
 
     async def empty(self) -> bool:
-        """Return whether the kernel counts no process in the group and its subgroups."""
+        """Return whether no process is in the group or its subgroups."""
         await trio.lowlevel.checkpoint()
         return not self._is_populated()
 
     async def signal(self, number: int) -> None:
-        """Signal each process in the group and its subgroups."""
+        """Send the signal `number` to each process in the group and its subgroups."""
         pids = self.pids()
         size = _SIGNAL_BATCH_SIZE
         while pids:
@@ -76,9 +80,9 @@ class CgroupTree:
                 pids = pids[size:]
 
     async def kill(self) -> None:
-        """Kill all processes by `cgroup.kill` (Linux 5.14); without it, signal each process.
+        """Kill all processes in the group by `cgroup.kill`, which no fork escapes.
 
-        No fork escapes `cgroup.kill`.
+        Before Linux 5.14, which introduced it, signals each process instead.
         """
         pause = _FIRST_KILL_POLL_S
         while not await retry_on_oserror(self.empty):
@@ -88,7 +92,7 @@ class CgroupTree:
             pause = min(2 * pause, _LAST_KILL_POLL_S)
 
     async def close(self) -> None:
-        """Remove the group and the subgroups that its programs created."""
+        """Remove the group, and the subgroups that processes in it have created."""
         self._close_directory()
         with contextlib.suppress(OSError):
             os.rmdir(self._directory)
@@ -96,16 +100,16 @@ class CgroupTree:
         remove_groups(self._directory)
 
     def kill_at_once(self) -> bool:
-        """Kill all processes by one write to `cgroup.kill`; return whether the kernel did it."""
+        """Kill all processes in the group by writing `cgroup.kill`; return whether that worked."""
         try:
             with open(os.path.join(self._directory, "cgroup.kill"), "wb", buffering=0) as file:
                 file.write(b"1")
-        except OSError:  # the kernel has none, the group is gone, or no descriptor is left
+        except OSError:  # no such file in this kernel or group, or no descriptor is left
             return False
         return True
 
     def pids(self) -> list[int]:
-        """Return the processes in the group and its subgroups. Raises `OSError`."""
+        """Return the pids of the processes in the group and its subgroups. Raises `OSError`."""
         found: list[int] = []
         for directory, _, _ in os.walk(self._directory, onerror=_raise_unless_gone):
             try:
@@ -132,7 +136,7 @@ class CgroupTree:
 
 
 def remove_groups(directory: str) -> None:
-    """Remove a group and its subgroups, except for those that still have processes."""
+    """Remove a group and its subgroups, except for groups that still have processes."""
     for path, _, _ in os.walk(directory, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(path)

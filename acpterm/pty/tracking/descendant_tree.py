@@ -1,6 +1,7 @@
 """One terminal's processes, known by descent, session, identity and marks.
 
-The rules of membership, and what they cannot know, are described in `subreaper`.
+`subreaper` describes the rules of membership, and their limits. `cgroup_tree` tracks the same
+processes by control group.
 """
 
 import contextlib
@@ -17,10 +18,10 @@ from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.marks import Daemon
 from acpterm.pty.tracking.tree import Rlimits, collect, retry_on_oserror
 
-# Start times are in clock ticks (10 ms), and the system's clock is read a moment later.
+# The tolerance for start times, which are rounded to clock ticks (10 ms).
 START_SLACK_S: Final = 0.02
 
-# The time that closing a tree may take to kill the orphans that only then can be attributed to it.
+# The time limit for killing the orphans that can be attributed to a tree only when it is closed.
 _CLOSE_TIMEOUT_S: Final = 1.0
 # A tree of more processes than this, or one that has grown since it was signalled, is stopped
 # before it is killed. Otherwise its forks replace the killed processes.
@@ -31,33 +32,33 @@ _LAST_KILL_POLL_S: Final = 0.1
 
 
 class Adopter(Protocol):
-    """The parent of all first children, which adopts the orphans of their trees.
-
-    See `subreaper.Subreaper`.
-    """
+    """What a `DescendantTree` needs of `subreaper.Subreaper`, which has all trees."""
 
     @property
     def daemon(self) -> Daemon:
         """The daemon that the environment of programs names."""
 
     async def scan(self) -> list[ProcStat]:
-        """Read all processes, as they are after this call."""
+        """Return all processes of the system, read after this call."""
 
     def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
-        """Return the orphans among the processes of a scan."""
+        """Return the orphans among `found`, the processes that `scan` returned."""
 
     def owner(self, orphan: ProcStat, closing: "DescendantTree") -> "DescendantTree | None":
-        """Return the tree that an orphan belongs to, if that is certain."""
+        """Return the tree that an orphan certainly belongs to, if any.
+
+        `closing` is considered in addition to the open trees.
+        """
 
     def has_orphans_of(self, tree: "DescendantTree") -> bool | None:
-        """Return whether an orphan of `tree` runs; None if that is unknown."""
+        """Return whether any orphan of `tree` runs; None if that is unknown."""
 
     def discard(self, tree: "DescendantTree") -> None:
-        """Forget a tree."""
+        """Forget `tree`, which is closed."""
 
 
 class DescendantTree:
-    """One terminal's processes by descent. See `tree.ProcessTree`."""
+    """The processes of the terminal `name`, by descent. Implements `tree.ProcessTree`."""
 
     cgroup: int | None = None
     join: str | None = None
@@ -69,9 +70,9 @@ class DescendantTree:
         self._members: set[tuple[int, float]] = set()
         self._pid: int | None = None
         self._pid_started: float | None = None
-        # The start times of processes that may belong to this tree: from `_spawn_started` to
-        # `_spawn_ended`, while the first child was created, because any new child of the parent may
-        # be that one; and from `_program_started` on.
+        # A process may belong to this tree if it started between `_spawn_started` and
+        # `_spawn_ended`, when any new child of the parent may be the first child; or if it started
+        # after `_program_started`.
         self._spawn_started = processes.now()
         self._spawn_ended = math.inf
         self._program_started = math.inf
@@ -90,7 +91,7 @@ class DescendantTree:
 
     @property
     def root(self) -> int | None:
-        """The first child's pid until the child is reaped; then None."""
+        """The first child's pid; None once it was reaped."""
         return None if self._reaped_at is not None else self._pid
 
     def has(self, process: ProcStat) -> bool:
@@ -103,14 +104,14 @@ class DescendantTree:
         self._members.add((process.pid, process.started))
 
     def may_own(self, orphan: ProcStat) -> bool:
-        """Return whether an orphan without marks started when processes of this tree could."""
+        """Return whether an orphan without marks may belong to this tree, by its start time."""
         first, last = self._spawn_started - START_SLACK_S, self._spawn_ended + START_SLACK_S
         if first <= orphan.started <= last:
             return True
         return orphan.started >= self._program_started - START_SLACK_S
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Record the first child's identity."""
+        """Record the identity of the first child, which was started."""
         self._spawn_ended = processes.now()
         self._pid = pid
         if not started:
@@ -120,7 +121,10 @@ class DescendantTree:
         self._pid_started = started
 
     def restore(self, pid: int, started: float, reaped_at: float | None) -> None:
-        """Record the identity of a first child that a predecessor of this process started."""
+        """Record the identity of a first child that was started under a previous worker.
+
+        `reaped_at` is a `processes.now` time; None if the child was not reaped.
+        """
         self.started(pid, started)
         self._spawn_started = self._program_started = self._spawn_ended = started
         self._reaped_at = reaped_at
@@ -130,11 +134,11 @@ class DescendantTree:
         self._program_started = processes.now()
 
     def reaped(self, at: float | None = None) -> None:
-        """Record that the first child was reaped, so that its pid may be used again."""
+        """Record that the first child was reaped, so that its pid may be reused."""
         self._reaped_at = processes.now() if at is None else at
 
     async def empty(self) -> bool:
-        """Return whether no process is left."""
+        """Return whether no process of the tree runs any more."""
         await trio.lowlevel.checkpoint()
         if self.root is not None:
             found = processes.identity(self.root)
@@ -150,15 +154,15 @@ class DescendantTree:
         return self._is_over
 
     async def signal(self, number: int, *, without: Collection[int] = ()) -> None:
-        """Signal each process by its identity, except for the pids in `without`."""
+        """Send the signal `number` to each process of the tree, except the pids in `without`."""
         for process in await self.members():
             if process.pid not in without:
                 processes.send(process, number)
 
     async def kill(self) -> None:
-        """SIGKILL all members until none is left.
+        """SIGKILL all processes of the tree, in rounds, until no process is left.
 
-        A process that is forked meanwhile is found in the next round.
+        Each round also finds processes that were forked during the previous round.
         """
         pause = _FIRST_KILL_POLL_S
         count_before = _SMALL_TREE_PROCESSES
@@ -174,9 +178,9 @@ class DescendantTree:
             pause = min(2 * pause, _LAST_KILL_POLL_S)
 
     async def _stop(self, members: list[ProcStat]) -> list[ProcStat]:
-        """Stop all members until the tree no longer grows; return its members.
+        """SIGSTOP all members, in rounds, until no round finds new ones; return all members.
 
-        Gives up after some rounds.
+        Gives up after `_STOP_ROUNDS_MAX` rounds.
         """
         stopped: set[ProcStat] = set()
         for _ in range(_STOP_ROUNDS_MAX):
@@ -191,7 +195,7 @@ class DescendantTree:
         return members
 
     async def close(self) -> None:
-        """Forget the tree, and kill the orphans that now can belong to no other tree."""
+        """Forget the tree, and kill orphans that may belong to it and to no open tree."""
         self._adopter.discard(self)
         with trio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
             await self.kill()
@@ -218,9 +222,9 @@ class DescendantTree:
         return members
 
     def _check_root(self, found: list[ProcStat]) -> None:
-        """Record that the first child was reaped, if another process has its pid by now.
+        """Record that the first child was reaped, if another process in `found` has its pid.
 
-        The parent may be another process, whose report of the reaping arrives later.
+        The keeper's report that the child was reaped may arrive later.
         """
         for process in found:
             if process.pid == self.root and not self._is_root(process):

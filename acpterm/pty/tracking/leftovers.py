@@ -1,10 +1,10 @@
 """Find and kill the processes that killed daemons have left.
 
-Either of two kinds of evidence is enough. The process is in the control groups of a daemon that no
-longer holds their lock. Or its environment names a daemon (`marks.DAEMON`) of this pid namespace
-that no longer runs, and that listened on this daemon's socket or on none. Leftovers of a daemon on
-another socket are for its own successor. Only processes of this user are considered. Never killed
-are this process, its ancestors, and the terminals that the caller says are still held.
+A process is a leftover in either of two cases. It is in the control groups of a daemon, and no
+process holds their lock any more. Or its environment names a daemon (`marks.DAEMON`) of this pid
+namespace that no longer runs, and that listened on this daemon's socket or on none; leftovers of a
+daemon on another socket are killed by the next daemon on that socket. Only processes of this user
+are considered. This process, its ancestors, and terminals that are still held are never killed.
 """
 
 import os
@@ -29,10 +29,10 @@ _log = structlog.get_logger("acpterm.leftovers")
 
 
 async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
-    """Kill the processes that predecessors of `daemon` have left; return their number.
+    """Kill the processes that killed daemons have left; return their number.
 
-    `held` are the names of terminals that were taken over from a daemon that is gone. Gives up
-    after 10 seconds on processes that cannot be killed.
+    `daemon` is this daemon. `held` are the ids of terminals that must not be killed. Gives up after
+    10 seconds on processes that cannot be killed.
     """
     if not linux.AVAILABLE:
         return 0
@@ -57,7 +57,7 @@ async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
 
 
 async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, str | None]]:
-    """Return the leftovers, each with the directory of the stale control groups that it is in."""
+    """Return all leftovers, each with the directory of its stale control groups, or None."""
     steps = await collect(_leftovers(daemon, held, _ancestors()))
     return [step for step in steps if step is not None]
 
@@ -65,7 +65,7 @@ async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, s
 def _leftovers(
     daemon: Daemon, held: Collection[str], spared: Collection[int]
 ) -> Iterator[tuple[ProcStat, str | None] | None]:
-    """Yield each leftover, and None for every process read, so that the caller can pause."""
+    """Yield each leftover as in `_find`, and None after each process read, so callers can pause."""
     uid = os.geteuid()
     for process in processes.read_all():
         yield None
@@ -89,7 +89,7 @@ def _has_marks_of_leftover(pid: int, daemon: Daemon, held: Collection[str]) -> b
 
 
 def _ancestors() -> set[int]:
-    """Return this process and its ancestors."""
+    """Return the pids of this process and its ancestors."""
     found = {os.getpid()}
     pid = os.getppid()
     while pid > 0 and pid not in found:

@@ -8,8 +8,8 @@
   user and dumpable flag. Only a process that sets this limit itself loses it. `ulimit -x` shows it.
 
 The daemon's identity is `PID-TICKS-NAMESPACE-PLACE`: its pid, its start time in clock ticks since
-boot, the inode of its pid namespace, without which the pid means nothing, and a hash of the path of
-its socket, by which the next daemon on that socket recognises its predecessor. 0 is no socket.
+boot, the inode of the pid namespace that the pid belongs to, and a hash of the path of its socket
+(0 without a socket), by which the next daemon on that socket recognises its predecessor.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TERMINAL: Final = "ACPTERM_TERMINAL_ID"
 DAEMON: Final = "ACPTERM_DAEMON"
 DETACHED: Final = ("ACPTERM_KEEPER_FD", "ACPTERM_DETACHED")
-"""Variables of daemons and workers: such a process is never treated as a terminal's orphan."""
+"""Variables of daemons and workers. A process with one is never treated as a terminal's orphan."""
 
 # Far above any limit that a user would choose, and below RLIM_INFINITY.
 _TAG_BASE: Final = 1 << 60
@@ -39,7 +39,8 @@ _PLACE_BYTES: Final = 6
 class Daemon(NamedTuple):
     """The identity of a daemon, or of another process that starts programs.
 
-    It stays the same when the daemon's worker is restarted.
+    It stays the same when the daemon's worker is restarted. The fields are described in this
+    module's docstring.
     """
 
     pid: int
@@ -52,7 +53,10 @@ class Daemon(NamedTuple):
 
     @classmethod
     def of(cls, pid: int, socket_path: str | None) -> "Daemon":
-        """Return the identity of a running process that listens on `socket_path`, if not None."""
+        """Return the identity of the running process `pid`.
+
+        `socket_path` is the socket on which it listens, if any.
+        """
         found = processes.identity(pid)
         ticks = 0 if found is None else linux.ticks(found.started)
         place = 0 if socket_path is None else _number(os.path.abspath(socket_path), _PLACE_BYTES)
@@ -67,7 +71,7 @@ class Daemon(NamedTuple):
         return cls(*map(int, parts))
 
     def is_gone(self) -> bool:
-        """Return whether the daemon certainly no longer runs; False in another pid namespace."""
+        """Return whether the daemon has certainly ended; False in another pid namespace."""
         if self.namespace != linux.pid_namespace():
             return False
         found = processes.identity(self.pid)
@@ -75,19 +79,19 @@ class Daemon(NamedTuple):
 
 
 def environment(name: str, daemon: Daemon) -> dict[str, str]:
-    """Return the variables for the programs of the terminal `name`."""
+    """Return the variables that mark the processes of the terminal `name`."""
     return {TERMINAL: name, DAEMON: str(daemon)}
 
 
 def tag(name: str) -> int:
-    """Return the number that marks the processes of the terminal `name`."""
+    """Return the soft `RLIMIT_LOCKS` that marks the processes of the terminal `name`."""
     return _TAG_BASE + _number(name, _TAG_BYTES)
 
 
 def rlimits(name: str) -> "Rlimits":
-    """Return the limits (resource, soft, hard) for the programs of the terminal `name`.
+    """Return the limits (resource, soft, hard) that mark the processes of the terminal `name`.
 
-    The tuple is empty if the limit cannot be used as a mark.
+    The tuple is empty if the system has no such limit, or its hard limit is too low.
     """
     if not linux.AVAILABLE:
         return ()
@@ -100,7 +104,7 @@ def rlimits(name: str) -> "Rlimits":
 
 @contextmanager
 def inherited(limits: "Rlimits") -> Iterator[None]:
-    """Set `limits` in the block, so that children that start there inherit them; then undo."""
+    """Set `limits` of this process for the block, so that children started there inherit them."""
     before = [(number, *resource.getrlimit(number)) for number, _, _ in limits]
     for number, soft, hard in limits:
         resource.setrlimit(number, (soft, hard))
@@ -115,13 +119,17 @@ class Marks(NamedTuple):
     """The marks found on one process."""
 
     terminal: str | None
+    """The terminal's id, from the environment."""
     daemon: Daemon | None
+    """The daemon, from the environment."""
     tag: int | None
+    """The soft `RLIMIT_LOCKS`, if it is a mark; see `tag`."""
     detached: bool
+    """Whether the environment has one of the variables `DETACHED`."""
 
 
 def read(pid: int) -> Marks:
-    """Return the marks of a process; all absent if it is gone or hides its environment."""
+    """Return the marks of a process. Marks that cannot be read are None or False."""
     entries = processes.environment_of(pid)
     terminal = entries.get(TERMINAL.encode(), b"").decode("utf-8", "replace")
     daemon = entries.get(DAEMON.encode(), b"").decode("ascii", "replace")

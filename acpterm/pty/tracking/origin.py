@@ -1,8 +1,8 @@
-"""The origin of a process: all evidence that it, or an ancestor, belongs to some terminal.
+"""The origin of a process: all terminals to which the process or an ancestor may belong.
 
-A process can remove most evidence, and can forge some. So this module does not weigh evidence: it
-returns every terminal that any evidence names. The caller admits only a process that no evidence
-speaks against.
+A process can remove most of the evidence, and can forge some. So this module does not weigh the
+evidence: it returns every terminal that any evidence names. The caller must refuse a process if any
+evidence names a terminal that the process must not come from.
 """
 
 import os
@@ -26,23 +26,23 @@ class KnownTree(Protocol):
 
     @property
     def tag(self) -> int:
-        """The resource limit that marks its processes."""
+        """The soft `RLIMIT_LOCKS` that marks the tree's processes."""
 
     def has(self, process: ProcStat) -> bool:
-        """Return whether a process is known to belong to it, without reading its marks."""
+        """Return whether `process` is known to belong to the tree, without reading its marks."""
 
 
 class Origin(NamedTuple):
-    """The origin of a process."""
+    """The terminals that a process may come from, and its ancestors."""
 
     ancestry: tuple[ProcStat, ...]
-    """The process and its ancestors below the one that starts programs, as far as visible."""
+    """The process and its ancestors, up to but excluding the process that starts programs."""
     terminals: frozenset[str]
     """The ids of terminals that some evidence names: descent, session, control group, marks."""
     is_descendant: bool
-    """Whether it descends from the process that starts programs."""
+    """Whether the process descends from the process that starts programs."""
     is_foreign: bool
-    """Whether it has the mark of a terminal that is not open here, or is in its control group."""
+    """Whether any evidence names a terminal that is not open in this daemon."""
 
 
 def find_origin(
@@ -50,14 +50,14 @@ def find_origin(
 ) -> Origin | None:
     """Return the origin of a process; None if its ancestors changed during every attempt.
 
-    `parent` is the process that starts programs and adopts their orphans. `base` is the name of the
-    directory of the trees' control groups. Raises `OSError` when no descriptor is left to read
-    them.
+    `parent` is the pid of the process that starts programs and adopts their orphans. `trees` are
+    the open trees, and `base` is the name of the directory of their control groups, if they have
+    any. Raises `OSError` if no descriptor is left to read the evidence.
     """
     for _ in range(_ATTEMPTS_MAX):
         ancestry, top = _ancestry(pid, parent)
         terminals, is_foreign = _evidence(ancestry, trees, base)
-        # If an ancestor ended meanwhile, its child has got another parent.
+        # If an ancestor has ended in the meantime, its child has another parent now.
         if ancestry and _identities(_ancestry(pid, parent)[0]) == _identities(ancestry):
             return Origin(tuple(ancestry), terminals, top in (parent, os.getpid()), is_foreign)
     return None
@@ -68,7 +68,10 @@ def _identities(ancestry: list[ProcStat]) -> list[tuple[int, float]]:
 
 
 def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
-    """Return a process with its ancestors, and the pid of the parent of the last of them."""
+    """Return a process with its ancestors, and the pid of the last ancestor's parent.
+
+    That pid is `parent` or this process if the process descends from one of them, and 0 for pid 1.
+    """
     ancestry: list[ProcStat] = []
     while pid not in (0, parent, os.getpid()):
         process = processes.identity(pid)
@@ -82,7 +85,7 @@ def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
 def _evidence(
     ancestry: list[ProcStat], trees: Collection[KnownTree], base: str | None
 ) -> tuple[frozenset[str], bool]:
-    """Return the terminals that evidence names, and whether it names one that is not open here."""
+    """Return the terminals that evidence names, and whether it names others than of `trees`."""
     names: set[str] = set()
     tags: set[int] = set()
     is_foreign = False

@@ -1,31 +1,31 @@
-"""The parent of all first children, which adopts the orphans of their trees: no cgroups needed.
+"""The parent of all first children, which adopts all orphans. Works without control groups.
 
 All programs are started by one process, the *parent*: this process, or the keeper. The parent is a
-subreaper (prctl(2), PR_SET_CHILD_SUBREAPER), so an orphan of any tree becomes its child, and every
-process of every tree is its descendant at all times. The tree of a terminal whose first child was
-`root` consists of:
+subreaper (prctl(2), PR_SET_CHILD_SUBREAPER): an orphan of any tree becomes a child of the parent,
+and every process of every tree is a descendant of the parent at all times. The tree of a terminal
+whose first child was `root` consists of:
 
 - `root`, known by pid and start time, until it is reaped;
-- every process of root's session. The session's id is root's pid, which the system does not use
-  again while the session has a member. Once root is reaped, only processes that had started by then
-  count;
-- the descendants of all these, and of every process that was once found to belong to the tree;
+- every process of root's session. The session's id is root's pid, which the system does not reuse
+  while the session has a member. Once root is reaped, this includes only processes that started
+  before that;
+- the descendants of these processes, and of every process that once was a member of the tree;
 - orphans that carry the terminal's marks (`marks`): a process that leaves the session, whose
   parent ends and that clears its environment is still recognised by its resource limit;
-- orphans without any mark that no other tree can own: they started during the lifetime of this tree
-  and not of another open tree.
+- orphans without any mark that started during the lifetime of this tree, and not during that of
+  another open tree.
 
 One case cannot be attributed: a process that has left the session, has cleared its environment, has
-reset the resource limit, and was not seen by any scan while its parent lived. With one tree open
-the last rule applies to it at once. Otherwise it is killed when the last tree that may own it
-closes. On systems other than Linux the only mark is the environment.
+reset the resource limit, and was not seen by any scan while its parent lived. If only one tree is
+open, the last rule attributes the process to that tree. Otherwise the process is killed when the
+last tree that may own it closes. On systems other than Linux the only mark is the environment.
 
-Making each first child a subreaper of its own would keep descent visible, but harms programs: a
-program that waits for *any* child also waits for adopted daemons, and a program that waits only for
-its own children collects the zombies of the adopted ones.
+Making each first child a subreaper would also keep descent visible, but would harm programs: a
+program that waits for *any* child would also wait for adopted orphans, and a program that waits for
+specific children would collect zombies of adopted orphans.
 
-Orphans that end are reaped by the parent: by `Subreaper.run` if that is this process, by the
-keeper otherwise.
+The parent reaps orphans that have ended: `Subreaper.run` if the parent is this process, otherwise
+the keeper.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ from acpterm.runtime.bounded_dict import BoundedDict
 # other parent.
 _REAP_INTERVAL_S: Final = 1.0
 _CLOSED_TAGS_MAX: Final = 4096
-# The number of times that the parent's children are listed until the list has nothing new.
+# How often the parent's children are listed, at most, until the list has no new ones.
 _LISTINGS_MAX: Final = 20
 
 
@@ -59,12 +59,12 @@ class _Scan:
 
 
 class Subreaper:
-    """The trees of one parent, which adopts their orphans.
+    """All trees of a daemon, and the parent that adopts their orphans.
 
-    `parent` is its pid. If it is None, this process becomes the parent, and `run` reaps.
-    `sole_parent` says whether all children of the parent that are not excluded come from trees, so
-    that an orphan without marks may be attributed by its start time. `socket_path` is the path of
-    the socket on which the daemon listens.
+    `parent` is the pid of the parent. If it is None, this process becomes the parent, and `run`
+    reaps orphans. `sole_parent` is true if all children of the parent come from trees, except for
+    excluded ones, so that an orphan without marks can be attributed by its start time.
+    `socket_path` is the path of the socket on which the daemon listens, if any.
     """
 
     def __init__(
@@ -92,21 +92,25 @@ class Subreaper:
         return tree
 
     def adopt(self, name: str, pid: int, started: float, reaped_at: float | None) -> DescendantTree:
-        """Create the tree of a terminal whose first child a predecessor of this process started."""
+        """Create the tree of a terminal that a previous worker created.
+
+        `pid` and `started` identify the first child. `reaped_at` is the `processes.now` time at
+        which it was reaped; None if it was not.
+        """
         tree = self.new(name)
         tree.restore(pid, started, reaped_at)
         return tree
 
     def discard(self, tree: DescendantTree) -> None:
-        """Forget a tree. Orphans of it that appear later are killed when a scan finds them."""
+        """Forget `tree`. Its orphans that appear later are killed when a scan finds them."""
         self.trees.discard(tree)
         self._closed_tags[tree.tag] = None
 
     async def scan(self) -> list[ProcStat]:
-        """Read all processes, as they are after this call.
+        """Return all processes of the system, read after this call.
 
-        Callers that arrive during a scan share the next one, so that many trees that end at the
-        same time cost little more than one.
+        All callers that arrive during a scan share the next scan, so that ending many trees at the
+        same time takes little more than ending one.
         """
         scan = self._next
         async with self._scanning:
@@ -117,11 +121,11 @@ class Subreaper:
             return scan.found
 
     def has_orphans_of(self, tree: DescendantTree) -> bool | None:
-        """Return whether an orphan of `tree` runs; None if that is unknown.
+        """Return whether any orphan of `tree` runs; None if that is unknown.
 
-        Reads only the list of the parent's children, and those children that are not first
-        children. A program that is just being started is such a child for a moment. Returns True if
-        orphans of the tree appear and end faster than they can be read. Raises `OSError`.
+        Reads only the children of the parent, except for first children. For a moment, a program
+        that is just being started is not known as a first child. Returns True if orphans appear and
+        end faster than they can be read. Raises `OSError`.
         """
         if not linux.AVAILABLE or self.parent == 1:
             return None
@@ -152,15 +156,18 @@ class Subreaper:
         self._excluded.append(pids)
 
     def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
-        """Return the children of the parent that are neither first children nor excluded."""
+        """Return the processes of `found` that are children of the parent, but no first children.
+
+        Excluded children (`exclude`) are omitted.
+        """
         excluded = self._non_orphans()
         return [p for p in found if p.ppid == self.parent and p.pid not in excluded]
 
     def owner(self, orphan: ProcStat, closing: DescendantTree) -> DescendantTree | None:
-        """Return the tree that an orphan belongs to, if that is certain; kill a stray.
+        """Return the tree that an orphan certainly belongs to, if any.
 
-        A stray is an orphan of a tree that was discarded. `closing` is a tree that is considered
-        although it may be discarded already.
+        `closing` is considered in addition to the open trees. Kills the orphan if it belongs to a
+        tree that was discarded.
         """
         trees = {*self.trees, closing}
         if owner := next((tree for tree in trees if tree.has(orphan)), None):
@@ -187,8 +194,8 @@ class Subreaper:
     async def run(self, busy: Callable[[], bool]) -> None:
         """Reap orphans until cancelled, but not while `busy` returns True.
 
-        A child that is being started may not be known yet then. Returns at once if another process
-        is the parent.
+        `busy` is true while a program is being started, which could be taken for an orphan. Returns
+        at once if another process is the parent.
         """
         if self.parent != os.getpid():
             return

@@ -1,8 +1,7 @@
-"""The processes of one terminal, and how all of them are ended.
+"""The protocol of a process tree, which is all processes of one terminal; and how to end a tree.
 
-A `ProcessTree` signals exactly its own processes. `Trees` creates it from one or two ways to track
-them: `descendant_tree.DescendantTree` on every system, combined with `cgroup_tree.CgroupTree` if
-control groups can be created. `end` implements kill for all of them.
+`trees.Trees` creates the trees. A tree is a `descendant_tree.DescendantTree`, combined with a
+`cgroup_tree.CgroupTree` if control groups can be created. A tree signals exactly its own processes.
 """
 
 import signal
@@ -28,56 +27,57 @@ Rlimits = tuple[tuple[int, int, int], ...]
 
 
 class ProcessTree(Protocol):
-    """The processes of one terminal, from before its first instruction until `close`.
+    """All processes of one terminal. The *first child* is the terminal's program.
 
-    A child may be created in advance: then `started` is called some time before `begins`.
+    A tree is created before its first child, which is created with `cgroup`, `environment` and
+    `rlimits`. Order of calls: `begins` and `started`, in any order; `reaped`; `close`.
     """
 
     @property
     def cgroup(self) -> int | None:
-        """A descriptor of the control group in which to create the first child, if any."""
+        """An open directory of the control group in which to create the first child; or None."""
 
     @property
     def join(self) -> str | None:
-        """The file to which a child created without `cgroup` writes `0` to join the tree."""
+        """The file to which a process writes `0` to join the control group; or None."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables that the first child needs in its environment; they override all others."""
+        """Variables for the first child's environment, which override its other variables."""
 
     @property
     def rlimits(self) -> Rlimits:
-        """Limits (resource, soft, hard) that the first child needs, set after all others."""
+        """Limits (resource, soft, hard) for the first child, set after its other limits."""
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Record the first child, which is not reaped yet.
+        """Record that the first child was created: its pid, and its start time if known.
 
-        `started` is its start time as in `ProcStat.started`, if known.
+        `started` is as in `ProcStat.started`.
         """
 
     def begins(self) -> None:
-        """Record that the first child's program starts now, and may start other processes."""
+        """Record that from now on the first child may run, and start other processes."""
 
     def reaped(self, at: float | None = None) -> None:
-        """Record that the first child was reaped: at the `processes.now` time `at`, or now."""
+        """Record that the first child was reaped at the `processes.now` time `at`; None for now."""
 
     async def empty(self) -> bool:
-        """Return whether no process of the tree runs any more. Zombies do not count.
+        """Return whether no process of the tree runs any more, not counting zombies.
 
         Raises `OSError` if the processes cannot be read.
         """
 
     async def signal(self, number: int) -> None:
-        """Signal every process of the tree, once. Raises `OSError` if they cannot be read."""
+        """Send the signal `number` to every process of the tree, once. Raises `OSError`."""
 
     async def kill(self) -> None:
-        """SIGKILL the tree until it is empty, however long that takes; can be cancelled.
+        """SIGKILL all processes of the tree until it is empty, however long that takes.
 
-        Retries instead of raising `OSError`.
+        Can be cancelled. Retries instead of raising `OSError`.
         """
 
     async def close(self) -> None:
-        """Forget the tree, which is empty or was given up."""
+        """Release the tree, which is empty or whose processes cannot be killed."""
 
 
 async def end(tree: ProcessTree, grace: float) -> None:
@@ -105,9 +105,9 @@ async def wait_empty(tree: ProcessTree) -> None:
 
 
 async def retry_on_oserror(step: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of `step`, which is repeated as long as it raises `OSError`.
+    """Call `step` until it does not raise `OSError`, and return its result.
 
-    If no descriptor is left, repeats it at once with some descriptors of the reserve: processes
+    If no descriptor is left, calls it again with some descriptors of the reserve, because processes
     must be found and killed even then.
     """
     while True:
@@ -123,9 +123,9 @@ async def retry_on_oserror(step: Callable[[], Awaitable[T]]) -> T:
 async def collect(steps: Iterable[T]) -> list[T]:
     """Return the items of `steps`, with a checkpoint after each millisecond of work.
 
-    Each step must take only microseconds. A scan runs on the event loop, not in a thread, because a
-    thread counts as one of the user's processes: at the limit of those none can be started, and
-    this is when processes must be found and killed.
+    Producing one item must take only microseconds. Scans of processes run on the event loop and not
+    in a thread: at the user's process limit no thread can be started, and exactly then processes
+    must be found and killed.
     """
     await trio.lowlevel.checkpoint()
     found: list[T] = []

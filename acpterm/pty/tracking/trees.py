@@ -1,11 +1,11 @@
-"""The process trees of this process: how they are tracked, and the task that reaps orphans.
+"""All process trees of a worker, and the task that reaps orphans; `tree` has the tree's protocol.
 
 There is one `Trees` per process, shared by everything that starts programs. Orphans become children
-of one process, the parent, and an orphan can be attributed only if all trees and all other children
-of the parent are known. The parent is this process, or the keeper, which then reaps.
+of one process, the *parent*. An orphan can be attributed to a tree only if all trees, and all other
+children of the parent, are known. The parent is this process; or the keeper, which then reaps.
 
-A successor of this process takes over the trees: it passes the result of `handover` as `inherited`,
-and calls `adopt` for each terminal.
+At a take-over, the new worker passes the old worker's `handover` as `inherited`, and calls `adopt`
+for each terminal.
 """
 
 import os
@@ -26,11 +26,11 @@ from acpterm.pty.tracking.tree import ProcessTree, Rlimits, retry_on_oserror
 
 
 class CombinedTree:
-    """A tree that is tracked in both ways at once: by its control group, and by descent.
+    """A tree that is tracked by its control group and by descent at once.
 
-    The control group contains every forked process exactly, until a process moves itself to another
-    group: as root, or where the group's directory belongs to the user. Descent still tracks such a
-    process. See `tree.ProcessTree`.
+    The control group contains every forked process, unless a process moves itself to another group:
+    as root, or if that group's directory belongs to the user. Such a process is still tracked by
+    descent. Implements `tree.ProcessTree`.
     """
 
     def __init__(self, group: CgroupTree, descent: DescendantTree) -> None:
@@ -39,12 +39,12 @@ class CombinedTree:
 
     @property
     def cgroup(self) -> int | None:
-        """The control group's descriptor."""
+        """An open directory of the control group; None once the first child was started."""
         return self._group.cgroup
 
     @property
     def join(self) -> str | None:
-        """The file by which a child joins the control group."""
+        """The file by which a process joins the control group."""
         return self._group.join
 
     @property
@@ -58,12 +58,12 @@ class CombinedTree:
         return self._descent.rlimits
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Record the first child."""
+        """Record that the first child was created."""
         self._group.started(pid, started)
         self._descent.started(pid, started)
 
     def begins(self) -> None:
-        """Record that the first child's program starts now."""
+        """Record that from now on the first child may start other processes."""
         self._descent.begins()
 
     def reaped(self, at: float | None = None) -> None:
@@ -71,23 +71,23 @@ class CombinedTree:
         self._descent.reaped(at)
 
     async def empty(self) -> bool:
-        """Return whether no process is in the group, and none that left it runs."""
+        """Return whether no process is in the group, and no process that has left it runs."""
         return await self._group.empty() and await self._descent.empty()
 
     async def signal(self, number: int) -> None:
-        """Signal each process in the group, and each process that has left it."""
+        """Send the signal `number` to each process in the group, and to those that have left it."""
         inside = set(self._group.pids())
         await self._group.signal(number)
         await self._descent.signal(number, without=inside)
 
     async def kill(self) -> None:
-        """Kill the group, then the processes that have left it."""
+        """Kill all processes in the group, then those that have left it."""
         while not await retry_on_oserror(self.empty):
             await self._group.kill()
             await self._descent.kill()
 
     async def close(self) -> None:
-        """Forget the tree."""
+        """Release the tree, and remove its control group."""
         await self._descent.close()
         await self._group.close()
 
@@ -97,22 +97,23 @@ class TrackingError(Exception):
 
 
 class Handover(NamedTuple):
-    """What a successor of this process needs, besides each terminal's pid and start time."""
+    """The state that the next worker needs, besides each terminal's pid and start time."""
 
     value: bytes
+    """The path of the control groups' directory; empty if there are no control groups."""
     fds: tuple[int, ...]
-    """They stay open in this process until `Trees.close`; the successor gets duplicates."""
+    """The directory's lock. It stays open until `Trees.close`; the next worker gets a duplicate."""
 
 
 class Trees:
     """A factory of process trees.
 
-    `tracking` is `auto` for control groups, if available, and descent; `cgroup` for the same, but
-    control groups are required; `subreaper` for descent alone. `parent` is the process that starts
-    the programs and adopts their orphans; None is this process. `inherited` is the `handover` of a
-    predecessor, whose descriptors this object takes over. `held` are the names of terminals that
-    outlived a daemon that was killed. `socket_path` is the path of the socket on which the daemon
-    listens, if it does. Raises `TrackingError` if control groups are required and not available.
+    `tracking` is `auto` to track by descent and, if available, by control groups; `cgroup` to
+    require control groups; `subreaper` to track by descent alone. `parent` is the pid of the
+    process that starts programs and adopts their orphans; None for this process. `inherited` is the
+    `handover` of the previous worker; this object then owns its descriptors. `held` are the ids of
+    terminals that outlived a killed daemon. `socket_path` is the path of the socket on which the
+    daemon listens, if any. Raises `TrackingError` if control groups are required but unavailable.
     """
 
     def __init__(
@@ -132,14 +133,14 @@ class Trees:
                 "tracking 'cgroup': this process may make no control groups of version 2 below its "
                 "own; run it where they are delegated to it, or say tracking 'auto'"
             )
-        # This process has other children as well. With control groups those need not be attributed
-        # by their start time.
+        # If this process is the parent, it also has children that come from no tree. With control
+        # groups, orphans need not be attributed by their start time.
         sole_parent = parent is not None or self._cgroups is None
         self._subreaper: Final = Subreaper(parent, sole_parent=sole_parent, socket_path=socket_path)
         self._busy: list[Callable[[], bool]] = []
 
     def new(self, name: str) -> ProcessTree:
-        """Create the tree of the terminal, or other program, `name`. Raises `OSError`."""
+        """Create the tree of the terminal (or other program) with id `name`. Raises `OSError`."""
         if self._cgroups is None:
             return self._subreaper.new(name)
         group = self._cgroups.new(name)
@@ -148,10 +149,10 @@ class Trees:
     def adopt(
         self, name: str, pid: int, started: float, *, reaped_at: float | None = None
     ) -> ProcessTree:
-        """Create the tree of a terminal of a predecessor, from its first child's identity.
+        """Create the tree of a terminal that a previous worker created.
 
-        `started` is as in `ProcStat.started`. `reaped_at` is a `processes.now` time if the child
-        was reaped.
+        `pid` and `started` (as in `ProcStat`) identify its first child. `reaped_at` is the
+        `processes.now` time at which that child was reaped; None if it was not.
         """
         descent = self._subreaper.adopt(name, pid, started, reaped_at)
         return (
@@ -161,7 +162,7 @@ class Trees:
         )
 
     def handover(self) -> Handover:
-        """Return the state for a successor, to be stored before the first terminal is created."""
+        """Return the state for the next worker. Store it before the first terminal is created."""
         if self._cgroups is None:
             return Handover(b"", ())
         base, lock = self._cgroups.handover()
@@ -174,7 +175,7 @@ class Trees:
 
     @property
     def daemon(self) -> Daemon:
-        """The identity that the environment of programs names."""
+        """The daemon's identity, which is put into the environment of programs."""
         return self._subreaper.daemon
 
     def origin(self, pid: int) -> Origin | None:
@@ -187,16 +188,16 @@ class Trees:
     def exclude(self, pids: Callable[[], Iterable[int]], busy: Callable[[], bool]) -> None:
         """Never treat the children that `pids` returns, now or later, as orphans.
 
-        While `busy` returns True no child is reaped, because one may not be known yet.
+        While `busy` returns True, no child is reaped, because a child is being started that `pids`
+        may not return yet.
         """
         self._subreaper.exclude(pids)
         self._busy.append(busy)
 
     async def end_leftovers(self) -> int:
-        """Kill the processes that gone daemons have left; return their number.
+        """Kill the processes that killed daemons have left; return their number.
 
-        Processes of the trees that are open here are spared, so call this once all trees are
-        adopted.
+        Processes of open trees are not killed, so call this after all trees were adopted.
         """
         held = {tree.name for tree in self._subreaper.trees}
         return await end_leftovers(self.daemon, held)
@@ -206,7 +207,7 @@ class Trees:
         await self._subreaper.run(lambda: any(busy() for busy in self._busy))
 
     def close(self) -> None:
-        """Remove the directory of the control groups, which are empty by now."""
+        """Remove the directory of the control groups. All trees must be closed."""
         if self._cgroups is not None:
             self._cgroups.close()
 
@@ -224,7 +225,7 @@ def _adopted(inherited: Handover) -> Cgroups | None:
 async def open_trees(
     tracking: str = "auto", *, parent: int | None = None, socket_path: str | None = None
 ) -> AsyncIterator[Trees]:
-    """Yield `Trees`, and run it as long as the block lasts. Raises `TrackingError`."""
+    """Yield a `Trees`, and run it during the block. Raises `TrackingError`."""
     trees = Trees(tracking, parent=parent, socket_path=socket_path)
     try:
         async with trio.open_nursery() as nursery:

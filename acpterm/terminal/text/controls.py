@@ -8,18 +8,19 @@ Rules:
 - Characters without a meaning are dropped before all other rules: NUL and the other C0 characters
   not named below, DEL, and C1 (U+0080 to U+009F; with UTF-8, programs send these controls as ESC
   sequences). VT and FF become LF.
-- ESC begins a sequence, also inside another, which ends there. CAN and SUB end a sequence too.
+- ESC begins a sequence, and ends the current one, if any. CAN and SUB also end a sequence.
   ST is simply the sequence of ESC and a backslash.
-- ESC, intermediates (0x20-0x2f), a final (0x30-0x7e): a sequence of two or more characters.
-- CSI: parameters and intermediates (0x20-0x3f) up to a final (0x40-0x7e). Two CSI sequences are
-  translated: EL, `CSI Ps K` with a first parameter of 0 to 2, and CHA to the first column,
+- ESC, intermediates (0x20-0x2f), a final byte (0x30-0x7e): a sequence of two or more characters.
+- CSI: parameters and intermediates (0x20-0x3f) up to a final byte (0x40-0x7e). Two CSI sequences
+  are translated: EL, `CSI Ps K` with a first parameter of 0 to 2, and CHA to the first column,
   `CSI Ps G` with a first parameter of 0 or 1, which becomes a CR.
 - Within an ESC or CSI sequence TAB, LF, CR and BS take effect at once and the sequence continues,
   as on a VT. A character beyond ASCII is not part of any sequence: it ends the sequence, as text.
-- OSC, APC, PM and SOS are strings, whose content is dropped. BEL ends an OSC as well. LF ends them
-  and is kept, so an unterminated title costs one line. Only DCS (sixel) may contain LF.
-- A sequence has at most SEQUENCE_MAX characters; what follows those is text. Of a sequence nothing
-  is kept but the state, the count and one number.
+- OSC, APC, PM and SOS are strings, whose content is dropped. BEL ends an OSC as well. LF ends each
+  of these strings and is kept, so an unterminated title hides one line at most. Only DCS (sixel)
+  may contain LF.
+- A sequence has at most SEQUENCE_MAX characters; the characters after that are text. The parser
+  stores only its state, the length of the sequence and one parameter.
 - BEL, CAN and SUB outside a sequence are dropped.
 """
 
@@ -41,8 +42,8 @@ _PRINTING = b"\t" + bytes(c for c in range(0x20, 0x100) if c != 0x7F)
 _C1 = re.compile(rb"\xc2[\x80-\x9f]")
 
 # An ESC begins a sequence whatever came before it, so each sequence can be matched by itself, and
-# one that is cut short ends at the next ESC. What this pattern does not match (controls inside CSI,
-# long strings, an incomplete end) goes through `_State`.
+# a sequence that is cut short ends at the next ESC. Sequences that this pattern does not match
+# (with controls inside CSI, long strings, incomplete ones) go through `_State`.
 _FINISHED = (
     rb"\x1b(?:"
     rb"\[[ -?]{0,256}(?:[@-~]|[\x18\x1a]%(cut)s)|"
@@ -52,9 +53,9 @@ _FINISHED = (
     rb"[0-OQ-WYZ\\`-~]|[ -/]{1,16}(?:[0-~]|[\x18\x1a]%(cut)s)|"
     rb"[\x18\x1a]%(cut)s)"
 )
-#: A sequence with its end.
+#: A complete sequence.
 _WHOLE = re.compile(_FINISHED % {b"cut": b""})
-#: The same, with an ESC assumed at the end of the data.
+#: A sequence that is complete, or is cut short by an ESC or by the end of the data.
 _CUT = re.compile(_FINISHED % {b"cut": rb"|(?=\x1b)|\Z"})
 
 # EL is replaced by CAN and a mark: CAN ends a string, as the ESC of the EL would have. Most
@@ -103,12 +104,15 @@ _STRING_END = {
     _State.STRING: re.compile("[\x18\x1a\n]"),
 }
 _ERASURE = (ERASE_RIGHT, ERASE_LEFT, ERASE_LINE)
-#: The value of `_parameter` that no EL has.
+#: The value of `_parameter` in a CSI that cannot be an EL.
 _NOT_EL = -1
 
 
 class Controls:
-    """Strips control functions from a stream of whole UTF-8 characters."""
+    """Converts a stream of whole UTF-8 characters into a line program.
+
+    A line program has no escape sequences; see this module's docstring.
+    """
 
     __slots__ = ("_first_over", "_length", "_parameter", "_state", "plain")
 
@@ -119,16 +123,16 @@ class Controls:
         #: The first parameter of the current CSI, up to 9999.
         self._parameter = 0
         self._first_over = False
-        #: Whether the last program fed has no controls but TAB, LF and CR.
+        #: Whether the data fed last has no controls other than TAB, LF and CR.
         self.plain = True
 
     @property
     def inside(self) -> bool:
-        """Whether a sequence has begun and not ended."""
+        """Whether the data so far ends within a sequence."""
         return self._state is not _State.GROUND
 
     def feed(self, data: bytes) -> bytes:
-        """Return the line program that `data`, whole characters, adds."""
+        """Return the line program for `data`, the next output, which has only whole characters."""
         if b"\xc2" in data:
             data = _C1.sub(b"", data)
         controls = data.translate(None, _PRINTING)
@@ -153,7 +157,7 @@ class Controls:
         )
 
     def _begin(self, data: bytes) -> bytes:
-        """Return what remains of `data`, which begins with its only ESC."""
+        """Return `data`, which begins with its only ESC, without the sequence."""
         data = _mark_erasures(data)
         if data[0] != 0x1B:
             self._state = _State.GROUND
@@ -166,7 +170,7 @@ class Controls:
         return self._consume(data[1:])
 
     def _consume(self, data: bytes) -> bytes:
-        """Return what of `data`, which has no ESC, follows the current sequence."""
+        """Return the part of `data` after the current sequence. `data` has no ESC."""
         text = data.decode()
         done: list[str] = []
         at = 0
@@ -190,7 +194,10 @@ class Controls:
         return at + skipped
 
     def _step(self, text: str, at: int, done: list[str]) -> int:
-        """Process the character at `at` in a sequence that is not a string."""
+        """Process the character at `at` in a sequence that is not a string; return the next index.
+
+        Appends to `done` what the character adds to the line program.
+        """
         char = text[at]
         if char > "~":
             self._state = _State.GROUND
@@ -231,7 +238,7 @@ class Controls:
 def is_ground(data: bytes | bytearray) -> bool:
     """Return whether `data` is sure to end outside of a sequence, whatever came before it.
 
-    That is sure if the sequence of the last ESC is complete, or if `data` has no ESC and at least
+    It does if the sequence of its last ESC is complete, or if it has no ESC and at least
     `SEQUENCE_MAX` ASCII characters.
     """
     last = data.rfind(b"\x1b")
@@ -242,7 +249,7 @@ def is_ground(data: bytes | bytearray) -> bool:
 
 
 def _strip_cut(data: bytes) -> bytes:
-    """Strip sequences from `data`, which is empty, or begins with an ESC and is followed by one."""
+    """Strip sequences from `data`, which is empty or begins with ESC, and is followed by ESC."""
     data = _mark_erasures(data)
     stripped = _CUT.sub(b"", data)
     if b"\x1b" not in stripped:
@@ -270,8 +277,8 @@ def _mark_erasures(data: bytes) -> bytes:
 def _unix(data: bytes) -> bytes:
     """Replace CRLF by LF: a CR before an LF moves the cursor on a line that ends anyway.
 
-    There is a fast path if each run of CR and LF has as many of the one as of the other. That is so
-    exactly if `data` without its CRs has LFs where `data` without its LFs has CRs.
+    There is a fast path if each run of CR and LF has as many CRs as LFs. This is true exactly if
+    `data` without its CRs has LFs where `data` without its LFs has CRs.
     """
     begin = data.startswith(b"\n")
     end = len(data) - data.endswith(b"\r")

@@ -3,34 +3,33 @@
 States and rules:
 
 - A cell is a character (a code point), not a column. Writing at the cursor overwrites.
-- CR moves to cell 0, BS one cell left but not below 0. Nothing else moves the cursor: programs that
-  paint with other cursor movements are for the screen view.
+- CR moves the cursor to cell 0; BS moves it one cell left, but not below 0. Other cursor movements
+  are ignored: for programs that use them, clients read the screen view.
 - Erased cells, and cells that were jumped over, are blanks if other cells follow on the line, and
-  nothing otherwise. The cells never end with an erased one.
-- A line has at most WIDTH cells. A character that would be written after the last one ends
-  the line without a newline and is the first of a fresh line, so CR and BS do not cross
-  back. This does not depend on how the characters were divided into
-  calls.
+  nothing otherwise. The last cell is never an erased one.
+- A line has at most WIDTH cells. A character that does not fit ends the line without a newline and
+  begins a new line, so CR and BS never reach the full line. This does not depend on how the
+  characters were divided into calls.
 """
 
 from __future__ import annotations
 
 import re
 
-#: The most cells of a line, in code points.
+#: The maximum number of cells of a line, in code points.
 WIDTH = 16384
 
 # The three forms of EL (ECMA-48 8.3.41) as single characters: C0 characters without a meaning to a
 # terminal, which `controls` drops from its input.
 ERASE_RIGHT, ERASE_LEFT, ERASE_LINE = "\x11", "\x12", "\x13"
 
-#: An erased cell. NUL is never written to a line: `controls` drops that too.
+#: An erased cell. NUL is never written to a line, because `controls` drops NUL.
 _ERASED = "\0"
 _TOKEN = re.compile("[^\b\r\x11-\x13]+|\b+|\r+|[\x11-\x13]")
 
 
 class Line:
-    """The current line."""
+    """The current line, and its cursor."""
 
     __slots__ = ("_cells", "_column")
 
@@ -40,7 +39,7 @@ class Line:
 
     @property
     def appending(self) -> bool:
-        """Whether the cursor is right behind the last cell, so that writing appends."""
+        """Whether the cursor is just past the last cell, so that writing appends."""
         return self._column == len(self._cells)
 
     def text(self) -> str:
@@ -48,7 +47,7 @@ class Line:
         return self._cells.replace(_ERASED, " ")
 
     def end(self) -> str:
-        """Return the text of the line, and begin a fresh one."""
+        """Return the text of the line, and begin a new line."""
         text = self.text()
         self._cells = ""
         self._column = 0
@@ -59,7 +58,7 @@ class Line:
         self._column = 0
 
     def write(self, run: str) -> str:
-        """Write printing characters; return the text of the lines that became full."""
+        """Write printing characters at the cursor; return the text of lines that became full."""
         if self._column + len(run) <= WIDTH:
             self._put(run)
             return ""
@@ -74,7 +73,7 @@ class Line:
         return "".join(ended)
 
     def run(self, program: str) -> str:
-        """Run `program`: characters, LF, CR, BS and the three erasures.
+        """Run `program`, which has characters, LF, CR, BS and the three erasures.
 
         Returns the text of the lines that ended, with their newlines.
         """
@@ -82,7 +81,7 @@ class Line:
         only_returns = not any(char in program for char in "\b\x11\x12\x13")
         ended = []
         for line in lines:
-            # Nearly all lines come whole: they need no cells and no cursor.
+            # Nearly all lines are complete in `program`, so they need no cells and no cursor.
             if only_returns and not self._column and not self._cells and len(line) <= WIDTH:
                 ended.append(_flat(line.split("\r")) if "\r" in line else line)
             else:
@@ -133,9 +132,10 @@ class Line:
 
 
 def _flat(runs: list[str]) -> str:
-    """Return the text after each of `runs`, which fit, was written from the first cell on.
+    """Return the text of a line on which each of `runs` was written from the first cell on.
 
-    A run is visible only where later ones do not cover it, so go from the last to the first.
+    No run is longer than a line. A run is visible only where later runs do not cover it, so this
+    goes from the last run to the first.
     """
     visible = runs[-1]
     for run in reversed(runs):

@@ -1,8 +1,9 @@
 r"""Simple output: printing ASCII, TAB, LF, CR and whole SGR sequences.
 
-Most floods consist of simple output, and it is cheap to recognise. It changes nothing but cells,
-the cursor and the attributes of later cells. So output that has scrolled out of reach need not be
-processed: see `vt.scrolled_off` for the screen, and `stream` for the text.
+Most floods consist of simple output, and it is cheap to recognise. Simple output changes only
+cells, the cursor and the attributes of later cells. So the part that later output pushes off the
+screen, or out of the retained text, need not be processed: see `vt.scrolled_off` for the screen,
+and `stream` for the text.
 """
 
 import re
@@ -21,8 +22,8 @@ _MAY_BE_SGR: Final = b"\x1b[0123456789;:m\r"
 def find_end(data: bytes) -> int:
     """Return the length of `data` if all of it is simple output, else 0.
 
-    The length excludes a CR, or an incomplete SGR sequence, at the very end: what follows decides
-    what it is. `data` must not begin within a sequence.
+    A CR or an incomplete SGR sequence at the very end is not counted, since it depends on the next
+    output whether that is simple. `data` must not begin within a sequence.
     """
     end = len(data)
     if cut := _CUT_SGR.search(data, max(0, data.rfind(b"\x1b"))):
@@ -36,9 +37,9 @@ def find_end(data: bytes) -> int:
 
 
 def text_bytes_min(data: bytes) -> int | None:
-    """Return the least number of bytes of text that the whole lines of simple output make.
+    """Return the minimum number of bytes of text in the complete lines of `data`, simple output.
 
-    Returns None if a CR is not followed by LF: then there may be no text at all.
+    Returns None if a CR is not followed by LF: later text may then overwrite all text.
     """
     returns = data.count(b"\r")
     if data.count(LINE_END) != returns:
@@ -50,7 +51,7 @@ def text_bytes_min(data: bytes) -> int | None:
 
 
 def text_of(lines: bytes) -> bytes:
-    """Return the text of whole lines of simple output in which each CR is followed by LF."""
+    """Return the text of complete lines of simple output in which each CR is followed by LF."""
     if b"\x1b" in lines:
         lines = b"".join(SGR.split(lines))
     return lines.replace(LINE_END, b"\n")

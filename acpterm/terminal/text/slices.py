@@ -1,6 +1,7 @@
-"""The text of slices of a stream, for readers that read the raw output bit by bit.
+"""The text of slices of the raw output, for readers that follow the output slice by slice.
 
-`text_of` returns the text of one slice. `resync` returns where to begin when output is lost.
+`text_of` returns the text of one slice. `resync` returns where to begin if the output before a
+slice is lost. `stream` has the text of the whole output.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from acpterm.terminal.text.utf8 import Utf8
 
 #: `text_of` returns some text for every slice of at least this many bytes.
 SLICE_MIN_BYTES = 4 * SEQUENCE_MAX + 4
-#: How far `resync` searches for the end of a line, or of a string.
+#: How many bytes `resync` searches for the end of a line, or of a string.
 _RESYNC_MAX_BYTES = 4096
 
 _CSI_REST = re.compile(rb"(?:\[[0-?]*|[0-9;:<=>?]+)[ -/]*[@-~]|[mK]")
@@ -24,10 +25,10 @@ _STRING_REST = re.compile(rb"[^\x1b\n]*(?:\a|\x1b\\)")
 def text_of(data: bytes, *, final: bool) -> tuple[str, int]:
     """Return the text of a slice of the stream, and how many bytes of the slice it covers.
 
-    `data` begins where the count of the slice before ended (or see `resync`). CR, BS and EL act
-    within the slice. Unless the slice is `final`, an incomplete character, escape sequence or CRLF
-    at its end is not counted, so that the next slice can begin with it. Of a slice of
-    `SLICE_MIN_BYTES` or more some bytes are always counted.
+    `data` begins just past the covered bytes of the previous slice, or at `resync`. CR, BS and EL
+    act only within the slice. Unless the slice is `final`, the last one, it does not cover an
+    incomplete character, escape sequence or CRLF at its end: the next slice begins with that. A
+    slice of `SLICE_MIN_BYTES` or more always covers some bytes.
     """
     end = len(data) if final else _clean_end(data)
     if not end and len(data) >= SLICE_MIN_BYTES:
@@ -53,9 +54,8 @@ def _clean_end(data: bytes) -> int:
 def resync(data: bytes) -> int:
     """Return how many leading bytes to skip when the bytes before `data` are lost.
 
-    Skip up to the first LF within 4 KiB, since only a line is sure to begin in a known state.
-    Without one, skip what looks like the rest of a string, of a CSI sequence or of a character;
-    text that merely looks like that is skipped too, since text is missing there anyway.
+    Skips up to the first LF within 4 KiB, because only after an LF the parser's state is known. If
+    there is no LF, skips bytes that look like the rest of a string, a CSI sequence or a character.
     """
     newline = data.find(b"\n", 0, _RESYNC_MAX_BYTES)
     if newline >= 0:

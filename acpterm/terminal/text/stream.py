@@ -5,15 +5,16 @@ and EL do to the current line) into `tail` (the finished lines).
 
 Rules:
 
-- The text consists of the finished lines and the current line. The view keeps its last `limit`
-  UTF-8 bytes, cut at a character boundary: nothing is cut at exactly the limit.
+- The text consists of the finished lines and the current line. The view keeps the last `limit`
+  UTF-8 bytes of the text, cut at a character boundary. A text of exactly `limit` bytes is not cut.
 - Ten megabytes of progress bar are one line, and push out no other line.
-- `truncated` is true once the beginning of the text is gone: when the finished lines are longer
-  than the limit, or were together with the current line at the time of a call. It stays true. None
-  of this depends on how the bytes were divided into calls of `feed`.
-- If much is fed at once, the view restarts at a line whose text depends on nothing before it,
-  provided that the lines after it exceed the limit: the text is the same, for less work.
-- Simple output (`feed_simple`) is *deferred*: kept as it is until the text is read, or `flush`
+- `truncated` is true once the beginning of the text is dropped: when the finished lines exceed the
+  limit, or when `truncated` or `text` is called while they exceed it together with the current
+  line. It stays true. It does not depend on how the bytes were divided into calls of `feed`.
+- If much output is fed at once, the view skips the beginning and *restarts* at a line that depends
+  on nothing before it, provided that the text after that line exceeds the limit. The resulting
+  text is the same.
+- Simple output (`feed_simple`) is *deferred*: stored unprocessed until the text is read, or `flush`
   is called. Output that is followed by more deferred text than the limit is dropped unprocessed.
 - An incomplete character or escape sequence is not part of the text yet.
 """
@@ -36,7 +37,7 @@ _PIECE_BYTES = 64 * 1024
 #: Deferred output has at most this many times the bytes of its text, plus one piece: otherwise
 #: output with hardly any text, such as colours, would take up much memory.
 _DEFERRED_RATIO = 4
-#: How many bytes more than the limit `feed` must get at once to restart.
+#: The view restarts only if `feed` gets at least this many bytes more than the limit at once.
 _RESTART_MARGIN_BYTES = 4096
 
 _ERASE_RIGHT = ERASE_RIGHT.encode()
@@ -44,16 +45,16 @@ _MOVES = (b"\b", ERASE_LEFT.encode(), ERASE_LINE.encode())
 
 
 class _Deferred(NamedTuple):
-    """A piece of simple output, and the least number of bytes of text that it makes."""
+    """A piece of simple output, and the minimum number of bytes of its text."""
 
     data: bytes
     text_min: int
 
 
 class TextView:
-    """The last `limit` bytes of a terminal's text; limit 0 keeps none of it.
+    """The last `limit` bytes of a terminal's text; a limit of 0 keeps no text.
 
-    `truncated`: whether output before the first `feed` is missing.
+    `truncated` is true if there was output before the first `feed`.
     """
 
     __slots__ = (
@@ -90,7 +91,7 @@ class TextView:
         self._truncated = truncated
         self._version = 0
         self._cached: str | None = ""
-        # Deferred output, its size, and the least number of bytes of text that it makes.
+        # Deferred output, its size in bytes, and the minimum number of bytes of its text.
         self._deferred: list[_Deferred] = []
         self._deferred_bytes = 0
         self._deferred_text_min = 0
@@ -107,7 +108,7 @@ class TextView:
 
     @property
     def truncated(self) -> bool:
-        """Whether the beginning of the text is gone; once true, it stays true."""
+        """Whether the beginning of the text was dropped; once true, it stays true."""
         if not self._truncated:
             self._flush_all()
             line_bytes = len(self._line.text().encode())
@@ -116,11 +117,11 @@ class TextView:
 
     @property
     def retained_bytes(self) -> int:
-        """Bytes in memory: finished lines and deferred output."""
+        """The number of bytes in memory: of finished lines and of deferred output."""
         return self._tail.retained + self._deferred_bytes
 
     def text(self) -> str:
-        """Return the text; the same object while nothing has been fed or forgotten."""
+        """Return the text: the same string until the text changes or `forget` is called."""
         if self._cached is None:
             # A caller of `text` must see `truncated` as it was for this text, now and later.
             self._truncated = self.truncated
@@ -144,8 +145,8 @@ class TextView:
     ) -> bool:
         """Process the next output: all of `data`, or its first `size` bytes.
 
-        Returns whether the view has restarted within `data`: then what is before that point, and
-        beyond the limit, was not processed.
+        Returns whether the view has restarted at a line within `data`, so that all output before
+        that line was skipped.
         """
         if size is None:
             size = len(data)
@@ -157,7 +158,7 @@ class TextView:
         return False
 
     def feed_simple(self, data: bytes) -> None:
-        """Process simple output (`simple_output`): the same as `feed`, for less."""
+        """Process `data`, simple output (`simple_output`), like `feed` but faster."""
         text_min = simple_output.text_bytes_min(data)
         is_clean = bool(self._deferred) or not (self._controls.inside or self._utf8.has_incomplete)
         if text_min is None or not is_clean or not self._may_defer(len(data), text_min):
@@ -174,13 +175,13 @@ class TextView:
         self._deferred_text_min += text_min
         while self._deferred_text_min - self._deferred[0].text_min > self._limit:
             self._pop_deferred()
-            # All text before it is beyond the limit too.
+            # All text before the removed piece is beyond the limit too.
             self._truncated = True
             self._line = Line()
             self._tail = Tail(self._limit)
 
     def _may_defer(self, size: int, text_min: int) -> bool:
-        """Return whether `size` more bytes, at least `text_min` of them text, may be deferred."""
+        """Return whether `size` bytes, with at least `text_min` bytes of text, may be deferred."""
         held = self._deferred_bytes + size
         return held <= _DEFERRED_RATIO * (self._deferred_text_min + text_min) + _PIECE_BYTES
 
@@ -196,7 +197,7 @@ class TextView:
         return bool(self._deferred)
 
     def flush(self) -> bool:
-        """Process one piece of deferred output; return whether there is more."""
+        """Process one piece of deferred output; return whether more is left."""
         if self._deferred:
             data = self._pop_deferred()
             first, end = data.find(b"\n") + 1, data.rfind(b"\n") + 1
@@ -214,7 +215,7 @@ class TextView:
         if begin:
             view = TextView(self._limit)
             view._feed_pieces(data, begin, size)
-            # Then the whole text is in lines that were finished after `begin`.
+            # If so, the whole text is in lines that were finished after `begin`.
             if view._tail.total > self._limit:
                 self._utf8, self._controls, self._line = view._utf8, view._controls, view._line
                 self._tail = view._tail
@@ -270,7 +271,7 @@ class TextView:
     def _erase_right(self, program: bytes) -> None:
         """Run `program`, whose only controls are TAB, LF and ERASE_RIGHT.
 
-        Compilers and grep erase with the cursor at the end of the line, where that does nothing.
+        Compilers and grep erase to the right at the end of the line, where this has no effect.
         """
         if not self._line.appending:
             head, newline, program = program.partition(b"\n")
@@ -285,10 +286,10 @@ class TextView:
 
 
 def fresh_start(data: bytes | bytearray | mmap.mmap, size: int, keep: int) -> int:
-    """Return the beginning of a line at which the text can restart, or 0.
+    """Return the index in `data` of a line at which the text can restart; 0 if there is none.
 
-    The line is in the first `size` bytes of `data`, with at least `keep` of them behind it. The LF
-    before it is sure to be the end of a line, whatever came before `data`.
+    Only the first `size` bytes of `data` are considered, and at least `keep` of them follow the
+    returned index. The LF before the line certainly ends a line, whatever came before `data`.
     """
     newline = data.rfind(b"\n", 0, max(0, size - keep))
     if newline < 0 or not is_ground(data[max(0, newline - 4 * SEQUENCE_MAX) : newline]):

@@ -3,9 +3,10 @@
 States and rules:
 
 - The text is a list of closed pieces and one open piece. Small additions go into the open piece, so
-  that a single byte costs about a byte of memory.
-- Pieces are dropped whole, oldest first: between `limit` and about a sixteenth more is retained
-  (with a small limit, some KiB more). `last` cuts to the byte; `fit` finds a character boundary.
+  that adding a single byte takes about one byte of memory.
+- Whole pieces are dropped, oldest first. So about a sixteenth more than `limit` bytes may be
+  retained (with a small limit, some KiB more). `last` cuts to the byte; `fit` finds a character
+  boundary.
 - `total` counts all bytes ever added: the text exceeds the limit if `total` does.
 """
 
@@ -21,7 +22,7 @@ _PIECE_MAX_BYTES = 65536
 
 
 class Tail:
-    """Keeps at least the last `limit` bytes added."""
+    """Keeps at least the last `limit` bytes of the added text."""
 
     __slots__ = ("_limit", "_open", "_pieces", "_retained", "total")
 
@@ -30,12 +31,12 @@ class Tail:
         self._pieces: list[bytes] = []
         self._open = bytearray()
         self._retained = 0
-        #: Bytes ever added.
+        #: The number of bytes ever added.
         self.total = 0
 
     @property
     def retained(self) -> int:
-        """Bytes retained."""
+        """The number of bytes in memory."""
         return self._retained
 
     def add(self, data: bytes) -> None:
@@ -60,7 +61,7 @@ class Tail:
             self._drop()
 
     def last(self, length: int, suffix: bytes = b"") -> bytes:
-        """Return the last `length` bytes of the text, or all that is retained, and `suffix`."""
+        """Return the last `length` retained bytes of the text, followed by `suffix`."""
         first, skip = self._locate(max(0, self._retained - length))
         if first == len(self._pieces):
             return bytes(self._open[skip:]) + suffix
@@ -68,7 +69,7 @@ class Tail:
             return b"".join((head[skip:], *self._pieces[first + 1 :], self._open, suffix))
 
     def fit(self, length: int) -> int:
-        """Return how many of the last `length` bytes belong to whole UTF-8 characters."""
+        """Return the length in bytes of the whole UTF-8 characters in the last `length` bytes."""
         skip = max(0, self._retained - length)
         while skip < self._retained:
             first, offset = self._locate(skip)
@@ -79,7 +80,7 @@ class Tail:
         return self._retained - skip
 
     def _locate(self, index: int) -> tuple[int, int]:
-        """Return the piece that has the byte at `index`, and the index within that piece."""
+        """Return which piece has the byte at `index`, and the byte's index within that piece."""
         number = 0
         while number < len(self._pieces) and index >= len(self._pieces[number]):
             index -= len(self._pieces[number])

@@ -2,9 +2,9 @@
 
 States and rules:
 
-- At most three bytes are held back: the beginning of a character whose other bytes may come.
+- At most three bytes are held back: the beginning of a character that may be completed later.
 - Bytes that can never become a character are replaced by U+FFFD, grouped as Python's "replace" does
-  (Unicode 3.9, "substitution of maximal subparts"): three bytes for one.
+  (Unicode 3.9, "substitution of maximal subparts"). One invalid byte becomes three bytes of text.
 - When the stream ends, an incomplete character becomes one U+FFFD.
 """
 
@@ -45,7 +45,7 @@ class Utf8:
         return data[:consumed]
 
     def finish(self) -> bytes:
-        """Return U+FFFD if the stream ends within a character, else nothing."""
+        """Return U+FFFD if the stream ends within a character, else empty bytes."""
         held, self._incomplete = self._incomplete, b""
         return REPLACEMENT if held else b""
 
@@ -56,12 +56,12 @@ def is_continuation(byte: int) -> bool:
 
 
 def boundary(data: bytes, index: int) -> int:
-    """Return the first character boundary of valid UTF-8 `data` at or after `index`."""
+    """Return the index of the first character of `data`, valid UTF-8, at or after `index`."""
     while index < len(data) and is_continuation(data[index]):
         index += 1
     return index
 
 
 def whole(data: bytes) -> int:
-    """Return how many leading bytes of `data` are whole characters or invalid bytes."""
+    """Return the length of `data` without an incomplete character at its end."""
     return utf_8_decode(data, "replace", False)[1]

@@ -1,9 +1,14 @@
-"""The VT emulator of a terminal (libghostty-vt), its screen, and its replies.
+"""The emulator of a terminal (libghostty-vt), its screen, and its replies.
 
-- `emulator`: the emulator of one terminal: bytes in, replies out, sizes;
-- `native`, `library`: libghostty-vt, by cffi;
+- `emulator`: the emulator of one terminal: takes output, produces screens and replies;
+- `broken`: the replacement for an emulator on whose output the library has crashed;
+- `library`: loads libghostty-vt by cffi; `native`: the calls of the library that are used;
+- `dump`: parses the library's state; `repair`: fixes a state that the library cannot encode;
 - `screen`: an immutable snapshot of the emulator's state, taken by `Emulator.screen`;
-- `paint` and `frames`: escape sequences that show a screen in an attached window;
-- `queries`: the filter for output that is passed through to an attached window;
-- `replies`: the grammar of the replies that a program may get.
+- `style`: colours and attributes of cells; `rows`: rows of cells as text with SGR sequences;
+- `paint`: puts a passthrough window into the state of a screen;
+- `frames`: paints a screen in a window of another size;
+- `queries`: removes queries from output that is passed through to a window;
+- `replies`: the grammar of the replies that a program may get;
+- `scrolled_off`: finds output that need not be emulated.
 """

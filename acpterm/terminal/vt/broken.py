@@ -1,8 +1,8 @@
 """The replacement for the emulator of a terminal whose output has crashed the library.
 
-A crash ends the process. The next one finds the mark that was set around the call, and does not
-feed the same bytes again: that terminal's screen shows a message from then on. Queries get no
-replies.
+A crash of the library ends the worker. The next worker finds the mark that was set around the call
+(`shared_ring.EmulatorMark`), and does not feed the same bytes again. From then on, that terminal's
+screen shows a message, and its program's queries get no replies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MESSAGE: Final = (
 
 
 class BrokenEmulator:
-    """An `Emulator` whose screen is always the same."""
+    """Has the methods of `Emulator`, but ignores output; its screen always shows a message."""
 
     __slots__ = ("_cols", "_rows")
 
@@ -50,7 +50,7 @@ class BrokenEmulator:
         return len(data)
 
     def resize(self, cols: int, rows: int) -> None:
-        """Change the window's size."""
+        """Change the terminal size."""
         self._cols, self._rows = cols, rows
 
     def screen(self) -> Screen:

@@ -1,6 +1,4 @@
-"""The native terminal's whole state, parsed from libghostty's binary snapshot (its format 1).
-
-One file, since it is the parser of one format: each class reads one record of it.
+"""The native terminal's whole state, parsed from libghostty's binary snapshot (format version 1).
 
 The format is documented in libghostty's `snapshot.h`; integers are little-endian. An envelope is
 followed by records of a tag, a length, a checksum and a payload: one TERMINAL, then per screen one
@@ -23,7 +21,7 @@ from acpterm.terminal.vt import style as styles
 from acpterm.terminal.vt.style import DEFAULT, PLAIN, RGB, Cell, Style, with_link
 
 MARKS_MAX: Final = 8
-"""Combining characters kept per cell: more than any script needs."""
+"""Maximum number of combining characters kept per cell, more than any script needs."""
 ADDRESS_MAX: Final = 2083
 """Maximum length of a hyperlink's address, as in VTE; a longer one is ignored."""
 _PARAMETERS_MAX: Final = 250
@@ -78,7 +76,10 @@ class DumpError(Exception):
 
 
 class Charsets(NamedTuple):
-    """Character sets of G0 to G3 (`utf8`, `ascii`, `british`, `dec_special`), and which is GL."""
+    """The character sets of G0 to G3, and the one in use.
+
+    A set is 0 to 3 for `utf8`, `ascii`, `british` and `dec_special`. `gl` is 0 to 3 for G0 to G3.
+    """
 
     sets: tuple[int, int, int, int]
     gl: int
@@ -88,7 +89,7 @@ class Saved(NamedTuple):
     """The state saved by DECSC."""
 
     x: int
-    """Equal to the screen's width if the next character wraps."""
+    """The column from 0; the screen's width if the next character goes to the next row."""
     y: int
     pen: Style
     origin: bool
@@ -99,7 +100,7 @@ NOTHING_SAVED: Final = Saved(0, 0, PLAIN, False, Charsets((0, 0, 0, 0), 0))
 
 
 class Page:
-    """Rows of one screen, not decoded yet."""
+    """Some rows of a screen, which are decoded on demand."""
 
     __slots__ = ("_data", "_graphemes", "_links", "_rows", "_styles", "cols", "tables")
 
@@ -125,8 +126,8 @@ class Page:
             self._rows.append((flags, count, at))
             at += count << (flags >> 4 & 3)
         self._graphemes: dict[tuple[int, int], str] = {}
-        #: The tables that the words of rows refer to: with equal tables, equal words are equal
-        #: cells.
+        #: The tables that the words of rows refer to. With equal tables, equal words decode to the
+        #: same cells.
         self.tables: bytes = bytes(data[:tables]) + bytes(data[at:])
         (count,) = _U32.unpack_from(data, at)
         at += 4
@@ -141,12 +142,12 @@ class Page:
         return len(self._rows)
 
     def words(self, y: int) -> bytes:
-        """Return the undecoded words of a row."""
+        """Return row `y` of this page, not decoded."""
         flags, count, at = self._rows[y]
         return bytes(self._data[at : at + (count << (flags >> 4 & 3))])
 
     def cells(self, y: int) -> list[Cell]:
-        """Return the cells of a row up to the last one that was written to."""
+        """Return the cells of row `y` of this page, up to the last cell that was written to."""
         flags, count, at = self._rows[y]
         width = flags >> 4 & 3
         if width < 2:
@@ -183,7 +184,7 @@ class Page:
 
 
 class ScreenState:
-    """One of the two screens."""
+    """The state of the main or of the alternate screen."""
 
     __slots__ = ("charsets", "keys", "link", "pages", "pen", "saved", "shape", "wraps", "x", "y")
 
@@ -211,7 +212,7 @@ class ScreenState:
         if has_saved:
             x, y, saved_pen, flags, saved_charsets = _SAVED.unpack_from(payload, at)
             at += _SAVED.size
-            # Bit 1 says that the next character wraps.
+            # Bit 1 is set if the next character wraps.
             x += flags >> 1 & 1
             self.saved = Saved(x, y, _style(saved_pen), bool(flags & 4), _charsets(saved_charsets))
         if payload[at]:
@@ -221,7 +222,7 @@ class ScreenState:
 
 
 class Dump:
-    """The state of the native terminal."""
+    """The state of the native terminal, parsed from `data`, the library's snapshot."""
 
     def __init__(self, data: bytes) -> None:
         if not data.startswith(_MAGIC):
@@ -294,7 +295,7 @@ def _charsets(packed: int) -> Charsets:
 
 
 def _stack(index: int, flags: bytes) -> tuple[int, ...]:
-    """Return kitty's stack of keyboard flags; the last entry is in force."""
+    """Return kitty's stack of keyboard flags, oldest first; the last entry is in effect."""
     index &= 7
     if any(flags[index + 1 :]):
         # The stack has overflowed, so the oldest entries come after the newest.
@@ -303,7 +304,7 @@ def _stack(index: int, flags: bytes) -> tuple[int, ...]:
 
 
 def _link(data: memoryview, at: int) -> tuple[str, int]:
-    """Return a hyperlink in the form of `Style.link`, and the index behind it."""
+    """Return the hyperlink at index `at`, as in `Style.link`, and the index just past it."""
     kind = data[at]
     at += 5
     parameters = ""
@@ -346,6 +347,6 @@ def _cell(data: str, style: Style) -> Cell:
 
 
 def rows_of(state: ScreenState, rows: int) -> list[tuple[Page, int]]:
-    """Return the page and the index in it of each row of a screen, without the history."""
+    """Return the last `rows` rows of a screen, each as its page and its index in the page."""
     found = [(page, y) for page in state.pages for y in range(len(page))]
     return found[len(found) - rows :] if len(found) >= rows else found

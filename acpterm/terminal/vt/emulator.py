@@ -2,23 +2,23 @@
 
 States:
 
-- *idle*: nothing was fed. The native terminal is created with the first byte or the first snapshot,
-  so a terminal that prints nothing costs nothing.
-- *live*: every query is answered once, by `on_reply`, after the call that found it. A reply is a
-  number, a state or fixed text (see `replies`). One call gives at most `REPLIES_MAX_BYTES`.
-- *closed*: input is ignored.
+- *idle*: nothing was fed. The library's terminal object, the *native terminal*, is created with the
+  first byte or the first snapshot, so a terminal that prints nothing takes no memory.
+- *live*: each call that finds queries in the output passes the replies to `on_reply`, once, at most
+  `REPLIES_MAX_BYTES` of them. A reply is a number, a state or fixed text (see `replies`).
+- *closed*: output is ignored.
 
-Sizes: the native terminal has at least `SIZE_MIN` columns and rows (smaller ones have crashed it),
-so a smaller window shows a part of it. Windows of more than `LINKS_CELLS_MAX` cells have no
-hyperlinks: the library ends the process when one page has more links than fit. While a window has
-more than `CELLS_MAX` cells the emulator keeps its size, and there is no screen. A program cannot
-change the size (DECCOLM).
+Sizes: the native terminal has at least `SIZE_MIN` columns and rows, because smaller ones have
+crashed the library; the screen of a smaller terminal is a part of it. Terminals of more than
+`LINKS_CELLS_MAX` cells have no hyperlinks, because the library ends the process if one page has
+more links than fit. While a terminal has more than `CELLS_MAX` cells, the native terminal keeps
+its previous size, and `screen` raises an error. A program cannot change the size (DECCOLM).
 
-Without the library nothing is emulated: `screen` raises `EmulatorMissingError`.
+If the library is not installed, nothing is emulated, and `screen` raises `EmulatorMissingError`.
 
-A crash of the library ends the process. `at_work` is entered around each call that could crash, so
-that the next process knows which terminal was being emulated. It uses a `broken.BrokenEmulator` for
-that terminal.
+A crash of the library ends the worker. `at_work` is entered around each call that could crash, so
+that the next worker knows on which terminal's output the library crashed. That worker uses a
+`broken.BrokenEmulator` for this terminal.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 CELLS_MAX: Final = 1_000_000
 SIZE_MIN: Final = 2
 LINKS_CELLS_MAX: Final = 32 * 1024
-"""Windows with more cells than this have no hyperlinks (OSC 8)."""
+"""Terminals with more cells than this have no hyperlinks (OSC 8)."""
 # OSC 8 is replaced by an unknown OSC.
 _LINK: Final = b"\x1b]8;"
 _NO_LINK: Final = b"\x1b]8777;"
@@ -57,7 +57,7 @@ Data: TypeAlias = bytes | bytearray | memoryview
 
 
 class ScreenTooLargeError(Exception):
-    """The window has more than `CELLS_MAX` cells."""
+    """The terminal has too many cells to be emulated: more than `CELLS_MAX`."""
 
     def __init__(self, cols: int, rows: int) -> None:
         super().__init__(
@@ -67,13 +67,13 @@ class ScreenTooLargeError(Exception):
 
 
 def check_size(cols: int, rows: int) -> None:
-    """Raise `ScreenTooLargeError` unless a window of this size can be emulated."""
+    """Raise `ScreenTooLargeError` unless a terminal of this size can be emulated."""
     if cols * rows > CELLS_MAX or max(cols, rows) > SIZE_MAX:
         raise ScreenTooLargeError(cols, rows)
 
 
 def preload() -> None:
-    """Load the library, if installed, before the first terminal needs it: it takes some 60 ms."""
+    """Load the library, if installed, before a terminal needs it. This takes some 60 ms."""
     with suppress(EmulatorMissingError):
         native()
 
@@ -81,13 +81,13 @@ def preload() -> None:
 class Emulator:
     """The emulator of a terminal of `cols` columns and `rows` rows.
 
-    `on_reply` is called with the terminal's replies. `at_work` is entered around native calls, so
-    it must be reusable. Raises `ValueError` for a size below 1.
+    `on_reply` is called with the replies to the program's queries. `at_work` is entered around each
+    call of the library, so it must be reusable. Raises `ValueError` for a size below 1.
     """
 
     __slots__ = ("_at_work", "_cols", "_is_closed", "_on_reply", "_rows", "_tail", "_terminal")
 
-    #: Whether it is a `broken.BrokenEmulator`.
+    #: Whether this is a `broken.BrokenEmulator`.
     is_broken: Final = False
 
     def __init__(
@@ -105,7 +105,7 @@ class Emulator:
         self._at_work = at_work
         # The native terminal.
         self._terminal: Any = None
-        # In a large window: the beginning of a hyperlink at the end of what was fed last.
+        # In a large terminal: the beginning of a hyperlink at the end of the output fed last.
         self._tail = b""
         self._is_closed = False
 
@@ -150,7 +150,7 @@ class Emulator:
             self._on_reply(bytes(feeding.replies))
 
     def _without_links(self, data: Data) -> bytes:
-        """Return `data` with hyperlinks disabled; a hyperlink may be divided between calls."""
+        """Return `data` with hyperlinks disabled, even those that are divided between calls."""
         tail = self._tail
         whole = tail + bytes(data)
         self._tail = b""
@@ -162,11 +162,14 @@ class Emulator:
         return whole.replace(_LINK, _NO_LINK)[len(tail) :]
 
     def feed_for(self, data: memoryview, seconds: float) -> int:
-        """Feed `data` for about `seconds`, at least one step; return how many bytes were fed."""
+        """Feed `data` for about `seconds`; return how many bytes were fed, at least one."""
         return self._feed_for(data, 0, time.monotonic() + seconds)
 
     def feed_simple_for(self, data: bytes, seconds: float) -> int:
-        """Feed simple output (`simple_output`) like `feed_for`, and skip what has scrolled off."""
+        """Feed simple output (`simple_output`) like `feed_for`, but skip lines that scroll off.
+
+        Skipped bytes are included in the result.
+        """
         end = time.monotonic() + seconds
         fed = 0
         if (skipped := self._scrolled_off(data)) is not None:
@@ -175,7 +178,7 @@ class Emulator:
         return self._feed_for(memoryview(data), fed, end)
 
     def _feed_for(self, data: memoryview, fed: int, end: float) -> int:
-        """Feed `data` from the byte `fed` on, until the time `end`; return how far it came."""
+        """Feed `data` from index `fed` on, until the time `end`; return the index reached."""
         now = time.monotonic()
         step = _STEP_FIRST_BYTES
         # A few bytes can redraw all cells, or repeat a character 65,535 times.
@@ -195,7 +198,7 @@ class Emulator:
         return fed
 
     def _scrolled_off(self, data: bytes) -> scrolled_off.ScrolledOff | None:
-        """Return the part of `data` that certainly need not be fed; see `scrolled_off`."""
+        """Return the part of `data` that certainly need not be fed, if any; see `scrolled_off`."""
         if self._terminal is None or self._tail:
             return None
         library = native()
@@ -208,7 +211,7 @@ class Emulator:
         return found if answer == scrolled_off.no_margins(rows) else None
 
     def resize(self, cols: int, rows: int) -> None:
-        """Change the window's size from here on in the stream.
+        """Change the terminal size, for the output that is fed after this call.
 
         Raises `ValueError` for a size below 1.
         """
@@ -232,8 +235,8 @@ class Emulator:
     def screen(self) -> Screen:
         """Return a snapshot of the screen as it is now.
 
-        Raises `ScreenTooLargeError` while the window is too large, and `EmulatorMissingError`
-        without the library.
+        Raises `ScreenTooLargeError` while the terminal is too large, and `EmulatorMissingError` if
+        the library is not installed.
         """
         check_size(self._cols, self._rows)
         if self._is_closed:
@@ -243,14 +246,14 @@ class Emulator:
         with self._at_work:
             data = library.dump(terminal)
             if data is None:
-                # An incomplete sequence is longer than what is kept, so end it; or a character was
-                # cut.
+                # Either an incomplete sequence is longer than the library stores, so end it; or a
+                # wide character was cut in half, so repair it.
                 if not library.is_ground(terminal):
                     library.lib.ghostty_terminal_vt_write(terminal, _CANCEL, len(_CANCEL))
                 repair(library.ffi, library.lib, terminal)
                 data = library.dump(terminal)
             if data is None:
-                # A blank screen, which the program repaints, is better than none from now on.
+                # Reset: a blank screen, which the program repaints, is better than no screen.
                 library.lib.ghostty_terminal_vt_write(terminal, _RESET, len(_RESET))
                 data = library.dump(terminal)
         if data is None:
@@ -258,7 +261,7 @@ class Emulator:
         return Screen(Dump(data), self._cols, self._rows)
 
     def close(self) -> None:
-        """Free the native terminal. Can be repeated."""
+        """Free the native terminal. Idempotent."""
         self._is_closed = True
         terminal, self._terminal = self._terminal, None
         if terminal is not None:
@@ -269,14 +272,14 @@ class Emulator:
         if self._terminal is None:
             load()
             library = native()
-            # A window that is too large is emulated with a default size.
+            # A terminal that is too large is emulated with a default size.
             cols, rows = self._native_size() or (80, 24)
             with self._at_work:
                 self._terminal = library.new(cols, rows)
         return self._terminal
 
     def _native_size(self) -> tuple[int, int] | None:
-        """Return the size that the native terminal must have; None to leave it as it is."""
+        """Return the size that the native terminal must have; None to leave its size unchanged."""
         try:
             check_size(self._cols, self._rows)
         except ScreenTooLargeError:

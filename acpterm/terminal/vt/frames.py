@@ -1,13 +1,16 @@
-"""Frames of a screen, for a viewer whose window has another size.
+"""Frames of a screen, for an attached window whose size is not the terminal's.
+
+A frame is a sequence of bytes that paints the screen in the window. `paint` serves passthrough
+windows, which have the terminal's size.
 
 Rules:
 
-- The first frame paints the whole window, in the viewer's alternate screen; later frames only the
-  rows that have changed.
+- The first frame paints the whole window, on the alternate screen of the window's own terminal;
+  later frames paint only the rows that have changed.
 - A window that is smaller than the screen shows the part with the cursor, and scrolls only when the
-  cursor leaves that part. The area outside of the screen is filled with dots.
-- The viewer's terminal always has the modes that the program has set, since it is the program's
-  keyboard.
+  cursor leaves that part. The area of a larger window outside of the screen is filled with dots.
+- The window's own terminal always has the modes that the program has set, because the program's
+  input comes from it.
 """
 
 from __future__ import annotations
@@ -39,9 +42,9 @@ _DOT: Final = "·"
 
 
 class Frames:
-    """What one window of `cols` columns and `rows` rows shows.
+    """Produces the frames of one window of `cols` columns and `rows` rows.
 
-    Use a new object for another size. `paint.LEAVE` restores the viewer's terminal.
+    Use a new object for another size. `paint.LEAVE` restores the window's own terminal.
     """
 
     def __init__(self, cols: int, rows: int) -> None:
@@ -57,7 +60,7 @@ class Frames:
         self._state = {"flags": key_flags(0), "level": other_keys_level(0)}
 
     def frame(self, screen: Screen) -> bytes:
-        """Return the bytes that bring the window up to date; empty if it is."""
+        """Return the bytes that make the window show `screen`; empty if it already does."""
         parts: list[str] = []
         if self._painted_rows is None:
             parts.append(_BEGIN)
@@ -74,7 +77,7 @@ class Frames:
         return "".join(parts).encode()
 
     def _scroll(self, screen: Screen) -> str:
-        """Scroll the window to the cursor; return the sequences that place the viewer's cursor."""
+        """Scroll the window to the cursor; return the sequences that place the window's cursor."""
         x, y = screen.cursor
         self._left = _moved(self._left, x, self._cols, screen.cols)
         self._top = _moved(self._top, y, self._rows, screen.rows)
@@ -101,18 +104,18 @@ class Frames:
         return changed
 
     def _outside(self, at: int, inside: int) -> str:
-        """Return the dots of a row behind the columns that are inside of the screen."""
+        """Return the dots for row `at` of the window, after the `inside` columns of the screen."""
         dots = _DOT * (self._cols - inside)
         return f"\x1b[{at + 1};{inside + 1}H\x1b[2m{dots}\x1b[m" if dots else ""
 
     def _changed_state(self, screen: Screen) -> list[str]:
-        """Return sequences for what has changed of modes, keyboard, cursor shape and title."""
+        """Return sequences for the changes of modes, keyboard, cursor shape and title."""
         parts = []
         before, self._modes = self._modes, screen.modes
         new = screen.modes[len(before) :]
         if screen.modes[: len(before)] != before:
-            # Reset all and set them again: each mouse mode resets the others, so the last one
-            # counts.
+            # Reset all modes and set them again: each mouse mode resets the other mouse modes, so
+            # the order matters.
             new = screen.modes
             parts.append(MODES_OFF)
         parts += [f"\x1b[?{number}h" for number in new]
@@ -131,6 +134,9 @@ class Frames:
 
 
 def _moved(start: int, cursor: int, window: int, size: int) -> int:
-    """Return the beginning of a window, scrolled just as far as needed to show the cursor."""
+    """Return the first column or row to show, as near to `start` as showing the cursor allows.
+
+    `window` and `size` are the width or height of the window and of the screen.
+    """
     start = min(start, max(0, size - window))
     return min(max(start, cursor - window + 1), cursor)

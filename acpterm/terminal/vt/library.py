@@ -114,13 +114,13 @@ class EmulatorMissingError(Exception):
 
 
 class Library(NamedTuple):
-    """libghostty-vt: cffi's view of its types, and its functions."""
+    """The loaded library: `ffi` has its types, and `lib` its functions and constants."""
 
     ffi: Any
     lib: Any
 
     def check(self, result: int, call: str) -> None:
-        """Raise `MemoryError` or `RuntimeError` unless a call of the library succeeded."""
+        """Raise `MemoryError` or `RuntimeError` unless `result` means that `call` succeeded."""
         if result == self.lib.GHOSTTY_OUT_OF_MEMORY:
             raise MemoryError(f"libghostty: {call}")
         if result:
@@ -129,7 +129,7 @@ class Library(NamedTuple):
 
 @cache
 def _load() -> Library | str:
-    """Return the library, or why it cannot be loaded: a failed import is not tried again."""
+    """Return the library, or the reason why it cannot be loaded. Tries only once."""
     try:
         from cffi import FFI  # noqa: PLC0415  loaded only when it is needed
 
@@ -156,7 +156,7 @@ def _path() -> str:
 
 
 def load() -> Library:
-    """Return the library. Raises `EmulatorMissingError`."""
+    """Return the library, loaded at the first call. Raises `EmulatorMissingError`."""
     found = _load()
     if isinstance(found, str):
         raise EmulatorMissingError(found)

@@ -1,7 +1,7 @@
 """The native terminal of libghostty-vt: its options, its callbacks, and the calls that are used.
 
-Callbacks are shared by all terminals, since each costs memory. They find the state of the terminal
-that is being fed by its address.
+All terminals share the callbacks, because each callback takes memory. A callback looks up the state
+of the terminal that is being fed by the address of the native terminal.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from acpterm.terminal.vt.library import Library, load
 # The native terminal counts columns and rows in 16 bits.
 SIZE_MAX: Final = 65_535
 REPLIES_MAX_BYTES: Final = 64 * 1024
-# Input of an incomplete sequence that is kept for snapshots. The library allocates the value set
-# first at once, and up to the value set second as it is needed.
+# Bytes of an incomplete sequence that the library keeps for snapshots. The option is set twice: the
+# library allocates the first value at once, and up to the second value on demand.
 _HELD_FIRST_BYTES: Final = 1
 _HELD_MAX_BYTES: Final = 2 * 1024 * 1024
 _APC_MAX_BYTES: Final = 64 * 1024
 
 
 class Feeding:
-    """What callbacks need to know of the emulator that is being fed, and what they collect."""
+    """The size of a terminal that is being fed, and the replies that its callbacks collect."""
 
     __slots__ = ("cols", "is_own_query", "replies", "rows")
 
@@ -31,11 +31,11 @@ class Feeding:
         self.cols = cols
         self.rows = rows
         self.replies = bytearray()
-        #: Whether the query is ours and not the program's.
+        #: Whether the query comes from `Native.ask`, and not from the program.
         self.is_own_query = is_own_query
 
 
-#: The emulators being fed, by the address of their native terminal.
+#: The terminals being fed, by the address of the native terminal.
 feeding_by_address: Final[dict[int, Feeding]] = {}
 
 
@@ -107,7 +107,7 @@ class Native:
             (lib.GHOSTTY_TERMINAL_OPT_COLOR_CURSOR, ffi.new("GhosttyColorRgb *", ink)),
             (lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_BYTES, ffi.new("size_t *", 0)),
             (lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_LINES, ffi.new("size_t *", 0)),
-            # Neither images nor glyphs: nothing shows them, and they cost memory.
+            # Disable images and glyphs: nothing shows them, and they take memory.
             (lib.GHOSTTY_TERMINAL_OPT_KITTY_IMAGE_STORAGE_LIMIT, limit),
             (lib.GHOSTTY_TERMINAL_OPT_GLYPH_PROTOCOL, ffi.new("bool *", False)),
             (lib.GHOSTTY_TERMINAL_OPT_APC_MAX_BYTES, ffi.new("size_t *", _APC_MAX_BYTES)),
@@ -139,13 +139,13 @@ class Native:
         return out[0], out[1]
 
     def is_ground(self, terminal: Any) -> bool:
-        """Return whether no sequence is incomplete."""
+        """Return whether the terminal's parser is outside of any escape sequence."""
         out = self.ffi.new("bool *")
         self.lib.ghostty_terminal_get(terminal, self.lib.GHOSTTY_TERMINAL_DATA_VT_GROUND, out)
         return bool(out[0])
 
     def ask(self, terminal: Any, query: bytes) -> bytes:
-        """Return the terminal's reply to a query of ours."""
+        """Return the terminal's reply to `query`, which does not come from the program."""
         address = self.address(terminal)
         feeding_by_address[address] = feeding = Feeding(0, 0, is_own_query=True)
         try:
@@ -160,10 +160,10 @@ class Native:
         self.check(self.lib.ghostty_terminal_resize(terminal, cols, rows, *cell), "resize")
 
     def dump(self, terminal: Any) -> bytes | None:
-        """Return the terminal's state in the library's format.
+        """Return the terminal's state in the library's snapshot format; see `dump`.
 
-        None if the library cannot encode it: an incomplete sequence is longer than what it keeps,
-        or a wide character is cut in half.
+        Returns None if the library cannot encode the state: an incomplete sequence is longer than
+        the library keeps, or a wide character is cut in half.
         """
         data, size = self.ffi.new("uint8_t **"), self.ffi.new("size_t *")
         result = self.lib.ghostty_snapshot_encode_alloc(terminal, self.ffi.NULL, data, size)

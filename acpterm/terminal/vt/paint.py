@@ -1,8 +1,11 @@
-"""Escape sequences that bring a viewer's terminal into the state of a screen, and back.
+"""Escape sequences that put a viewer's terminal into the state of a screen, and back.
 
-- `snapshot`: the whole state, for a terminal of the same size that then gets the program's output;
-- `alternate_snapshot`: the alternate screen only, for a terminal whose main screen is left alone;
-- `tail_snapshot`: the last output, where no emulator is installed;
+A *viewer's terminal* is the terminal in which the user attaches, such as xterm. `frames` serves
+viewers whose terminal has another size.
+
+- `snapshot`: the whole state, for a viewer of the same size that is then sent the program's output;
+- `alternate_snapshot`: the alternate screen only, for a viewer whose main screen must not change;
+- `tail_snapshot`: the last output, if no emulator is installed;
 - `LEAVE`: restores the viewer's terminal when it detaches.
 
 Rules:
@@ -38,25 +41,26 @@ MODES_OFF: Final = "".join(f"\x1b[?{number}l" for number in MODES)
 # Ends an incomplete sequence, a synchronized update and a hyperlink.
 _ENDED: Final = "\x1b\\\x1b[?2026l\x1b]8;;\x1b\\"
 _DEFAULTS: Final = "\x1b[?6l\x1b[?7h\x1b(B\x1b)0\x1b*B\x1b+B\x0f\x1b[m"
-# And the main screen, without margins, everything at its default.
+# Also selects the main screen, without margins, and resets everything to its default.
 NEUTRAL: Final = (
     f"{_ENDED}\x1b[?1049l{NO_OTHER_KEYS}{NO_KEY_FLAGS}\x1b[!p"
     f"\x1b[4l\x1b[20l\x1b[?69l\x1b[r{_DEFAULTS}{MODES_OFF}"
 )
-# The alternate screen instead. No soft reset, which may lose the main screen's cursor position.
+# Selects the alternate screen instead, without the soft reset, which may lose the main screen's
+# cursor position.
 _ALTERNATE: Final = (
     f"{_ENDED}\x1b[?1049h{NO_OTHER_KEYS}{NO_KEY_FLAGS}"
     f"\x1b[4l\x1b[20l\x1b[?69l\x1b[r{_DEFAULTS}{MODES_OFF}"
 )
-# Leaving the alternate screen restores the saved cursor, which may be an old one if the alternate
-# screen is not current. So enter it first: that saves the cursor, unless it is current already.
+# Leaving the alternate screen restores the saved cursor, which may be outdated if the main screen
+# is shown. So enter the alternate screen first: that saves the cursor, unless it is shown already.
 # Empty kitty's stack of keyboard flags, and disable reports of colour scheme and size.
 LEAVE: Final = (
     f"{_ENDED}\x1b[?1049h{NO_OTHER_KEYS}{NO_KEY_FLAGS}\x1b[?1049l{NO_KEY_FLAGS}"
     f"\x1b7\x1b[?69l\x1b[r\x1b[?6l\x1b8\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[m"
     f"{MODES_OFF}\x1b>\x1b[?2031l\x1b[?2048l\x1b[?5W\x1b[?25h\x1b[0 q"
 ).encode()
-"""Restores the viewer's terminal when it detaches, except for what was painted."""
+"""Restores the state of the viewer's terminal when it detaches; the painted cells remain."""
 _DESIGNATIONS: Final = "()*+"
 # utf8, ascii, british, dec_special.
 _SETS: Final = "BBA0"
@@ -66,34 +70,34 @@ _ALTERNATE_SWITCH: Final = re.compile(rb"\x1b\[\?(?:47|104[79])([hl])")
 
 
 def snapshot(screen: Screen) -> bytes:
-    """Return what brings a terminal of the same size, in any state, into the state of `screen`.
+    """Return the bytes that put a viewer's terminal of the same size into the state of `screen`.
 
-    It excludes the beginning of an incomplete sequence (`Screen.held`). The title is left alone if
-    the program never set one.
+    They exclude the beginning of an incomplete sequence (`Screen.held`). They set the title only if
+    the program has set one.
     """
     parts = [NEUTRAL, *_tab_stops(screen.tabs)]
     main = screen.main
     if main is not None:
         parts += [pushed_key_flags(main.keys), *_painted(screen, main=True)]
         parts += _saved_cursor(screen, main.saved or NOTHING_SAVED, main=True)
-        # Entering saves the cursor in its present state; then reset everything to defaults.
+        # Entering the alternate screen saves the cursor; then reset everything to its default.
         parts += [f"\x1b[?1049h{NO_KEY_FLAGS}{_DEFAULTS}"]
     return "".join([*parts, *_active(screen)]).encode()
 
 
 def alternate_snapshot(screen: Screen) -> bytes:
-    """Return `snapshot` for the alternate screen, which is current, without the main screen.
+    """Return the bytes of `snapshot` without the main screen. The alternate screen must be shown.
 
-    When the program leaves the alternate screen, the main one must be painted.
+    When the program leaves the alternate screen, the caller must paint the main screen.
     """
     return "".join([_ALTERNATE, *_tab_stops(screen.tabs), *_active(screen)]).encode()
 
 
 def tail_snapshot(ring: SharedRing, rows: int) -> bytes:
-    """Return the last lines of the output, at most `rows`, after a reset of the window.
+    """Return a reset of the viewer's terminal, and the last lines of output, at most `rows`.
 
-    For terminals without an emulator. Raises `EmulatorMissingError` while the program shows the
-    alternate screen, which cannot be painted without one.
+    For use if no emulator is installed. Raises `EmulatorMissingError` while the program shows the
+    alternate screen, which only an emulator can paint.
     """
     data = ring.read(ring.start).data
     switches = _ALTERNATE_SWITCH.findall(data)
@@ -107,7 +111,7 @@ def tail_snapshot(ring: SharedRing, rows: int) -> bytes:
 
 
 def _active(screen: Screen) -> list[str]:
-    """Return what paints the current screen and sets its state."""
+    """Return the sequences that paint the current screen and set its state."""
     parts = [pushed_key_flags(screen.keys), *_painted(screen, main=False)]
     parts += _saved_cursor(screen, screen.saved or NOTHING_SAVED, main=False)
     parts += [f"\x1b7{_DEFAULTS}"]
@@ -159,7 +163,7 @@ def _tab_stops(stops: Iterable[int]) -> Iterable[str]:
 
 
 def _saved_cursor(screen: Screen, saved: Saved, *, main: bool) -> Iterable[str]:
-    """Restore the saved cursor, with the state saved with it. No margins may be set."""
+    """Return the sequences that set the cursor as in `saved`. No margins may be set."""
     if saved.origin:
         yield "\x1b[?6h"
     yield from _cursor(screen, saved.x, saved.y, main=main)
@@ -190,10 +194,11 @@ def _origin(screen: Screen) -> tuple[int, int]:
 def _cursor(
     screen: Screen, x: int, y: int, *, main: bool = False, origin: tuple[int, int] = (0, 0)
 ) -> Iterable[str]:
-    """Place the cursor at `x` and `y`; addresses are relative to `origin`.
+    """Return the sequences that place the cursor at `x` and `y`, addressed relative to `origin`.
 
-    The last character is written again if the next one wraps, to set that state, and where REP may
-    follow, which repeats it.
+    The character before the cursor is written again in two cases: to make the next character wrap,
+    and if it is the last character printed, which a REP of the program would repeat. `main` selects
+    the main screen.
     """
     left, top = origin
     cells = screen.cells(y, main=main) if y < screen.rows else []
@@ -221,7 +226,7 @@ def _charsets(charsets: Charsets) -> Iterable[str]:
 
 
 def pushed_key_flags(stack: tuple[int, ...]) -> str:
-    """Return sequences that build a stack of kitty's keyboard flags, which is empty before."""
+    """Return the sequences that build `stack`, of kitty's keyboard flags, from an empty stack."""
     first, *rest = stack
     return (key_flags(first) if first else "") + "".join(f"\x1b[>{number}u" for number in rest)
 

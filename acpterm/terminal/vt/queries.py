@@ -1,24 +1,25 @@
 """The filter for output that is passed through to an attached window.
 
-The emulator replies to a program's queries. A window's terminal must not get them too: its replies
-would be typed a second time, even by a read-only window, or into the user's shell after the window
-has detached. So everything that makes a terminal reply is removed, and so is what reaches beyond
-the window: the clipboard (OSC 52), unless that is allowed. All other bytes pass unchanged.
+The emulator replies to a program's queries. The window's own terminal must not get the queries too:
+its replies would be typed as well, even by a read-only window, or into the user's shell after the
+window has detached. So the filter removes every sequence that makes a terminal reply. It also
+removes writes to the clipboard (OSC 52), unless they are allowed. All other bytes pass unchanged.
 
 What is removed:
 
 - ENQ; `ESC Z` (DECID);
 - CSI: DA1 to DA3, DSR, DECRQM, reports of XTWINOPS, kitty's keyboard flags, XTVERSION, DECREQTPARM,
-  DECRQCRA and relatives; macros (DECINVM); and setting a mode that makes a
-  terminal reply or report by itself (`REPORTING_MODES`);
-- OSC: those with a question mark as a parameter (colours, fonts, …), and protocols with replies:
-  clipboards, file transfer, drag and drop, reports of iTerm2, notifications that report;
+  DECRQCRA and similar; macros (DECINVM); and setting a mode that makes a terminal report events
+  (`REPORTING_MODES`);
+- OSC: sequences with a question mark as a parameter (colours, fonts, …), and protocols with
+  replies: clipboards, file transfer, drag and drop, reports of iTerm2, notifications that report;
 - DCS: DECRQSS, XTGETTCAP, XTGETXRES, DECUDK, passthrough of tmux; APC: kitty's graphics, which
   get a reply by default, and which the emulator does not support;
-- sequences that another one cuts short, since removing the other one could complete them.
+- sequences that another sequence cuts short, because removing the other sequence could complete
+  them.
 
-C1 controls in UTF-8 (`C2 9B` for CSI, …) count as their escape sequences. An incomplete sequence at
-the end of the data is held until it is known whether it passes.
+C1 controls in UTF-8 (`C2 9B` for CSI, …) are treated as their escape sequences. An incomplete
+sequence at the end of the data is held until it is known whether it passes.
 """
 
 from __future__ import annotations
@@ -27,16 +28,19 @@ import re
 from typing import Final
 
 INCOMPLETE_MAX: Final = 4096
-"""Maximum bytes held of a sequence; a sequence that is undecided by then is dropped."""
+"""Maximum number of bytes held of an incomplete sequence. A longer one is dropped."""
 REPORTING_MODES: Final = frozenset({38, 2031, 2033, 2048, 5522})
-"""Private modes: Tektronix (which has other queries), colour scheme, visibility, size, pasting."""
+"""Private modes that make a terminal report by itself: colour scheme, visibility, size, pasting.
+
+38, Tektronix mode, is included because it has other queries.
+"""
 
 # Controls that are executed within a sequence: all but CAN, SUB and ESC.
 _CONTROL: Final = rb"[\x00-\x17\x19\x1c-\x1f\x7f]"
 _BODY: Final = rb"[\x00-\x17\x19\x1c-\x3f\x7f]*"
 _CUT: Final = rb"(?=[\x18\x1a\x1b\x80-\xff])"
-# Everything that is not evidently harmless. Floods consist of text, SGR and cursor movement, which
-# this expression skips quickly.
+# Matches everything that is not evidently harmless. Floods consist of text, SGR and cursor
+# movement, which this expression skips quickly.
 _SUSPECT_ESCAPE: Final = re.compile(
     rb"\x1b(?!\[(?:[0-9;:]*[@-MPTXZ`abd-fi-moks]|\?[0-9;]*[lJK])|[78=>DEHMc]|[()*+][0-9A-Z])"
 )
@@ -81,7 +85,10 @@ _DCS: Final = re.compile(rb"[0-?]*([ -/]*)([@-~])")
 
 
 class QueryFilter:
-    """Removes queries from one stream. `clipboard`: whether it may write to the clipboard."""
+    """Removes queries from the output of one program.
+
+    `clipboard` is true if the program may write to the window's clipboard.
+    """
 
     __slots__ = ("_clipboard", "_dropping", "_held")
 
@@ -92,7 +99,7 @@ class QueryFilter:
         self._dropping: re.Pattern[bytes] | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """Return what passes of the next data."""
+        """Return the part of `data`, the next output, that passes the filter."""
         if self._held:
             data, self._held = self._held + data, b""
         at = 0
@@ -108,7 +115,7 @@ class QueryFilter:
             parts.append(data[at:start])
             token = _TOKEN.match(data, start)
             if token is None:
-                # It is not complete yet.
+                # The sequence is not complete yet.
                 if len(data) - start <= INCOMPLETE_MAX:
                     self._held = data[start:]
                 at = len(data)
@@ -119,7 +126,7 @@ class QueryFilter:
         return b"".join(parts)
 
     def _pass(self, token: re.Match[bytes], parts: list[bytes]) -> int:
-        """Pass the allowed part of a sequence that is not a string; return the index behind it."""
+        """Append the part of a non-string sequence that passes to `parts`; return its end index."""
         whole = token[0]
         if token["final"] is not None:
             parts.append(_csi(whole, token["body"], token["final"]))
@@ -136,7 +143,7 @@ class QueryFilter:
         return token.end()
 
     def _string(self, data: bytes, token: re.Match[bytes], parts: list[bytes]) -> int:
-        """Pass, drop or hold a string or its beginning; return the index to continue at."""
+        """Pass, drop or hold the string that `token` begins; return the index to continue at."""
         kind = token["kind"] or _KINDS[token["c1"]]
         begin = token.end()
         ends = _OSC_END if kind == b"]" else _STRING_END
@@ -158,7 +165,10 @@ class QueryFilter:
         return self._drop(data, begin, ends)
 
     def _drop(self, data: bytes, at: int, ends: re.Pattern[bytes]) -> int:
-        """Drop a string from `at` on up to its end, which may come later; return that index."""
+        """Drop a string from index `at` to its end, which `ends` matches; return the end's index.
+
+        If the end is not in `data`, the next `feed` continues to drop.
+        """
         self._dropping = None
         end = ends.search(data, at)
         if end is None or (end[0] in (b"\xc2", b"\x1b") and end.end() == len(data)):
@@ -169,7 +179,11 @@ class QueryFilter:
         return end.end() if len(end[0]) > 1 or end[0] == b"\a" else end.start()
 
     def _decide(self, kind: bytes, content: bytes, *, is_whole: bool) -> bool | None:
-        """Return whether a string passes; None if it is not known yet."""
+        """Return whether a string passes; None if that depends on bytes that have not come yet.
+
+        `kind` is the final byte of its introducer, and `content` its beginning, or all of it if it
+        `is_whole`.
+        """
         if kind == b"]":
             return self._decide_osc(content, is_whole=is_whole)
         if kind == b"P":
@@ -224,12 +238,12 @@ def _decide_parameters(number: int, rest: bytes) -> bool:
 
 
 def _executed(body: bytes) -> bytes:
-    """Return the controls in a sequence: a terminal executes them independently of it."""
+    """Return the control characters in `body`, which a terminal executes even within a sequence."""
     return bytes(byte for byte in body if byte in _CONTROLS and byte != _ENQUIRY[0])
 
 
 def _csi(whole: bytes, body: bytes, final: bytes) -> bytes:
-    """Return the part of a control sequence that passes."""
+    """Return the part of the control sequence `whole` that passes."""
     known = _CSI.fullmatch(body.translate(None, _CONTROLS))
     if known is None:
         # Its private marker is misplaced: some terminals accept that, but no program needs it.

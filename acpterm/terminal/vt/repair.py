@@ -56,7 +56,7 @@ def _erase_halves(ffi: Any, lib: Any, terminal: Any) -> None:
 
 
 def _switch_off(ffi: Any, lib: Any, terminal: Any, number: int) -> Any:
-    """Reset a mode; return the option value that restores it."""
+    """Reset mode `number`; return the option value that restores the mode."""
     before = _mode(ffi, lib, terminal, number)
     off = ffi.new("GhosttyTerminalModeConfig *", (number, False))
     lib.ghostty_terminal_set(terminal, lib.GHOSTTY_TERMINAL_OPT_MODE, off)
@@ -70,7 +70,7 @@ def _mode(ffi: Any, lib: Any, terminal: Any, number: int) -> Any:
 
 
 def _rows(ffi: Any, lib: Any, terminal: Any) -> Iterator[list[int]]:
-    """Return the width of each cell, row by row."""
+    """Yield each row of the screen as the width kinds of its cells, such as `_WIDE`."""
     state, rows = ffi.new("GhosttyRenderState *"), ffi.new("GhosttyRenderStateRowIterator *")
     view = ffi.new("GhosttyCellsView *")
     if lib.ghostty_render_state_new(ffi.NULL, state):

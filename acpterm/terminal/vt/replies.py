@@ -1,10 +1,10 @@
 """The replies that a program may get to its queries.
 
-The emulator writes the replies; this grammar restricts them to numbers, states, colours and fixed
-text. Anything else is dropped. A reply arrives as if it were typed, so a hostile file that a
-program prints must not be able to choose it. That is why titles, the answerback, the clipboard,
-identifiers of requests (OSC 5522, 99), names of capabilities (XTGETTCAP) and unknown settings
-(DECRQSS) are never in a reply.
+The emulator produces the replies; this grammar restricts them to numbers, states, colours and fixed
+text. All other replies are dropped. The program reads a reply as if it were typed, so a hostile
+file that a program prints must not be able to choose the reply. Therefore titles, the answerback,
+the clipboard, identifiers of requests (OSC 5522, 99), names of capabilities (XTGETTCAP) and unknown
+settings (DECRQSS) are never in a reply.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from acpterm import __version__
 VERSION: Final = f"acpterm({__version__})"
 """The reply to XTVERSION."""
 CELL_SIZE: Final = (8, 16)
-"""Width and height of a cell in pixels, for programs that ask for the window's size in pixels."""
+"""Width and height of a cell in pixels, for programs that query the size in pixels."""
 FOREGROUND: Final = 0xD0D0D0
 BACKGROUND: Final = 0x1C1C1C
 
@@ -42,13 +42,13 @@ _REPLY: Final = b"|".join(
         # DECRPM; kitty's keyboard flags.
         rb"\x1b\[\??%b;[0-4]\$y" % _NUMBER,
         rb"\x1b\[\?[0-9]{1,2}u",
-        # The window's size: in pixels, of a cell, in cells; and with mode 2048.
+        # The terminal size: in pixels, of a cell, in cells; and with mode 2048.
         rb"\x1b\[[468];%b;%bt" % (_NUMBER, _NUMBER),
         rb"\x1b\[48(?:;[0-9]{1,7}){4}t",
         rb"\x1bP>\|%b\x1b\\" % re.escape(VERSION.encode()),
         # Colours.
         rb"\x1b\](?:4;[0-9]{1,3}|1[0-9]);%b(?:\a|\x1b\\)" % _COLOUR,
-        # DECRPSS of a setting that is known: SGR, DECSTBM, DECSLRM, DECSCUSR.
+        # DECRPSS of a known setting: SGR, DECSTBM, DECSLRM, DECSCUSR; then of an unknown one.
         rb"\x1bP1\$r[0-9;:]{0,128}(?:m|r|s| q)\x1b\\",
         rb"\x1bP0\$r\x1b\\",
     )
@@ -57,5 +57,5 @@ _REPLIES: Final = re.compile(rb"(?:%b)+" % _REPLY)
 
 
 def is_allowed(reply: bytes) -> bool:
-    """Return whether a program may get `reply`, which is one reply or several."""
+    """Return whether a program may get `reply`, which consists of one or more replies."""
     return _REPLIES.fullmatch(reply) is not None

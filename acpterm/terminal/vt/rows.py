@@ -18,7 +18,7 @@ _PARAMETERS_MAX: Final = 250
 def rows(screen: Screen) -> list[str]:
     """Return each row as text with SGR sequences, ending in default attributes.
 
-    Rows have no blanks at the end, unless those have a background or other attributes.
+    Blanks at the end of a row are dropped, unless they have a background or other attributes.
     """
     return [row_of(screen.cells(y)) for y in range(screen.rows)]
 
@@ -26,8 +26,8 @@ def rows(screen: Screen) -> list[str]:
 def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
     """Return cells as text with SGR sequences, without default blanks at the end.
 
-    `links`: include hyperlinks, up to a total length: a link may be two thousand times as long as
-    the text that it covers.
+    With `links`, includes hyperlinks. Their total length is limited, because a link may be two
+    thousand times as long as the text that it covers.
     """
     parts: list[str] = []
     style, link, room = PLAIN, "", ADDRESS_MAX + _PARAMETERS_MAX + 8 * len(cells)
@@ -49,7 +49,7 @@ def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
 
 
 def linked(link: str) -> str:
-    """Return the sequence that begins a hyperlink, or, without one, ends the current one."""
+    """Return the sequence that begins the hyperlink `link`; if it is empty, that ends one."""
     return f"\x1b]8;{link or ';'}\x1b\\"
 
 
@@ -62,7 +62,10 @@ def trimmed(cells: Sequence[Cell]) -> Sequence[Cell]:
 
 
 def clipped(cells: list[Cell], left: int, width: int) -> Sequence[Cell]:
-    """Return `width` cells from `left` on; a wide character that is cut becomes a blank."""
+    """Return at most `width` cells from column `left` on.
+
+    Half of a wide character at either end becomes a blank.
+    """
     if not left and len(cells) <= width:
         return cells
     end = left + width

@@ -1,7 +1,7 @@
-"""A snapshot of a terminal's screen, and of the modes, title and cursor of the viewer's terminal.
+"""A snapshot of a terminal's screen, with its modes, title and cursor.
 
-It is immutable: the emulator may be fed meanwhile. Rows have no trailing blanks, and the text no
-trailing empty rows.
+A snapshot is immutable, so the emulator may be fed afterwards. Rows have no trailing blanks, and
+the text has no trailing empty rows.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from acpterm.terminal.vt.dump import Charsets, Dump, Page, Saved, ScreenState, r
 from acpterm.terminal.vt.style import BLANK, Cell, Style
 
 TITLE_MAX: Final = 256
-# Application cursor keys, reverse video, focus reports, bracketed paste. Mouse modes follow them,
-# of which the last counts; the visibility of the cursor is set separately.
+# Application cursor keys, reverse video, focus reports, bracketed paste. Mouse modes are set after
+# these; the visibility of the cursor is set separately.
 _MODES: Final[tuple[int, ...]] = (1, 5, 1004, 2004)
 MOUSE_MODES: Final = (9, 1000, 1002, 1003, 1005, 1006, 1015, 1016)
 MODES: Final = (1, 5, 12, *MOUSE_MODES, 1004, 2004)
-"""All private modes that may be set in a viewer's terminal, and are reset when it detaches."""
+"""All private modes that are set in a viewer's terminal, and reset when it detaches."""
 DECOM: Final = 6
 DECAWM: Final = 7
 DECTCEM: Final = 25
@@ -32,7 +32,8 @@ _SHAPES: Final = (5, 1, 3, 1)
 class Screen:
     """The screen of a terminal of `cols` columns and `rows` rows.
 
-    The emulator has a minimum size; a smaller screen is the part of it with the cursor.
+    The emulator has a minimum size. If this size is smaller, the screen is the part of the
+    emulator's screen with the cursor.
     """
 
     __slots__ = ("_active", "_dump", "_main", "_top", "cols", "rows")
@@ -49,9 +50,9 @@ class Screen:
     # The cells
 
     def cells(self, y: int, *, main: bool = False) -> list[Cell]:
-        """Return the cells of a row, from 0, without default blanks at the end.
+        """Return the cells of row `y`, counted from 0, without default blanks at the end.
 
-        `main`: of the main screen below the alternate one.
+        With `main`, the row of the main screen, even while the alternate screen is shown.
         """
         page, at = self._row(y, main=main)
         if page is None:
@@ -70,7 +71,7 @@ class Screen:
     def row_key(self, y: int) -> tuple[bytes, bytes]:
         """Return a value that is equal only for rows with equal cells.
 
-        It may differ for equal cells too, but comparing it is faster than decoding them.
+        The values of rows with equal cells may differ. Comparing values is faster than decoding.
         """
         page, at = self._row(y, main=False)
         return (b"", b"") if page is None else (page.tables, page.words(at))
@@ -95,7 +96,7 @@ class Screen:
 
     @property
     def wraps(self) -> bool:
-        """Whether the next character goes to the next row."""
+        """Whether the next character goes to the next row, because the cursor's row is full."""
         return self._active.wraps
 
     @property
@@ -105,7 +106,7 @@ class Screen:
 
     @property
     def cursor_shape(self) -> int:
-        """The cursor's shape as a DECSCUSR number; 0 for the viewer's own."""
+        """The cursor's shape as a DECSCUSR number; 0 for the default of the viewer's terminal."""
         if self._dump.is_default_cursor:
             return 0
         shape = _SHAPES[self._active.shape] if self._active.shape < len(_SHAPES) else 1
@@ -113,12 +114,12 @@ class Screen:
 
     @property
     def is_default_cursor_blinking(self) -> bool:
-        """Whether the viewer's own cursor is to blink."""
+        """Whether the program uses the default cursor shape, and makes the cursor blink."""
         return self._dump.is_default_cursor and _BLINKING in self._dump.modes
 
     @property
     def pen(self) -> Style:
-        """The style of the next character."""
+        """The style with which the next character is written."""
         return self._active.pen
 
     @property
@@ -128,12 +129,12 @@ class Screen:
 
     @property
     def saved(self) -> Saved | None:
-        """The state that DECSC saved on the current screen."""
+        """The cursor that DECSC saved on the current screen; None if none was saved."""
         return self._active.saved
 
     @property
     def last(self) -> str:
-        """The last character printed, which REP repeats, or nothing."""
+        """The last character printed, which REP repeats; empty if none was printed."""
         return self._dump.last
 
     # The screen and its modes
@@ -145,7 +146,7 @@ class Screen:
 
     @property
     def main(self) -> ScreenState | None:
-        """The main screen while the alternate one is shown."""
+        """The main screen while the alternate screen is shown, else None."""
         return self._main
 
     @property
@@ -174,7 +175,7 @@ class Screen:
 
     @property
     def modes(self) -> tuple[int, ...]:
-        """The private modes among `MODES` that must be set in a viewer's terminal."""
+        """The private modes that the program has set and a viewer's terminal must have."""
         modes = [mode for mode in _MODES if mode in self._dump.modes]
         modes += [mode for mode in (self._dump.mouse_event, self._dump.mouse_format) if mode]
         return tuple(modes)
@@ -196,20 +197,20 @@ class Screen:
 
     @property
     def keys(self) -> tuple[int, ...]:
-        """Kitty's stack of keyboard flags of the current screen; the last entry is in force."""
+        """Kitty's stack of keyboard flags of the current screen; the last entry is in effect."""
         return self._active.keys
 
     @property
     def other_keys(self) -> int:
-        """The level of xterm's modifyOtherKeys: 0 or 2, which are all that the emulator knows."""
+        """The level of xterm's modifyOtherKeys: 0 or 2. The emulator knows no other level."""
         return 2 if self._dump.has_other_keys else 0
 
     @property
     def title(self) -> str:
-        """The printable characters of the window's title; empty if the program set none."""
+        """The printable characters of the title; empty if the program set no title."""
         return "".join(char for char in self._dump.title if char.isprintable())[:TITLE_MAX]
 
     @property
     def held(self) -> bytes:
-        """The bytes so far of an incomplete sequence or character."""
+        """The beginning of an incomplete sequence or character at the end of the output."""
         return self._dump.held

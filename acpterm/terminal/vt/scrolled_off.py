@@ -1,17 +1,17 @@
-r"""Output that scrolls off the screen before anyone can see it, and need not be emulated.
+r"""Find output that scrolls off the screen before it can be seen, and need not be emulated.
 
-Output after a CR LF of simple output (`simple_output`) begins at the left of a line, whatever came
-before. Once as many lines have followed as the screen has rows, the cursor is in the last row; once
-as many again have followed, every row shows one of these lines. So only the last lines count, and
-the pen (the attributes of later cells) before them, provided that
+In simple output (`simple_output`), the output after a CR LF begins at the left of a row, whatever
+came before. If the screen has N rows, the cursor is in the last row once N lines have followed, and
+every row shows one of these lines once 2 N lines have followed. So the screen depends only on the
+last 2 N lines, and on the pen (the attributes of later cells) at their beginning, provided that
 
-- the parser is in no sequence, and
+- the output does not begin within an escape sequence, and
 - the whole screen scrolls: no margins are set.
 
-The last character printed, which REP repeats, must be in these lines: nothing is skipped if they
+The last character printed, which REP repeats, must be in these lines, so nothing is skipped if they
 are blank. Simple output changes no modes and no tab stops, and the emulator has no scrollback. In
-place of the skipped output the emulator is fed a CR LF, which ends the current line, and the SGR
-sequences since the last one that resets the pen.
+place of the skipped output, the emulator is fed a CR LF, which ends the current line, and all SGR
+sequences from the last reset of the pen on.
 """
 
 from typing import Final, NamedTuple
@@ -21,16 +21,16 @@ from acpterm.terminal.text import simple_output
 _RESETS: Final = (b"\x1b[m", b"\x1b[0m")
 
 MARGINS_QUERY: Final = b"\x1bP$qr\x1b\\\x1bP$qs\x1b\\"
-"""Asks for the margins: DECRQSS of DECSTBM, and of DECSLRM, which is invalid while it is off."""
+"""Queries the margins by DECRQSS: of DECSTBM, and of DECSLRM, invalid without side margins."""
 
 
 class ScrolledOff(NamedTuple):
     """The part of simple output that need not be emulated, and its substitute."""
 
     size: int
-    """How many leading bytes are skipped."""
+    """How many leading bytes of the output are skipped."""
     substitute: bytes
-    """Bytes to feed in their place."""
+    """The bytes to feed in place of the skipped bytes."""
 
 
 def no_margins(rows: int) -> bytes:
@@ -39,7 +39,7 @@ def no_margins(rows: int) -> bytes:
 
 
 def find(data: bytes, rows: int) -> ScrolledOff | None:
-    """Return what of simple output scrolls off a screen of `rows` rows; None for nothing."""
+    """Return the part of simple output that scrolls off a screen of `rows` rows; None for none."""
     size = len(data)
     for _ in range(2 * rows + 1):
         size = data.rfind(simple_output.LINE_END, 0, size)

@@ -2,8 +2,8 @@
 
 Rules:
 
-- A colour is DEFAULT, a number of the palette (0 to 255), or RGB + 0xRRGGBB. The 16 basic
-  colours are the first of the palette, whichever code selects them.
+- A colour is DEFAULT, an index of the palette (0 to 255), or RGB + 0xRRGGBB. The 16 basic colours
+  are the first of the palette, whichever code selects them.
 - Sub-parameters may follow colons (`38:2::r:g:b`, `4:3`); the old forms with semicolons are parsed
   too. Unknown and out-of-range values are ignored.
 - Encoded sequences begin with a reset, so they do not depend on what came before.
@@ -35,7 +35,7 @@ _UNDERLINES: Final = 7 << _KIND
 
 # More than any program uses at once.
 _PARAMETERS_MAX: Final = 64
-# The flags that a code clears, and those that it sets.
+# For each code: the flags that the code clears, and the flags that it sets.
 _FLAGS: Final = {
     1: (0, BOLD),
     2: (0, FAINT),
@@ -57,7 +57,7 @@ _FLAGS: Final = {
     29: (STRIKE, 0),
     55: (OVERLINE, 0),
 }
-# The colour that a code sets, 0 to 2 as in `Style`, and its value.
+# For each code: the field of `Style` that the code sets (0 fg, 1 bg, 2 line), and its value.
 _COLOURS: Final = {
     **{30 + number: (0, number) for number in range(8)},
     **{90 + number: (0, 8 + number) for number in range(8)},
@@ -67,14 +67,14 @@ _COLOURS: Final = {
     49: (1, DEFAULT),
     59: (2, DEFAULT),
 }
-# The colour that a code sets to the value in the parameters after it.
+# For each code: the field of `Style` that the code sets to the colour in its next parameters.
 _EXTENDED: Final = {38: 0, 48: 1, 58: 2}
 _CODES: Final = ((BOLD, 1), (FAINT, 2), (ITALIC, 3), (BLINK, 5), (REVERSE, 7), (CONCEAL, 8))
 _CODES_AFTER_UNDERLINE: Final = ((STRIKE, 9), (OVERLINE, 53))
 
 
 class Style(NamedTuple):
-    """Colours and attributes."""
+    """The colours, attributes and hyperlink of a cell."""
 
     fg: int = DEFAULT
     bg: int = DEFAULT
@@ -82,11 +82,11 @@ class Style(NamedTuple):
     """The colour of the underline."""
     flags: int = 0
     link: str = ""
-    """The hyperlink (OSC 8): its parameters and its address with a semicolon between, or empty."""
+    """The hyperlink (OSC 8): its parameters, a semicolon and its address; empty for no link."""
 
 
 class Cell(NamedTuple):
-    """One cell: a character with its combining marks; empty in the right half of a wide one."""
+    """One cell: a character with its combining marks, or empty: the right half of a wide one."""
 
     data: str
     style: Style
@@ -97,14 +97,14 @@ BLANK: Final = Cell(" ", PLAIN)
 
 
 def with_link(style: Style, link: str) -> Style:
-    """Return `style` with another link."""
+    """Return `style` with the hyperlink `link`."""
     return style if style.link == link else Style(*style[:4], link)
 
 
 def restyle(style: Style, parameters: str) -> Style:
-    """Return `style` after SGR with these parameters: digits, semicolons and colons.
+    """Return `style` as changed by an SGR sequence with `parameters`, such as `1;38:5:9`.
 
-    The link stays.
+    The hyperlink stays the same.
     """
     # Only short strings are cached, and no links.
     known = _restyle_known if len(parameters) < 48 else _restyle
