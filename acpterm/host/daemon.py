@@ -1,12 +1,12 @@
 """Run a host as a process: a daemon on sockets, or a host for one agent on stdin and stdout.
 
-`start_keeper` makes the two processes of a daemon: the keeper, which is the main one, and its first
-worker. `serve` is the worker: it serves the user and any number of agents on Unix sockets, until
-the end is requested or the daemon is idle for too long. `serve_stdio` serves the one agent that
-spawned this process, until the agent disconnects.
+`start_keeper` makes the two processes of a daemon: the keeper, which is the main process, and its
+first worker. `serve` runs in the worker: it serves the user's clients and any number of agents on
+Unix sockets, until a shutdown is requested or the daemon is idle for too long. `serve_stdio` serves
+the one agent that spawned this process, until the agent disconnects.
 
-The end stops accepting connections, closes the host (see `open_host`), and removes the sockets.
-SIGTERM, SIGINT, SIGHUP and SIGQUIT start it; a second signal does not speed it up.
+A shutdown stops accepting connections, closes the host (see `open_host`), and removes the sockets.
+It is started by SIGTERM, SIGINT, SIGHUP and SIGQUIT; a second signal does not speed it up.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_e
 from acpterm.runtime.unix_socket import ListenError
 
 FIRST_REQUEST_TIMEOUT_S: Final = 10.0
-"""Minimum seconds for which a daemon that ends when idle waits for its first connection."""
+"""How long a daemon that ends when idle waits at least for its first connection."""
 
 _ALIVE_PERIOD_S: Final = 1.0
 _BOUND_CHECK_S: Final = 2.0
@@ -46,11 +46,12 @@ _log = structlog.get_logger("acpterm.daemon")
 
 
 def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> KeeperClient:
-    """Fork the first worker of a new keeper; return the worker's connection to it, in the worker.
+    """Fork: this process becomes the keeper, and the function returns only in the first worker.
 
-    This process itself becomes the keeper, and starts later workers with `worker_command`. Call it
-    before any thread is started, and before the limit of open files is raised. `handed`:
-    descriptors that the keeper takes. Raises `OSError`.
+    Returns the worker's client for the keeper. The keeper starts later workers with
+    `worker_command`, and keeps the descriptors `handed`, which the service manager has handed over.
+    Call this before any thread is started, and before the limit of open files is raised. Raises
+    `OSError`.
     """
     worker_end, keeper_end = worker_pair()
     worker = os.fork()
@@ -66,7 +67,7 @@ def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> 
 
 
 def _set_close_on_exec(handed: Container[int]) -> None:
-    """Prevent programs from inheriting descriptors, except the first three and `handed`."""
+    """Prevent programs from inheriting descriptors except the first three and `handed`."""
     for fd in _open_descriptors():
         if fd > 2 and fd not in handed:
             with contextlib.suppress(OSError):
@@ -93,12 +94,12 @@ async def serve(
     *,
     idle_exit_s: float = math.inf,
 ) -> None:
-    """Serve agents and the user as a worker of `keeper`, until the keeper asks for the end.
+    """Serve agents and the user as a worker of `keeper`, until a shutdown is requested.
 
-    The daemon ends by itself after `idle_exit_s` seconds without a connection or a held terminal.
-    Raises `ListenError` and `TrackingError`. Raises `StateVersionError`, and takes nothing over, if
-    the previous worker was a newer acpterm. If the keeper is lost, ends everything and raises
-    `KeeperLostError`.
+    The daemon ends by itself after `idle_exit_s` seconds without a connection and without a
+    terminal that is not released. Raises `ListenError` and `TrackingError`. Raises
+    `StateVersionError`, before anything is restored, if the previous worker was a newer acpterm. If
+    the keeper is lost, ends all terminals and raises `KeeperLostError`.
     """
     context = exec_context.current()
     raise_open_files()
@@ -134,7 +135,7 @@ async def serve(
                 sockets.store(keeper)
                 await _serve_until(end_requested, host, sockets, idle_exit_s, keeper)
     except BaseException:
-        # The sockets of the previous worker stay for the next one.
+        # The sockets of the previous worker are kept for the next worker.
         if not is_serving:
             sockets.remove(new_only=True)
         raise
@@ -152,7 +153,7 @@ async def _serve_until(
     idle_exit_s: float,
     keeper: KeeperClient,
 ) -> None:
-    """Serve until the end is requested, or the keeper is lost."""
+    """Serve until `end_requested` is set, by a request for a shutdown or the loss of the keeper."""
     accepting = trio.CancelScope()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_accept, accepting, host, sockets, keeper)
@@ -170,13 +171,13 @@ async def _serve_until(
 
 
 def _exit_at_once(error: BaseException) -> None:
-    """Exit without unwinding, which would end the programs: the next worker takes them over."""
+    """Exit without unwinding, which would end the programs: the next worker adopts them."""
     _log.critical("the worker failed, another one takes over", exc_info=error)
     os._exit(_EXIT_FAILED)
 
 
 async def _report_alive(keeper: KeeperClient) -> None:
-    """Report to the service manager that the event loop is running."""
+    """Report to the keeper periodically that the event loop is running, for the service manager."""
     while True:
         keeper.alive()
         await trio.sleep(_ALIVE_PERIOD_S)
@@ -214,7 +215,8 @@ async def _end_when_idle(
 async def _accept(
     scope: trio.CancelScope, host: Host, sockets: Sockets, keeper: KeeperClient
 ) -> None:
-    # The nursery of the connections outlives the listeners: connections must close, not break.
+    # The nursery of the connections outlives that of the listeners, so that cancelling the
+    # listeners does not cancel the connections: those are closed by the host.
     async with trio.open_nursery() as connections:
         with scope:
             async with trio.open_nursery() as nursery:
@@ -227,7 +229,10 @@ async def _accept(
 
 
 async def _rotate_log(path: str, pid: int) -> None:
-    """Rotate the log of a daemon that a command has started, so that it does not grow forever."""
+    """Rotate the log periodically, so that it does not grow without limit.
+
+    The log at `path` exists only if a command has started the daemon, whose main process is `pid`.
+    """
     while True:
         with contextlib.suppress(OSError):
             logs.rotate(path, pid)
@@ -237,13 +242,16 @@ async def _rotate_log(path: str, pid: int) -> None:
 async def _keep_bound(
     kind: Listening, keeper: KeeperClient, acceptor: Acceptor, nursery: trio.Nursery
 ) -> None:
-    """Bind a socket again if its file was removed: the terminals would be unreachable otherwise."""
+    """Bind a socket again whenever its file was removed, so that terminals stay reachable.
+
+    `acceptor` accepts the connections of the new socket in a task of `nursery`.
+    """
     while True:
         await trio.sleep(_BOUND_CHECK_S)
         try:
             listener = kind.rebind(keeper)
         except (ListenError, OSError) as error:
-            # An OSError means that no descriptor was left for the check. The next may succeed.
+            # An OSError means that no descriptor was left for this check. The next may succeed.
             _log.warning("the socket was removed and cannot be bound again", error=str(error))
             continue
         if listener is not None:
@@ -252,7 +260,7 @@ async def _keep_bound(
 
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
-    """Serve the agent at the other end of `stream` until it disconnects, or a signal arrives."""
+    """Serve the agent at the other end of `stream` until it disconnects or a signal ends this."""
     context = exec_context.current()
     raise_open_files()
     restore_signal_defaults()
@@ -274,6 +282,9 @@ async def _close_when(end_requested: trio.Event, host: Host) -> None:
 
 
 def freeze() -> None:
-    """Exempt the objects that exist now from garbage collection, which stops the event loop."""
+    """Exempt the objects that exist now from garbage collection.
+
+    A collection blocks the event loop for a time that grows with the number of objects.
+    """
     gc.collect()
     gc.freeze()

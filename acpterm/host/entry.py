@@ -11,22 +11,22 @@ from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
 TOOL_CALLS_MAX: Final = 64
-"""Tool calls that a terminal's record and description name: the newest."""
+"""How many tool calls, the newest, a terminal's record and its description name."""
 TOOL_CALL_ID_MAX: Final = 512
-"""Characters of a tool call's id; tool calls with longer ids are not named."""
+"""Tool calls whose ids have more characters than this are not named."""
 
 
 class AgentInfo:
-    """The agent at the other end of a connection."""
+    """Which agent a session or terminal belongs to: its connection's id, and its name."""
 
     def __init__(self, connection: str) -> None:
         self.connection_id: Final = connection
         self.name: str | None = None
-        """The name that the agent sent in `initialize`."""
+        """The name that the agent sent in `initialize`; None if it sent none."""
 
 
 class Session(Protocol):
-    """The session that created a terminal. See `agent.session.Session`."""
+    """The session that created a terminal. `agent.session.Session` implements it."""
 
     @property
     def id(self) -> str:
@@ -37,33 +37,35 @@ class Session(Protocol):
         """The agent that the session belongs to."""
 
     def calls_showing(self, identifier: str) -> list[str]:
-        """Return the ids of the tool calls that show a terminal."""
+        """Return the ids of the tool calls that show the terminal with this id."""
 
     def release(self, identifier: str) -> "TerminalEntry | None":
-        """Make the id of a terminal invalid."""
+        """Make the id of a terminal invalid, so that the agent can no longer name the terminal."""
 
 
 class Origin:
-    """Stands in for a session whose connection has ended, on terminals that outlive it."""
+    """Replaces the session of a restored terminal whose agent's connection has ended.
+
+    It has only the session's id and the agent's identity.
+    """
 
     def __init__(self, identifier: str, agent: AgentInfo) -> None:
         self.id: Final = identifier
         self.agent: Final = agent
 
     def calls_showing(self, identifier: str) -> list[str]:
-        """Return nothing: the terminal's record has the ids."""
+        """Return no ids: the terminal's record has the ids of the tool calls."""
         del identifier
         return []
 
     def release(self, identifier: str) -> None:
-        """Do nothing: no agent can name the terminal."""
+        """Do nothing: no agent can name the terminal any more."""
 
 
 class TerminalEntry:
-    """One terminal and its record.
+    """One terminal and its record, which the next worker restores.
 
-    Methods that change the record also mark it as changed, so that `StateWriter` stores it before
-    the next response is sent.
+    A method that changes the record also schedules the record to be stored (`mark_changed`).
     """
 
     def __init__(
@@ -84,11 +86,12 @@ class TerminalEntry:
         self.waiting: bool | None = None
         """Whether the program waited for input at the input monitor's last check."""
         self.window_count = 0
-        """How many windows are attached; `Windows` keeps it."""
+        """How many windows are attached; kept up to date by `Windows`."""
         self.launch: Final = launch
-        """What the terminal was created with; None for an agent's."""
+        """What the user created the terminal with; None if an agent created it."""
         self.is_restarting = False
-        """Whether the program is being ended to be started again: exit must not remove it then."""
+        """Whether the program is being ended only to be started again: its exit then must not
+        remove the terminal."""
         self._writer: Final = writer
         self._key: Final = terminal_key(terminal.id)
         self._is_forgotten = False
@@ -100,12 +103,12 @@ class TerminalEntry:
 
     @property
     def command(self) -> str:
-        """The command, as lists show it."""
+        """The command as one line of limited length, for lists."""
         return self.record.command
 
     @property
     def name(self) -> str | None:
-        """The name that the user gave to the terminal."""
+        """The name that the user gave to the terminal; None if it has none."""
         return self.record.name
 
     @property
@@ -115,7 +118,7 @@ class TerminalEntry:
 
     @property
     def is_created_by_user(self) -> bool:
-        """Whether the user created the terminal; False for an agent's that the user took over."""
+        """Whether the user created the terminal; False for a promoted one."""
         return self.connection_id is None
 
     @property
@@ -125,7 +128,7 @@ class TerminalEntry:
 
     @property
     def retained_bytes(self) -> int:
-        """Bytes of output in memory."""
+        """The memory that the terminal's output takes, in bytes."""
         return self.terminal.retained_bytes
 
     @property
@@ -135,7 +138,7 @@ class TerminalEntry:
 
     @property
     def released_at(self) -> float | None:
-        """When the terminal was released, in seconds since 1970."""
+        """When the terminal was released, in seconds since 1970; None if it was not released."""
         return self.record.released_time
 
     @property
@@ -145,26 +148,27 @@ class TerminalEntry:
 
     @property
     def recording(self) -> str | None:
-        """The path of the terminal's recording."""
+        """The path of the terminal's recording; None if there is none."""
         return self.record.recording
 
     @property
     def tool_calls(self) -> list[str]:
-        """The ids of the tool calls that show the terminal, or did when it was released."""
+        """The ids of the tool calls that show the terminal, or that did when it was released."""
         if self.session is None or self.record.released_time is not None:
             return self.record.tool_calls
         return self.session.calls_showing(self.id) or self.record.tool_calls
 
     @property
     def is_over(self) -> bool:
-        """Whether only the output is left: released, or the user's and exited."""
+        """Whether only the output is left: released, or owned by the user and exited."""
         return self.released_at is not None or (self.is_users and self.terminal.exit is not None)
 
     @property
     def over_since(self) -> float:
-        """When the terminal was released, or else exited, or else started, on the boot clock.
+        """When the terminal was over (see `is_over`), in seconds of the boot clock.
 
-        The boot clock cannot be set: correcting the time of day must not age a terminal.
+        While the terminal is not over, this is when it started. The boot clock cannot be set, so
+        that correcting the time of day does not change a terminal's age.
         """
         if self.record.released_at is not None:
             return self.record.released_at
@@ -172,15 +176,15 @@ class TerminalEntry:
         return self.record.started_at + (0 if exit_ is None else exit_.wall)
 
     def mark_changed(self) -> None:
-        """Schedule the record to be stored, before the next response at the latest."""
+        """Schedule the record to be stored before the next response is sent."""
         if not self._is_forgotten:
             self._writer.changed(self._key, self.record.encode)
 
     def forget(self) -> None:
-        """Stop storing the record: the keeper deletes it together with the terminal.
+        """Stop storing the record: the keeper deletes the record together with the terminal.
 
-        While a killed tree still runs, the stored record must say that the terminal was released:
-        a successor of this worker relies on it.
+        If processes of the terminal are still running, store the record once more: the next worker
+        must see that the terminal was released.
         """
         if self.launch is not None:
             self._writer.removed(launch_key(self.id))
@@ -191,42 +195,42 @@ class TerminalEntry:
         self._is_forgotten = True
 
     def set_recording(self, path: str | None) -> None:
-        """Record the path of the recording; None if there is none any more."""
+        """Record the path of the recording; None means that there is no recording any more."""
         self.record.recording = path
         self.mark_changed()
 
     def set_recorded(self, progress: RecordingRecord | None) -> None:
-        """Record how far the recording is; None if nothing more is written to it."""
+        """Record the progress of the recording; None means that the recording has ended."""
         self.record.recorded = progress
         self.mark_changed()
 
     def store_launch(self) -> None:
-        """Schedule the launch record to be stored, if there is one."""
+        """Schedule the launch record, if there is one, to be stored."""
         if self.launch is not None:
             self._writer.changed(launch_key(self.id), self.launch.encode)
 
     def record_size(self, cols: int, rows: int) -> None:
-        """Record the size that the terminal has while no window is attached."""
+        """Record the size, in cells, that the terminal has while no window is attached."""
         self.record.cols, self.record.rows = cols, rows
         self.mark_changed()
 
     def record_kill(self, by: EndedBy) -> None:
-        """Record who killed the program or what it left running; the first kill counts."""
+        """Record what first caused the program, or the processes that it left, to be killed."""
         if self.record.killed_by is None:
             self.record.killed_by, self.record.killed_at = by.value, boot_time()
             self.mark_changed()
 
     def record_answer(self) -> None:
-        """Record that the agent used the terminal's id, so the create response has arrived.
+        """Record that the agent has used the terminal's id: it has the response to its request.
 
-        From now on another request may have the id of that create request.
+        From now on a new create request may have the same JSON-RPC id (see `agent.creates`).
         """
         if self.record.request is not None:
             self.record.request = None
             self.mark_changed()
 
     def record_id_release(self) -> None:
-        """Record that the session which created the terminal can no longer name it."""
+        """Record that the session can no longer name the terminal, and which tool calls show it."""
         self._store_tool_calls()
         self.record.is_held = False
         self.mark_changed()
@@ -240,7 +244,7 @@ class TerminalEntry:
         self.mark_changed()
 
     def _store_tool_calls(self) -> None:
-        # One character more than the maximum still tells that an id was too long.
+        # An id that is cut to one character more than the maximum can still be seen to be too long.
         self.record.tool_calls = [
             call[: TOOL_CALL_ID_MAX + 1] for call in self.tool_calls[-TOOL_CALLS_MAX:]
         ]

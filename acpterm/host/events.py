@@ -1,8 +1,8 @@
-"""The event bus: publishes what happens in a host to subscriptions, without waiting for any.
+"""The event bus: publishes the events of a host to subscriptions, without waiting for subscribers.
 
-A subscription queues at most `QUEUE_MAX` events, each of which is small. A subscriber that does not
-keep up loses the oldest events, and gets the number of events that it lost. While there is no
-subscription no event is made.
+A subscription queues at most `QUEUE_MAX` events, each of which is small. If a subscriber does not
+keep up, the oldest events are dropped, and the subscriber gets their number. While there is no
+subscription, no terminal is described for events.
 """
 
 import time
@@ -19,12 +19,17 @@ from acpterm.host.entry import TerminalEntry
 from acpterm.host.terminal_info import terminal_info
 
 QUEUE_MAX: Final = 1_000
-# Bytes of a session update that an event carries; longer ones go only to the session's subscribers.
+# An event contains a session update of at most this many bytes. Longer updates are sent only to the
+# session's own subscribers (`user.subscribe`).
 UPDATE_BYTES_MAX: Final = 16 * 1024
 
 
 class Event:
-    """An event. `at`: seconds since 1970."""
+    """Something that happened in the host, at the time `at` in seconds since 1970.
+
+    `event` is its kind: see `acp.user_streams.EventNotification`. `by` is the cause of an event
+    about a terminal. `update` is the session update of a `tool_call` event.
+    """
 
     def __init__(
         self,
@@ -44,14 +49,14 @@ class Event:
         self.connection: Final = connection
         self.agent: Final = agent
         self.session: Final = session
-        # A copy: a slice would keep the whole message in memory.
+        # Copied, since a `Raw` keeps the whole message that it is a slice of in memory.
         self.update: Final = (
             update.copy() if update and len(bytes(update)) <= UPDATE_BYTES_MAX else None
         )
 
 
 class Subscription:
-    """The queue of one subscriber."""
+    """The queue of one subscriber's events."""
 
     def __init__(self) -> None:
         self._queue: deque[Event] = deque()
@@ -67,7 +72,7 @@ class Subscription:
         self._has_events.set()
 
     async def next(self) -> tuple[Event, int]:
-        """Wait for the next event; return it, and how many events before it were dropped."""
+        """Wait for the next event; return it and how many events just before it were dropped."""
         while not self._queue:
             self._has_events = trio.Event()
             await self._has_events.wait()
@@ -76,7 +81,7 @@ class Subscription:
 
 
 class EventBus:
-    """The subscriptions of one host."""
+    """The event bus of one host: its subscriptions."""
 
     def __init__(self) -> None:
         self._subscriptions: Final[set[Subscription]] = set()
@@ -102,10 +107,11 @@ class EventBus:
             subscription.put(event)
 
     def publish_terminal(self, event: str, entry: TerminalEntry, by: str | None = None) -> None:
-        """Publish an event of a terminal; `by` is who caused it.
+        """Publish an event of the kind `event` about a terminal; `by` is its cause.
 
-        The event has a snapshot of the terminal, since subscribers may read it much later, with the
-        cached `waiting` flag: events that change the flag are the input monitor's.
+        The event has a snapshot of the terminal, since subscribers may read the event much later.
+        The snapshot has the cached `waiting` flag: only the input monitor changes the flag, and
+        publishes its own events.
         """
         if self.has_subscribers:
             info = terminal_info(entry, waiting=entry.waiting)

@@ -1,4 +1,4 @@
-"""The host: serves the connections of agents and of the user's clients, until it is closed."""
+"""Serves the connections of agents and of the user's clients, until the host is closed."""
 
 import gc
 import itertools
@@ -27,18 +27,23 @@ from acpterm.pty.tracking.trees import Trees
 from acpterm.runtime.exec_context import ExecContext, of_process
 from acpterm.runtime.unix_socket import peer_of
 
-# Seconds that closing a host may take altogether.
+# How long closing a host may take in total.
 _END_TIMEOUT_S: Final = 4.6
 HIGH_WATER_BYTES: Final = 64 * 1024
-"""Bytes that may be queued for a client of the user's: it must not show an old screen."""
-# A connection that has received more bytes than this may leave much unused memory when it closes.
+"""High-water mark of the send queue to a client of the user: low, so that a slow client does not
+show an old screen."""
+# When a connection closes that has received more bytes than this, unused memory is returned to the
+# system.
 _LARGE_BYTES: Final = 4 * 1024 * 1024
 
 _log = structlog.get_logger("acpterm.host")
 
 
 class Host:
-    """Serves connections. Opened by `open_host`."""
+    """Serves connections until it is closed. Created by `open_host`.
+
+    `context` is the default execution context of terminals.
+    """
 
     def __init__(
         self, state: HostState, context: ExecContext, trees: Trees, resumption: Resumption
@@ -54,9 +59,9 @@ class Host:
         self._user_names: Final = itertools.count(1)
         self._ending = False
         self.end_by = math.inf
-        """By when the host must have ended, on trio's clock; infinite until `close`."""
+        """The deadline for closing the host, on trio's clock; infinite until `close` is called."""
         self.lost_keeper: KeeperLostError | None = None
-        """Set when the keeper is lost."""
+        """The error with which the keeper was lost; None while there is a keeper."""
 
     async def serve(
         self,
@@ -64,12 +69,14 @@ class Host:
         context: ExecContext,
         holders: Iterable[tuple[int, float]] = (),
     ) -> None:
-        """Serve one agent until it disconnects or the host ends; return at once if it is ending.
+        """Serve one agent until it disconnects or the host is closed.
 
-        `holders`: pid and start time of the process at the other end.
+        `context` is the execution context of the agent's terminals. `holders` has the pid and the
+        start time of the process at the other end of `stream`, if they are known.
         """
         name = self.state.new_connection_name()
-        # Its record is stored with its first request: a peer that sends nothing is not an agent.
+        # The connection's record is stored with the first request: a peer that sends nothing is no
+        # agent.
         agent = AgentConnection(context, self.state, name, self._resumption, holders=holders)
         connection = Connection(stream, agent, AGENT_METHODS, name, store=self.state.keeper)
         self._resumption.connected(agent, connection)
@@ -87,9 +94,10 @@ class Host:
         methods: MethodTable = USER_METHODS,
         terminals: Collection[str] = (),
     ) -> None:
-        """Serve one client of the user's until it disconnects or the host ends.
+        """Serve one client of the user until it disconnects or the host is closed.
 
-        `terminals`: the ids of the terminals that the client runs in.
+        `context` is the execution context of the client. `terminals` are the ids of the terminals
+        that the client runs in.
         """
         name = f"p{next(self._user_names)}"
         self.state.users += 1
@@ -126,11 +134,14 @@ class Host:
         return self._trees.tracking
 
     def is_needed(self) -> bool:
-        """Return whether there is a connection, one that may be resumed, or a held terminal."""
+        """Return whether the host has a connection, served or unresumed, or a held terminal.
+
+        A terminal is held until it is released.
+        """
         return bool(self._connections or self._resumption.unresumed) or self.state.registry.is_busy
 
     async def wait_changed(self) -> None:
-        """Wait until `is_needed` may have changed."""
+        """Wait until the result of `is_needed` may have changed."""
         await self.state.changed.park()
 
     def _sessions(self) -> Iterator[Session]:
@@ -138,7 +149,7 @@ class Host:
             yield from list(agent.sessions.values())
 
     async def serve_agent_socket(self, stream: trio.SocketStream) -> None:
-        """Serve a connection to the agents' socket, if this user's process has made it."""
+        """Serve a connection to the agents' socket; close it if its process is another user's."""
 
         async def serve(stream: trio.SocketStream, context: ExecContext) -> None:
             with PeerProcess(stream) as peer:
@@ -149,9 +160,9 @@ class Host:
         await self._serve_socket(stream, serve)
 
     async def serve_user_socket(self, stream: trio.SocketStream) -> None:
-        """Serve a connection to the user's socket, if this user's process has made it.
+        """Serve a connection to the user's socket; close it if its process is another user's.
 
-        Each request of an agent's process is answered with the reason for the refusal.
+        If the process may be an agent's, every request fails with the reason (`user.admission`).
         """
 
         async def serve(stream: trio.SocketStream, context: ExecContext) -> None:
@@ -182,14 +193,18 @@ class Host:
                 return
             context = self.context
             if peer.pid:
-                # Some twenty fast system calls: a thread would cost more, or might not start.
+                # This makes some twenty fast system calls. A thread would take longer, and could
+                # not be started if the process limit is reached.
                 context = of_process(peer.pid, context)
             await serve(stream, context)
         except Exception as error:  # noqa: BLE001  a bug in one connection must not end the others
             _log.error("a connection failed", exc_info=error)
 
     async def close(self) -> None:
-        """Close every connection, and those made meanwhile; wait until the last one has ended."""
+        """Close all connections, and wait until they have ended.
+
+        A connection that is made from now on is closed at once.
+        """
         if not self._ending:
             self._ending = True
             self.end_by = trio.current_time() + _END_TIMEOUT_S
@@ -211,11 +226,11 @@ class Host:
         self.state.changed.unpark_all()
 
     async def run_keeper(self, on_terminate: Callable[[], None]) -> None:
-        """Receive the keeper's reports; call `on_terminate` when the keeper requests the end.
+        """Receive the keeper's reports; call `on_terminate` when the keeper requests a shutdown.
 
-        When the keeper is lost, end all terminals, since their exit status can no longer be known,
-        and answer the requests that wait for them. But if the service manager stores the programs'
-        terminals, the programs continue to run, and `KeeperLostError` is raised.
+        When the keeper is lost, end all terminals, since exit statuses can no longer be determined,
+        and call `on_terminate`. But if the service manager stores the terminals' descriptors, the
+        programs keep running: then only raise `KeeperLostError`.
         """
         try:
             await self.state.keeper.run(on_terminate=on_terminate)
@@ -239,8 +254,8 @@ class Host:
 def release_memory() -> None:
     """Collect cycles, and return the heap's free memory to the system.
 
-    The objects that existed at the start are exempt from collections (`daemon.freeze`). So this
-    takes about a millisecond, and one more for each thousand terminals and connections.
+    This takes about 1 ms, and another 1 ms for each thousand terminals and connections, since the
+    objects that existed at the start are exempt from collections (`daemon.freeze`).
     """
     gc.collect()
     linux.trim_memory()

@@ -1,4 +1,4 @@
-"""The state that all connections of one host share."""
+"""The state that all connections of one host share: registry, windows, events, settings."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -31,12 +31,12 @@ def _nothing() -> None:
 
 
 class DaemonInfo(NamedTuple):
-    """Where a daemon listens, and how to end it."""
+    """Facts about a daemon for `_acpterm/status`, and `end`, which requests its shutdown."""
 
     agent_socket: str | None = None
     user_socket: str | None = None
     idle_exit_s: float | None = None
-    """Seconds without a connection or a terminal after which it ends; None for never."""
+    """After how many idle seconds the daemon ends; None means never."""
     tracking: str = ""
     end: Callable[[], None] = _nothing
 
@@ -44,7 +44,8 @@ class DaemonInfo(NamedTuple):
 class HostState:
     """The state that all connections of one host share.
 
-    The creator runs `pool`, and tasks of recordings run in `nursery`.
+    The creator must run `pool`. Recordings run as tasks of `nursery`. `record` is the host's own
+    record, new or from the previous worker.
     """
 
     def __init__(
@@ -64,12 +65,12 @@ class HostState:
         self._recorder = Recorder(settings)
         self.daemon_info = DaemonInfo()
         self.agents = 0
-        """How many connections of agents there are."""
+        """The number of open connections of agents."""
         self.users = 0
-        """How many connections of the user's clients there are."""
+        """The number of open connections of the user's clients."""
         self.session_memory: Final = SessionMemory()
         self.changed: Final = trio.lowlevel.ParkingLot()
-        """Unparked when the host may no longer be needed, or may be needed again."""
+        """Unparked whenever the result of `Host.is_needed` may have changed."""
         self.events: Final = EventBus()
         self.pool: Final = Pool(keeper, trees, grace=settings.kill_grace, on_exit=self._record_exit)
         self.registry: Final = TerminalRegistry(
@@ -87,19 +88,22 @@ class HostState:
         return boot_time() - self._record.started_at
 
     def new_connection_name(self) -> str:
-        """Return a name for an agent's new connection; each name is used only once."""
+        """Return the id of an agent's new connection; no id is ever used twice."""
         self._record.connections += 1
         self.state_writer.changed(HOST_KEY, self._record.encode)
         return f"c{self._record.connections}"
 
     def reserve_connection(self, name: str) -> None:
-        """Prevent the name of a restored connection from being used again."""
+        """Prevent `name`, the id of a restored connection, from being used again."""
         number = name.removeprefix("c")
         if number.isdigit():
             self._record.connections = max(self._record.connections, int(number))
 
     def add(self, entry: TerminalEntry, env: Mapping[str, str]) -> None:
-        """Add a terminal that was just created; `env` is its program's environment."""
+        """Register a terminal that was just created, and start its recording if enabled.
+
+        `env` is the environment of the terminal's program.
+        """
         if self.settings.record:
             path = self._recorder.start(
                 entry.terminal,
@@ -115,7 +119,7 @@ class HostState:
         self.registry.add(entry)
 
     def restore(self, entry: TerminalEntry) -> None:
-        """Add a terminal of the previous worker, and resume its recording."""
+        """Register a terminal of the previous worker, and resume its recording."""
         record = entry.record
         if record.recorded is not None and record.recording is not None:
             self._recorder.resume(
@@ -128,5 +132,5 @@ class HostState:
         self.registry.restore(entry)
 
     def terminal_info(self, entry: TerminalEntry) -> TerminalInfo:
-        """Describe a terminal. Probes whether it waits for input, which takes some 100 µs."""
+        """Describe a terminal for the wire. Takes some 100 µs to probe if it waits for input."""
         return terminal_info(entry, waiting=is_waiting(entry))

@@ -1,8 +1,8 @@
 """Detection of programs that wait for input, to distinguish a prompt from a slow program.
 
-`is_waiting` probes one terminal. A terminal that has printed within the last `QUIET_S` seconds is
-not probed: a program that prints does not wait. While events have subscribers, `InputMonitor`
-probes all running terminals every `PERIOD_S` seconds, and publishes what has changed.
+`is_waiting` probes one terminal, unless it has printed within the last `QUIET_S` seconds: a program
+that prints does not wait for input. While the event bus has subscribers, `InputMonitor` probes all
+running terminals every `PERIOD_S` seconds, and publishes an event for each change.
 """
 
 import time
@@ -16,12 +16,12 @@ from acpterm.host.registry import TerminalRegistry
 
 QUIET_S: Final = 0.1
 PERIOD_S: Final = 0.5
-# Terminals that are probed between two checkpoints.
+# How many terminals are probed before other tasks may run.
 _BATCH: Final = 16
 
 
 def is_waiting(entry: TerminalEntry) -> bool | None:
-    """Return whether a terminal waits for input; None where that cannot be known.
+    """Return whether a terminal's program waits for input; None if that cannot be determined.
 
     Takes some 100 µs.
     """
@@ -34,14 +34,17 @@ def is_waiting(entry: TerminalEntry) -> bool | None:
 
 
 class InputMonitor:
-    """Publishes on `bus` when a terminal of `registry` begins or ceases to wait for input."""
+    """Publishes an event on `bus` when a program begins or stops waiting for input.
+
+    The programs are those of the terminals in `registry`.
+    """
 
     def __init__(self, registry: TerminalRegistry, bus: EventBus) -> None:
         self._registry: Final = registry
         self._bus: Final = bus
 
     def check(self, entry: TerminalEntry) -> None:
-        """Probe a terminal; publish an event if it has begun or ceased to wait for input."""
+        """Probe a terminal; publish an event if its program has begun or stopped waiting."""
         before, entry.waiting = entry.waiting, is_waiting(entry)
         if entry.waiting == before:
             return
@@ -51,7 +54,7 @@ class InputMonitor:
             self._bus.publish_terminal("resumed", entry)
 
     async def run(self) -> None:
-        """Check all running terminals periodically while events have subscribers."""
+        """Check all running terminals periodically, while the event bus has subscribers."""
         while True:
             await trio.sleep(PERIOD_S)
             if not self._bus.has_subscribers:

@@ -1,8 +1,9 @@
-"""Limits on the memory of agents' sessions: for each connection, and for all together.
+"""Limits on the memory of agents' sessions: per connection, and for all connections together.
 
-Over a limit, the least recently used sessions shrink: those of the connection that exceeds its own
-limit, or of the connection that takes the most. So no agent loses anything to one that takes more.
-Only the session whose message is being handled is spared.
+If a connection exceeds its own limit, its least recently used sessions are shrunk. If all
+connections together exceed the total limit, sessions of the connection that takes the most memory
+are shrunk first. So no agent loses data because another agent takes more memory than it does. The
+session whose message is being handled is never shrunk.
 """
 
 from collections import OrderedDict
@@ -14,27 +15,28 @@ TOTAL_BYTES: Final = 128 * 1024 * 1024
 
 
 class Counted(Protocol):
-    """A session, as far as it is counted."""
+    """A session whose memory is counted."""
 
     @property
     def size(self) -> int:
-        """Approximate bytes of memory."""
+        """The approximate memory of the session, in bytes."""
 
 
 C = TypeVar("C", bound=Counted)
 
 
 class SessionMemory:
-    """The sizes of all sessions of a host."""
+    """The memory of all sessions of a host; `total` is in bytes."""
 
     def __init__(self) -> None:
         self.total = 0
         self.connections: Final[set[ConnectionMemory[Any]]] = set()
 
     def limit(self, counting: "ConnectionMemory[Any]") -> None:
-        """Shrink sessions until all together are within the limit, the largest connections first.
+        """Shrink sessions, of the largest connections first, until the total is within the limit.
 
-        The session that `counting` used last is spared: its message has just been handled.
+        The session that the connection `counting` used last is not shrunk: its message is being
+        handled.
         """
         if self.is_within_limit():
             return
@@ -49,21 +51,21 @@ class SessionMemory:
 
 
 class ConnectionMemory(Generic[C]):
-    """The sizes of one connection's sessions, until it is closed.
+    """The memory of one connection's sessions, counted until `close`.
 
-    `shrink` is called with a session that must free memory, and then be recounted or removed.
+    `shrink` is called with a session, must free memory of it, and then call `recount` or `remove`.
     """
 
     def __init__(self, memory: SessionMemory, shrink: Callable[[C], None]) -> None:
         self.total = 0
         self._memory: Final = memory
         self._shrink = shrink
-        # The least recently used first.
+        # The least recently used session first.
         self._sizes: Final[OrderedDict[C, int]] = OrderedDict()
         memory.connections.add(self)
 
     def count(self, session: C) -> None:
-        """Count a session that may have changed; shrink others if that exceeds a limit."""
+        """Count a session that was just used; shrink other sessions if that exceeds a limit."""
         self._add(session.size - self._sizes.get(session, 0))
         self._sizes[session] = session.size
         self._sizes.move_to_end(session)
@@ -71,7 +73,7 @@ class ConnectionMemory(Generic[C]):
         self._memory.limit(self)
 
     def recount(self, session: C) -> None:
-        """Count a session that has shrunk, without marking it as used."""
+        """Count a session that was shrunk, without treating that as a use."""
         self._add(session.size - self._sizes[session])
         self._sizes[session] = session.size
 
@@ -80,8 +82,11 @@ class ConnectionMemory(Generic[C]):
         self._add(-self._sizes.pop(session, 0))
 
     def shrink(self, is_enough: Callable[[], bool], *, spare_last: bool) -> None:
-        """Shrink sessions until `is_enough`; `spare_last` spares the one that was used last."""
-        # Called for each message: copy the list only if a session must shrink.
+        """Shrink the connection's sessions, least recently used first, until `is_enough()`.
+
+        `spare_last`: whether the session that was used last is not shrunk.
+        """
+        # Called for each message: copy the list only if a session must be shrunk.
         if is_enough():
             return
         sessions = list(self._sizes)
@@ -91,11 +96,11 @@ class ConnectionMemory(Generic[C]):
                 return
 
     def close(self) -> None:
-        """Stop counting all of these sessions."""
+        """Stop counting the connection's sessions."""
         self._add(-self.total)
         self._sizes.clear()
         self._memory.connections.discard(self)
-        # It refers to the connection, which must be freed at once.
+        # `shrink` refers to the connection: drop it, so that the connection is freed at once.
         self._shrink = lambda _: None
 
     def _add(self, size: int) -> None:

@@ -9,9 +9,9 @@ from acpterm.host.entry import TerminalEntry
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 
 LAST_NAME: Final = "@last"
-# Characters of a name: short enough for a list, and for a message.
+# Maximum characters of a name: short enough for a list, and for an error message.
 _NAME_MAX: Final = 64
-# Ids that an error message lists.
+# How many ids an error message lists.
 _LISTED_IDS_MAX: Final = 5
 # A name that looks like the beginning of an id could mean another terminal.
 _ID_PREFIX: Final = re.compile("[0-9a-f]{8,}")
@@ -23,11 +23,12 @@ _JOINERS: Final = re.compile(
 
 
 def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> TerminalEntry:
-    """Return the entry with this name, id prefix or @last; `entries` are in order of creation.
+    """Return the entry that `name` means; `entries` are in order of creation.
 
-    With `own`, @last is the newest of the user's: an agent could create a terminal just before
-    the user types a password into @last. Raises `RpcError`: -32002 if no terminal matches,
-    -32602 if the id prefix is ambiguous.
+    `name` is a name, an unambiguous prefix of an id, or @last for the newest terminal. With `own`,
+    @last is the newest terminal that the user owns: an agent could create a terminal just before
+    the user types a password into @last. Raises `RpcError`: -32002 if no terminal matches, -32602
+    if the prefix is ambiguous.
     """
     if name == LAST_NAME:
         return _find_last(entries, own=own)
@@ -67,7 +68,10 @@ def _find_last(entries: Sequence[TerminalEntry], *, own: bool) -> TerminalEntry:
 
 
 def check_name(name: str) -> None:
-    """Raise `RpcError` (-32602) for a name that is unprintable, or could mean another terminal."""
+    """Raise `RpcError` (-32602) if the user may not give this name to a terminal.
+
+    A name must be printable and short, and must not look like an id or like @last.
+    """
     is_reserved = name.startswith(("@", "-", "term_")) or _ID_PREFIX.fullmatch(name)
     if not name or is_reserved or not _is_printable(name) or len(name) > _NAME_MAX:
         raise RpcError(

@@ -1,8 +1,8 @@
-"""Opening and closing a host: one nursery supervises its pool, its connections and its tasks.
+"""Opening and closing a host: `open_host` starts all tasks of a host, and supervises them.
 
-A host is closed when the block of `open_host` ends, or by `Host.close`. In this order, within five
-seconds: each connection closes, which releases its terminals and answers pending requests; the pool
-waits until its terminals are gone.
+A host is closed when the block of `open_host` ends, or by `Host.close`. Closing takes at most five
+seconds. First each connection closes, which releases its terminals and completes the requests that
+wait for them; then the pool waits until all terminals have ended.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -25,19 +25,19 @@ from acpterm.pty.tracking.trees import Handover, Trees
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.terminal import DISCONNECT_GRACE_S
 
-# Seconds that terminals have to end when a host is closed: their grace, and some time for SIGKILL.
+# How long terminals may take to end when a host is closed: their grace, and some time for SIGKILL.
 _CLOSE_TIMEOUT_S: Final = DISCONNECT_GRACE_S + 0.5
-# Seconds between two searches for terminals that are too old.
+# How often terminals that are too old are forgotten.
 _EXPIRY_PERIOD_S: Final = 60.0
 
 
 class Supervision:
     """The callbacks by which a host ends its process.
 
-    `on_terminate` is called when the keeper asks for the end, and when the keeper is lost.
+    `on_terminate` is called when the keeper requests a shutdown, and when the keeper is lost.
     `on_failure` is called with the error of a failed task of the host, before the other tasks are
-    cancelled: the worker of a daemon exits then, and leaves the programs to the next worker.
-    Without `on_failure` errors just propagate.
+    cancelled: the worker of a daemon then exits, and leaves the programs to the next worker.
+    Without `on_failure`, errors just propagate.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Supervision:
 
     @contextmanager
     def guarding(self) -> Iterator[None]:
-        """Report an error in the block, then raise it."""
+        """Call `on_failure` with an error that is raised in the block, then let it propagate."""
         try:
             yield
         except Exception as error:
@@ -59,7 +59,7 @@ class Supervision:
             raise
 
     async def run(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
-        """Run a task of the host, and report its error."""
+        """Run `work(*arguments)`, a task of the host; call `on_failure` if it raises."""
         with self.guarding():
             await work(*arguments)
 
@@ -74,12 +74,13 @@ async def open_host(
     *,
     socket_path: str | None = None,
 ) -> AsyncIterator[Host]:
-    """Run a host while the block lasts; at the end of the block end everything in the host.
+    """Run a host during the block; at the end of the block close it, which ends its terminals.
 
-    `context`: the default environment, directory and limits of terminals. `keeper` spawns the
-    programs; it is connected, and not ready yet. Without one, a child of this process does.
-    `snapshot`: the previous worker's records in the keeper's store. `socket_path`: where a daemon
-    listens; what a killed daemon has left running there is ended. Raises `TrackingError`.
+    `context` is the default execution context of terminals. `keeper` starts the programs: a client
+    that is connected, and on which `ready` was not called yet. Without `keeper`, a child of this
+    process is the keeper. `snapshot` has the previous worker's records. `socket_path` is where the
+    daemon listens for agents: processes that a killed daemon of the same path has left running are
+    killed. Raises `TrackingError`.
     """
     async with AsyncExitStack() as stack:
         snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
@@ -102,7 +103,8 @@ async def open_host(
         )
         stack.callback(trees.close)
         if not is_embedded:
-            # Not earlier: from here on this worker changes what its successor would find.
+            # Not earlier: before this the worker may still fail and leave everything unchanged to
+            # another worker. From here on it changes the stored state.
             await keeper.ready()
         keeper.put(TREES_KEY, *trees.handover())
         nursery = await stack.enter_async_context(trio.open_nursery())
@@ -135,7 +137,7 @@ async def open_host(
 
 
 def _handover(keeper: KeeperClient) -> Handover | None:
-    """Return what the previous worker has stored about its process trees."""
+    """Return what the previous worker has stored about its process trees; None if nothing."""
     entry = keeper.entries.get(TREES_KEY)
     return None if entry is None else Handover(entry.value, entry.fds)
 
@@ -145,7 +147,7 @@ def _new_host(context: ExecContext) -> HostRecord:
 
 
 async def _expire_periodically(state: HostState) -> None:
-    """Forget terminals that are too old; a request for a list does so at once."""
+    """Forget terminals that are too old, periodically; some requests also do so at once."""
     while True:
         await trio.sleep(_EXPIRY_PERIOD_S)
         state.registry.expire()

@@ -7,14 +7,16 @@ An entry's states:
 
 - *running*, *exited*: the terminal is held, by the agent's session that created it or by the user.
 - *released*: the terminal is retained if a tool call has shown it, so that its output can still be
-  read (ACP v1, "Releasing"); other terminals are forgotten at once.
+  read (ACP v1, "Releasing"). Other terminals are forgotten at once.
 
-The owner is the agent until the user takes the terminal over (`promote`), which cannot be undone,
-or the user from the start. A terminal of the user's outlives every connection; the agent that
-created it can still read its output, and nothing else (see `agent.session`).
+A terminal is owned by the one that created it: an agent or the user. The user can become the owner
+of an agent's terminal (`promote`), which cannot be undone. A terminal that the user owns outlives
+every connection; the agent that created it can then only read its output and release its id (see
+`agent.session`).
 
-Memory is bounded: of the released terminals, and of the user's that have exited, the oldest are
-forgotten when they are too many, take too many bytes together, or are too old.
+Memory is bounded. A terminal is *over* when it is released, or when the user owns it and its
+program has exited. Terminals that are over are forgotten, the oldest first, when there are too
+many, when they take too many bytes together, or when they are too old (`retention`).
 """
 
 import time
@@ -35,10 +37,10 @@ from acpterm.terminal.terminal import Terminal
 
 
 class TerminalRegistry:
-    """The entries of one host.
+    """All terminals of one host, by id.
 
-    What happens to a terminal is published on `bus`. `on_change` is called when there may be no
-    terminal left that keeps the host running, or one again.
+    Events about terminals are published on `bus`. `on_change` is called whenever `is_busy` may have
+    changed.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class TerminalRegistry:
         )
         # In order of creation.
         self._entries: dict[str, TerminalEntry] = {}
-        # Entries whose program has not exited, forgotten ones included.
+        # Entries whose program has not exited, including forgotten entries.
         self._running: dict[str, TerminalEntry] = {}
         # Names of terminals that are being created.
         self._reserved_names: set[str] = set()
@@ -70,13 +72,14 @@ class TerminalRegistry:
         return any(entry.released_at is None for entry in self._entries.values())
 
     def get(self, identifier: str) -> TerminalEntry | None:
-        """Return the entry with this id, if there is one."""
+        """Return the entry with this id; None if there is none."""
         return self._entries.get(identifier)
 
     def find(self, name: str, *, own: bool = False) -> TerminalEntry:
-        """Return the entry with this id, name, id prefix or @last; see `names.find`.
+        """Return the entry that `name` means: an id, a prefix of an id, a name, or @last.
 
-        Raises `RpcError`: -32002 if no terminal matches, -32602 if the id prefix is ambiguous.
+        For `own` see `names.find`. Raises `RpcError`: -32002 if no terminal matches, -32602 if the
+        prefix is ambiguous.
         """
         if entry := self._entries.get(name):
             return entry
@@ -84,9 +87,10 @@ class TerminalRegistry:
 
     @contextmanager
     def reserve_name(self, name: str | None) -> Iterator[None]:
-        """Reserve a name while a terminal is created in the block; None reserves nothing.
+        """Reserve a name for a terminal that is created in the block; None reserves nothing.
 
-        Raises `RpcError` (-32602) for a name that is not allowed, or that a terminal has.
+        Raises `RpcError` (-32602) if the name is not allowed, reserved, or that of a terminal which
+        is not over.
         """
         if name is None:
             yield
@@ -114,7 +118,7 @@ class TerminalRegistry:
         self._watch_exit(entry)
 
     def restore(self, entry: TerminalEntry) -> None:
-        """Add a terminal of the previous worker, which has published its creation."""
+        """Add a terminal of the previous worker, without another `created` event."""
         self._entries[entry.id] = entry
         self._watch_exit(entry)
 
@@ -124,11 +128,11 @@ class TerminalRegistry:
             self.record_exit(entry.terminal)
 
     def record_exit(self, terminal: Terminal) -> None:
-        """Record that a terminal's program has exited, unless that has been done."""
+        """Record that a terminal's program has exited. Idempotent."""
         entry = self._running.pop(terminal.id, None)
         if entry is None or terminal.exit is None:
             return
-        # It may have exited while no worker was running.
+        # The program may have exited earlier, while no worker was running.
         entry.exited_at = min(time.time(), entry.created_at + terminal.exit.wall)
         entry.waiting = False
         if entry.id in self._entries:
@@ -141,16 +145,19 @@ class TerminalRegistry:
             self._on_change()
 
     def kill(self, entry: TerminalEntry, by: EndedBy) -> None:
-        """Begin to end a terminal's program and all its descendants."""
+        """Begin to end a terminal's program and all its descendants, without waiting for that.
+
+        `by` is recorded as the cause.
+        """
         if entry.terminal.exit is None:
             self._bus.publish_terminal("killed", entry, by.value)
         entry.record_kill(by)
         entry.terminal.kill(by)
 
     def release(self, entry: TerminalEntry, by: EndedBy) -> None:
-        """Begin to end what still runs, and retain the output if a tool call shows it.
+        """Begin to end a terminal's processes, and retain its output if a tool call shows it.
 
-        Can be repeated.
+        `by` is recorded as the cause. Idempotent.
         """
         if entry.released_at is not None:
             self._pool.release(entry.terminal, by)
@@ -163,13 +170,13 @@ class TerminalRegistry:
             self._forget(entry, by)
         self._bus.publish_terminal("released", entry, by.value)
         if entry.tool_calls:
-            # The agent's text view would hold the output a second time, and is not counted.
+            # The agent's text holds the output a second time, and is not counted by `retention`.
             entry.terminal.text.forget()
             self._remove_surplus()
         self._on_change()
 
     def remove(self, entry: TerminalEntry) -> None:
-        """Release a terminal on the user's behalf, and forget it."""
+        """Release a terminal on the user's behalf, and forget it together with its output."""
         if entry.released_at is None:
             entry.release(EndedBy.USER)
             self._bus.publish_terminal("released", entry, EndedBy.USER.value)
@@ -180,9 +187,10 @@ class TerminalRegistry:
         self._on_change()
 
     def promote(self, entry: TerminalEntry) -> None:
-        """Make the user the owner of a terminal. Can be repeated.
+        """Make the user the owner of a terminal. Idempotent.
 
-        Raises `RpcError` (-32602) for a terminal that was released.
+        The terminal's timeout and a scheduled release are cancelled. Raises `RpcError` (-32602) if
+        the terminal was released.
         """
         if entry.released_at is not None:
             raise RpcError(
@@ -199,9 +207,10 @@ class TerminalRegistry:
         self._remove_surplus()
 
     def rename(self, entry: TerminalEntry, name: str) -> None:
-        """Give a terminal another name.
+        """Set or replace the name of a terminal.
 
-        Raises `RpcError` (-32602) for a name that is not allowed, or that another terminal has.
+        Raises `RpcError` (-32602) if the name is not allowed, reserved, or that of another terminal
+        which is not over.
         """
         if entry.name == name:
             return
@@ -216,7 +225,7 @@ class TerminalRegistry:
             self._on_change()
 
     def _remove_surplus(self) -> bool:
-        """Forget terminals that exceed the limits of `retention`; return whether there were any."""
+        """Forget the terminals that exceed the limits of `retention`; return whether any did."""
         over = (entry for entry in self._entries.values() if entry.is_over)
         found = surplus(over, self._share, boot_time())
         for entry in found:

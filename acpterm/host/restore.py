@@ -1,8 +1,8 @@
 """Restore the connections, sessions and terminals of the previous worker.
 
-First the connections and sessions of the snapshot, which are absent until they are resumed; then
-each terminal that the keeper holds, with its record. A terminal whose record cannot be read has no
-owner: it is ended and forgotten.
+First the connections and sessions of the snapshot are restored, which have no transport until their
+clients resume them (`agent.resumption`); then each terminal that the keeper holds, with its record.
+A terminal whose record cannot be read has no owner: its processes are ended.
 """
 
 import math
@@ -32,7 +32,11 @@ _log = structlog.get_logger("acpterm.restore")
 
 
 class Restorer:
-    """Restores the state of a host. `nursery` runs the tasks that release terminals later."""
+    """Restores the state of a new host after a take-over.
+
+    `context` is the execution context for connections that have stored none. Tasks that release
+    terminals later run in `nursery`.
+    """
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class Restorer:
         self._connections: Final[dict[str, AgentConnection]] = {}
 
     def restore(self, snapshot: Snapshot, found: Iterable[Found]) -> None:
-        """Restore the records of `snapshot`, and the terminals that the keeper has `found`."""
+        """Restore the records of `snapshot`, and the terminals `found` that the keeper holds."""
         for key in snapshot.unusable:
             self._host.state_writer.removed(key)
         for name in {record.connection for record in snapshot.terminals.values()}:
@@ -138,14 +142,15 @@ class Restorer:
                 delay = max(0.0, record.release_at - boot_time())
                 self._nursery.start_soon(release_later, connection, session, [entry], delay)
         elif not record.is_users:
-            # Its connection ended, and the worker died before it stored the release.
+            # The agent's connection has ended, but the previous worker died before it stored the
+            # release of the terminal.
             host.registry.release(entry, EndedBy.DISCONNECT)
 
     def _connection_of(self, record: TerminalRecord) -> AgentConnection | None:
-        """Return the connection that can name a terminal, if there is one.
+        """Return the agent's connection that can name the terminal of `record`; None if none can.
 
-        After the death of a keeper only the records of terminals are left: the connection is then
-        made from those, with the execution context of the daemon.
+        If the previous keeper has died too, only the records of terminals are left. The connection
+        is then created from such a record, with the execution context of the daemon.
         """
         name = record.connection
         if name is None:
@@ -174,7 +179,10 @@ class Restorer:
 
 
 def _ended_by(record: TerminalRecord, report: ExitReport | None) -> EndedBy | None:
-    """Return what killed the program, or is about to; None if nothing has."""
+    """Return what has killed the program, or will have when it exits; None if nothing.
+
+    `report` is the keeper's report of the exit; None while the program runs.
+    """
     ended = math.inf if report is None else report.reaped_at
     if record.killed_by is not None and (record.killed_at or 0.0) <= ended:
         return EndedBy(record.killed_by)

@@ -1,8 +1,10 @@
-"""Which terminals that are over must be forgotten to stay within the limits.
+"""Chooses the terminals to forget, of those that are over, to stay within the limits.
 
-The user has one share, and all agents together have another of the same size, so agents' terminals
-never push out the user's. Within the agents' share, the connection that takes the most loses its
-oldest terminals first, so no agent pushes out what the others have left.
+A terminal is over when it is released, or when the user owns it and its program has exited
+(`TerminalEntry.is_over`). The user has one share of the memory, and all agents together have
+another share of the same size, so terminals of agents never displace terminals of the user. Within
+the agents' share, the connection that takes the most loses its oldest terminals first, so an agent
+with many terminals does not displace those of other agents.
 """
 
 from collections import defaultdict
@@ -11,30 +13,30 @@ from typing import Final, Protocol, TypeVar
 
 
 class Retained(Protocol):
-    """A terminal that is over: see `entry.TerminalEntry`."""
+    """A terminal that is over. `entry.TerminalEntry` implements it."""
 
     @property
     def is_users(self) -> bool:
-        """Whether the user owns it."""
+        """Whether the user owns the terminal."""
 
     @property
     def connection_id(self) -> str | None:
-        """The agent's connection that created it."""
+        """The id of the agent's connection that created the terminal; None if the user did."""
 
     @property
     def over_since(self) -> float:
-        """When the terminal was over, on the boot clock."""
+        """Since when the terminal is over, in seconds of the boot clock."""
 
     @property
     def retained_bytes(self) -> int:
-        """Bytes of output in memory."""
+        """The memory that the terminal's output takes, in bytes."""
 
 
 R = TypeVar("R", bound=Retained)
 
 
 class Share:
-    """The limits of each share: number of terminals, bytes, and age in seconds."""
+    """The limits of a share: number of terminals, bytes of output, and age in seconds."""
 
     def __init__(self, number: int, size: int, age: float) -> None:
         self.count: Final = number
@@ -43,7 +45,10 @@ class Share:
 
 
 def surplus(entries: Iterable[R], share: Share, now: float) -> list[R]:
-    """Return the entries that exceed the limits; all `entries` are over."""
+    """Return those of `entries` that must be forgotten to stay within the limits of each share.
+
+    All `entries` are over. `now` is the time of the boot clock, in seconds.
+    """
     entries = sorted(entries, key=lambda entry: entry.over_since)
     found = [entry for entry in entries if entry.over_since < now - share.age]
     left = entries[len(found) :]
@@ -56,7 +61,11 @@ def surplus(entries: Iterable[R], share: Share, now: float) -> list[R]:
 
 
 def _above(queues: dict[str | None, list[R]], share: Share) -> list[R]:
-    """Return what exceeds the limits: each time the oldest entry of the largest queue."""
+    """Return the entries that exceed the limits of one share.
+
+    `queues` has the entries by owner, oldest first. While a limit is exceeded, the oldest entry of
+    the owner that takes the most is removed.
+    """
     found: list[R] = []
     numbers = {owner: len(queue) for owner, queue in queues.items()}
     sizes = {owner: sum(entry.retained_bytes for entry in queue) for owner, queue in queues.items()}

@@ -1,4 +1,7 @@
-"""Terminals and exit statuses on the wire: what the user's clients get, and what agents get."""
+"""Describes terminals and exit statuses for the wire.
+
+`terminal_info` and `exit_info` are for the user's clients, the other functions are for agents.
+"""
 
 import math
 import os
@@ -20,7 +23,10 @@ _NULL_IS_SUCCESS: Final = frozenset({"mistral-vibe"})
 
 
 def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo:
-    """Describe a terminal; `waiting`: whether it waits for input (see `input_monitor`)."""
+    """Describe a terminal for the user's clients.
+
+    `waiting`: whether its program waits for input; None if unknown (see `input_monitor`).
+    """
     terminal, session = entry.terminal, entry.session
     last = terminal.timeline.last
     return TerminalInfo(
@@ -60,7 +66,7 @@ def _unix_time(entry: TerminalEntry, moment: float) -> float:
 
 
 def exit_info(status: ExitStatus | None) -> ExitInfo | None:
-    """Describe how a program exited; None while it runs."""
+    """Describe how a program exited, for the user's clients; None while the program runs."""
     if status is None:
         return None
     return ExitInfo(
@@ -72,9 +78,10 @@ def exit_info(status: ExitStatus | None) -> ExitInfo | None:
 
 
 def gives_signal_code(settings: Settings, agent: str | None = None) -> bool:
-    """Return whether death by signal n is reported as exit code 128 + n, and not null.
+    """Return whether the exit code of a program that was ended by signal n is 128 + n, not null.
 
-    `agent` is the agent's name in `initialize`; None for the user.
+    `agent` is the name that the agent sent in `initialize`; None for the user. The setting
+    `signal_exit_code` decides; its value `auto` selects 128 + n for agents that take null for 0.
     """
     if settings.signal_exit_code == "auto":
         return (agent or "").rpartition("/")[2].lower() in _NULL_IS_SUCCESS
@@ -82,7 +89,10 @@ def gives_signal_code(settings: Settings, agent: str | None = None) -> bool:
 
 
 def exit_status(status: ExitStatus | None, *, signal_code: bool) -> TerminalExitStatus | UnsetType:
-    """Return an exit status for the wire; UNSET while the program runs."""
+    """Return an exit status as agents get it; UNSET while the program runs.
+
+    `signal_code` is the result of `gives_signal_code`.
+    """
     if status is None:
         return UNSET
     code = exit_code(status, signal_code=signal_code)
@@ -90,14 +100,14 @@ def exit_status(status: ExitStatus | None, *, signal_code: bool) -> TerminalExit
 
 
 def exit_code(status: ExitStatus, *, signal_code: bool) -> int | None:
-    """Return the exit code for the wire; see `gives_signal_code`."""
+    """Return the exit code as agents get it; `signal_code` is the result of `gives_signal_code`."""
     if status.signal is not None and signal_code:
         return 128 + number_of(status.signal)
     return status.code
 
 
 def exit_meta(status: ExitStatus) -> dict[str, ExitMeta]:
-    """Return the `_meta` of an exit status."""
+    """Return the `_meta` of an exit status: what ended the program, and the resources it used."""
     return {
         "acpterm": ExitMeta(
             ended_by=status.ended_by.value,

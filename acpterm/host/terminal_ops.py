@@ -1,6 +1,6 @@
-"""Operations on a terminal that agents and the user share: reading, its screen, typing, signals.
+"""Operations on a terminal that agents and the user share: read, write, signal, screen.
 
-Failures are `RpcError`s that name the terminal.
+A failure raises an `RpcError` that names the terminal.
 """
 
 import base64
@@ -24,14 +24,14 @@ from acpterm.terminal.vt.emulator import ScreenTooLargeError
 from acpterm.terminal.vt.library import EmulatorMissingError
 from acpterm.terminal.vt.screen import Screen
 
-# Bytes that one read returns by default, and at most.
+# The number of bytes that one read returns at most, and by default.
 READ_BYTES_MAX: Final = 1024 * 1024
-# Kill and release are answered after this long, whether the program has ended or not.
+# The response to a kill or release is sent after this time even if the program has not ended.
 KILL_REPLY_TIMEOUT_S: Final = 0.3
 
 
 class ReadParams(Protocol):
-    """The parameters that both kinds of read request have: see `agent_api.ReadRequest`."""
+    """The params that agents' and users' read requests share: see `agent_api.ReadRequest`."""
 
     since: int | None
     max_bytes: int | None
@@ -40,23 +40,27 @@ class ReadParams(Protocol):
 
 
 class Reader(Protocol):
-    """The connection that reads."""
+    """The connection of the agent or the user's client that reads."""
 
     @property
     def sender(self) -> Sender:
-        """Sends to the reader's client."""
+        """Sends notifications to the peer."""
 
     @property
     def signal_code(self) -> bool:
-        """Whether the reader gets an exit code after death by a signal: see `exit_status`."""
+        """Whether the peer is sent an exit code for a program that was ended by a signal.
+
+        See `terminal_info.gives_signal_code`.
+        """
 
 
 def read(
     reader: Reader, terminal: Terminal, params: ReadParams
 ) -> Coroutine[Any, Any, ReadResponse]:
-    """Return a coroutine that reads the output after a position, and waits up to `wait_ms` for it.
+    """Return a coroutine that waits up to `wait_ms` for output after `since`, and returns it.
 
-    If the terminal is released meanwhile, the wait ends early.
+    The wait ends early if the program exits. Raises `RpcError` (-32602) at once if the output has
+    not reached `since`.
     """
     view = params.format or terminal.view
     if view == "screen":
@@ -109,9 +113,9 @@ def _response(
 
 
 def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]:
-    """Type `data`; return a coroutine that waits until the terminal has taken all of it.
+    """Write `data` as keyboard input; return a coroutine that waits until it was taken.
 
-    The input is queued at once, so the order of calls is kept whichever response comes first.
+    The input is queued before this function returns, so inputs keep the order of the calls.
     """
     try:
         typed = terminal.keyboard.type(data)
@@ -135,7 +139,7 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
 
 
 def signal(terminal: Terminal, name: str) -> None:
-    """Send a signal to the foreground process group, as a key such as Ctrl-C does."""
+    """Send the signal `name`, such as `SIGINT`, to the terminal's foreground process group."""
     try:
         number = number_of(name)
     except ValueError as error:
@@ -151,16 +155,17 @@ def signal(terminal: Terminal, name: str) -> None:
 
 
 def has_ended(terminal: Terminal) -> RpcError:
-    """Return the error for a terminal that has ended: only its output can still be read."""
+    """Return the error for an operation that a terminal whose program has ended cannot perform."""
     return RpcError(
         INVALID_PARAMS, f"terminal {terminal.id!r} has ended: its output can still be read"
     )
 
 
 def respond_after_exit(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
-    """Return the response to a kill or release: once the program has ended.
+    """Return the response to a kill or release, or a coroutine that waits until the program exits.
 
-    After `KILL_REPLY_TIMEOUT_S` the response is sent anyway; the escalation to SIGKILL continues.
+    The coroutine waits at most `KILL_REPLY_TIMEOUT_S` seconds. Ending the program, with SIGKILL if
+    necessary, continues after that.
     """
     if terminal.exit is not None:
         return Empty()
@@ -174,16 +179,17 @@ def respond_after_exit(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]
 
 
 class CurrentScreen(NamedTuple):
-    """A screen, and the position in the output that it corresponds to."""
+    """A screen, and the position of the output just past the last byte that it shows."""
 
     screen: Screen
     position: int
 
 
 async def current_screen(terminal: Terminal) -> CurrentScreen:
-    """Return the screen as it is now.
+    """Return the terminal's current screen.
 
-    Raises `RpcError` (-32602) when the window is too large for it, or no emulator is installed.
+    Raises `RpcError` (-32602) if the terminal size is too large for a screen, or if no emulator is
+    installed.
     """
     try:
         await terminal.caught_up()
@@ -193,7 +199,7 @@ async def current_screen(terminal: Terminal) -> CurrentScreen:
 
 
 def check_screen(cols: int, rows: int) -> None:
-    """Raise `RpcError` (-32602) for a window that is too large to be shown as a screen."""
+    """Raise `RpcError` (-32602) if a terminal of this size is too large for a screen."""
     try:
         emulator.check_size(cols, rows)
     except ScreenTooLargeError as error:

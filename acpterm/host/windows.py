@@ -1,11 +1,12 @@
 """The windows attached to terminals, and the terminal sizes that follow from them.
 
-A terminal has the minimum of the columns and of the rows of its windows that may type. Read-only
-windows do not count. When the last window that counts is closed, the terminal returns to its
-detached size, which its creator gave it or `resize` has set.
+While windows are attached, a terminal has the minimum number of columns and the minimum number of
+rows of its windows. Read-only windows are ignored. When the last window that is not read-only is
+detached, the terminal returns to its detached size: the size that it was created with, or that
+`resize` has set.
 
-A window of the terminal's size gets the program's own output, without the program's queries, which
-the emulator answers. Other windows get frames of the screen (`user.attach`).
+A window of the terminal's size is sent the program's own output, without the program's queries,
+which the emulator answers. Other windows are sent frames of the screen (`user.attach`).
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from acpterm.host.events import EventBus
 
 
 class Window:
-    """One attached window."""
+    """One attached window: a display of `cols` columns and `rows` rows."""
 
     def __init__(
         self, cols: int, rows: int, *, read_only: bool, nested_in: Collection[str] = ()
@@ -27,18 +28,19 @@ class Window:
         self.cols, self.rows = cols, rows
         self.read_only: Final = read_only
         self.nested_in: Final = nested_in
-        """The ids of the terminals, of this host or another, that the window's client runs in."""
+        """The ids of the terminals, of this host or another host, that the client runs in which
+        displays the window."""
         self.needs_redraw = True
-        """Whether the whole window must be painted."""
+        """Whether the whole window must be painted again."""
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows."""
+        """The number of columns and the number of rows."""
         return self.cols, self.rows
 
 
 class _AttachedTerminal:
-    """The windows of one terminal."""
+    """The windows of one terminal, and the size for when no window is attached."""
 
     def __init__(self, detached_size: tuple[int, int]) -> None:
         self.detached_size = detached_size
@@ -46,7 +48,10 @@ class _AttachedTerminal:
 
 
 class Windows:
-    """The windows of all terminals of a host. Their events are published on `bus`."""
+    """The windows of all terminals of a host.
+
+    Attaching, detaching and resizing are published as events on `bus`.
+    """
 
     def __init__(self, bus: EventBus) -> None:
         self._bus: Final = bus
@@ -54,12 +59,16 @@ class Windows:
         self._restored: list[TerminalEntry] = []
 
     def of(self, entry: TerminalEntry) -> list[Window]:
-        """Return the windows of a terminal."""
+        """Return the windows that are attached to a terminal."""
         attached = self._attached.get(entry.id)
         return list(attached.windows) if attached else []
 
     def is_shown_in(self, terminals: Collection[str], entry: TerminalEntry) -> bool:
-        """Return whether `entry` is, or shows (maybe through others), one of `terminals`."""
+        """Return whether `entry` is, or displays, one of the terminals with the ids `terminals`.
+
+        A terminal displays another one if a client that runs in it has a window attached to the
+        other, directly or through further terminals.
+        """
         reached, pending = set[str](), [entry.id]
         while pending:
             identifier = pending.pop()
@@ -75,16 +84,16 @@ class Windows:
         return False
 
     def restore(self, entry: TerminalEntry, detached_size: tuple[int, int]) -> None:
-        """Restore a terminal after a takeover: it keeps its size until its windows reattach.
+        """Restore a terminal after a take-over: it keeps its size until its windows reattach.
 
-        `settle` ends that.
+        If no window reattaches, `settle` gives the terminal its `detached_size`.
         """
         if detached_size != (entry.terminal.cols, entry.terminal.rows):
             self._attached[entry.id] = _AttachedTerminal(detached_size)
             self._restored.append(entry)
 
     def settle(self) -> None:
-        """Resize restored terminals whose windows have not reattached to their detached size."""
+        """Give restored terminals to which no window has reattached their detached size."""
         restored, self._restored = self._restored, []
         for entry in restored:
             attached = self._attached.get(entry.id)
@@ -93,7 +102,7 @@ class Windows:
                 self._apply_size(entry, attached)
 
     def open(self, entry: TerminalEntry, window: Window) -> None:
-        """Attach a window to a terminal."""
+        """Attach a window to a terminal, which may change the terminal's size."""
         terminal = entry.terminal
         attached = self._attached.setdefault(
             entry.id, _AttachedTerminal((terminal.cols, terminal.rows))
@@ -104,7 +113,7 @@ class Windows:
         self._apply_size(entry, attached)
 
     def close(self, entry: TerminalEntry, window: Window) -> None:
-        """Detach a window."""
+        """Detach a window from a terminal, which may change the terminal's size."""
         attached = self._attached[entry.id]
         attached.windows.remove(window)
         entry.window_count = len(attached.windows)
@@ -114,7 +123,7 @@ class Windows:
         self._apply_size(entry, attached)
 
     def change(self, entry: TerminalEntry, window: Window, cols: int, rows: int) -> None:
-        """Set the size of a window, and repaint it even if the size is the same."""
+        """Set the size of a window, and have it repainted even if the size is the same."""
         window.cols, window.rows = cols, rows
         window.needs_redraw = True
         self._apply_size(entry, self._attached[entry.id])
@@ -123,7 +132,7 @@ class Windows:
     def resize(self, entry: TerminalEntry, cols: int, rows: int) -> None:
         """Set the detached size of a terminal, and apply it unless a window determines the size.
 
-        Raises `trio.ClosedResourceError` when the terminal has ended, or `OSError`.
+        Raises `trio.ClosedResourceError` if the terminal has ended, and `OSError`.
         """
         attached = self._attached.get(entry.id)
         entry.record_size(cols, rows)
