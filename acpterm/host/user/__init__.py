@@ -1,1 +1,12 @@
-"""The user's side of the host: methods, attached windows, followed output, subscriptions."""
+"""The user's side of the host: the methods that the user's commands call on the user's socket.
+
+- `admission`: decides whether a connection to the user's socket is the user's or an agent's.
+- `connection`: the state of one connection of a user's client.
+- `methods`: the table of the user's methods.
+- `terminal_methods`: the handlers of `_acpterm/terminal/*`.
+- `daemon_methods`: the handlers about the host as a whole: status, events, sessions, shutdown.
+- `launches`: inspects terminals, and restarts terminals that the user created.
+- `attach`: keeps an attached window up to date.
+- `follow`: sends the output of a terminal live, as bytes.
+- `subscribe`: sends the tool calls of an agent's session, and the output of their terminals.
+"""

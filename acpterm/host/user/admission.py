@@ -1,13 +1,13 @@
-"""Which connections to the user's socket are the user's, and which are an agent's.
+"""Decides whether a connection to the user's socket is the user's or an agent's.
 
-The socket admits every process of its uid except:
+All processes of the user's uid are admitted except:
 
-- processes in a terminal that an agent created, even if the user has taken it over;
-- descendants of a process that holds an agent's connection;
-- processes from a terminal of another daemon, and processes that cannot be attributed.
+- processes in a terminal that an agent created, even if it was promoted;
+- descendants of a process that uses an agent's connection;
+- processes from a terminal of another daemon, and processes whose origin cannot be determined.
 
-In doubt it refuses. This keeps agents from using the user's commands by mistake. It is not a
-security boundary: docs/security.md.
+This keeps agents from using the user's commands by mistake. It is not a security boundary: see
+docs/security.md.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -22,28 +22,28 @@ from acpterm.pty.tracking.tree import retry_on_oserror
 from acpterm.pty.tracking.trees import Trees
 
 Identity: TypeAlias = tuple[int, float]
-"""Pid and start time of a process."""
+"""The pid and the start time of a process."""
 
 
 class Verdict(NamedTuple):
-    """The decision about a process that connected."""
+    """The decision about the process that made a connection."""
 
     pid: int
-    """0 if the process cannot be seen."""
+    """The pid of the process; 0 if the process cannot be seen."""
     refusal: str | None
-    """Why the connection is refused, and what to do; None if it is the user's."""
+    """Why the connection is refused, and what to do; None if the connection is the user's."""
     terminals: frozenset[str] = frozenset()
-    """The ids of terminals that the process, or an ancestor, runs in."""
+    """The ids of the terminals that the process, or an ancestor of it, runs in."""
 
 
 _OUTSIDE: Final = "run the command outside of acpterm's terminals, in a window of your own"
 
 
 class Admission:
-    """Decides about the processes that connect to the user's socket.
+    """Decides about the connections to the user's socket.
 
-    `find` returns a terminal by its id. `holders` returns the processes that hold a connection of
-    an agent.
+    `find` returns a terminal by its id. `holders` returns the processes that use agents'
+    connections.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Admission:
         self._holders: Final = holders
 
     async def judge(self, stream: trio.SocketStream) -> Verdict:
-        """Return whether a connection is the user's, and where it comes from."""
+        """Decide whether the connection `stream` is the user's, by the process that made it."""
         with PeerProcess(stream) as peer:
             if not peer.pid:
                 return Verdict(
@@ -71,7 +71,7 @@ class Admission:
                 return self._trees.origin(peer.pid)
 
             origin = await retry_on_oserror(read_origin)
-            # The origin is that of the process that connected only if that process still runs.
+            # If the process has ended, the origin may be that of another process with its pid.
             if peer.has_ended():
                 return Verdict(
                     peer.pid,

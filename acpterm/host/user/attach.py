@@ -1,28 +1,28 @@
-"""Attached windows: what one shows of its terminal, and how it keeps up with the output.
+"""Attached windows: keeps the display of one window up to date with its terminal.
 
-States; a change of state repaints the whole window:
+A window is in one of two states. A change of state repaints the whole window:
 
     passthrough ◀──sizes equal or not──▶ painted
 
-- *passthrough*, if the window has the terminal's size: the window gets a snapshot of the screen,
-  then the program's own output from the position of the snapshot on. Nothing is sent twice or
-  missing, except the program's queries to its terminal (`vt.queries`). A window that falls behind
-  by more than `BEHIND_BYTES`, or by more than the ring retains, gets a new snapshot instead of the
-  backlog.
-- *painted*: the window gets frames of the screen, each with the changes since the one before, at
-  most one every `FRAME_INTERVAL_S` seconds.
+- *passthrough*, if the window has the terminal's size: the window is sent a snapshot of the screen,
+  then the program's own output from the position of the snapshot on. No byte is sent twice, and
+  only the program's queries to its terminal (`vt.queries`) are left out. A window that falls behind
+  by more than `BEHIND_BYTES`, or by more than the ring retains, is sent a new snapshot instead of
+  the output that it missed.
+- *painted*, if the sizes differ: the window is sent frames of the screen. A frame has the changes
+  since the previous frame; there is at most one every `FRAME_INTERVAL_S` seconds.
 
-The window's main screen is left alone as long as the terminal's main screen shows nothing: while a
-full-screen program runs only the alternate screen is painted, and a terminal whose main screen is
-blank gets `_BLANK_MAX_S` seconds for its program to switch to the alternate one. So after such a
-program the window looks as it did before.
+The window's main screen is not touched until there is something to show on it. While a full-screen
+program runs, only the alternate screen is painted. If the terminal's main screen is blank, painting
+waits up to `_BLANK_MAX_S` seconds for the program to switch to the alternate screen. So when a
+full-screen program has ended, the window looks as it did before the program.
 
 Without an emulator every window is in passthrough, and begins with the last output instead of a
-snapshot; a full-screen program cannot be attached to then.
+snapshot. It is then not possible to attach to a full-screen program.
 
-Nothing is encoded before the send queue has drained: a client that stops reading costs no memory
-and delays no one else. The task is that of the request; it ends when the program ends, when the
-terminal is released, or when it is cancelled.
+Updates are encoded only when the send queue has drained, so a client that stops reading takes no
+memory and delays no other client. The attachment runs in the request's task. It ends when the
+program ends, when the terminal is released, or when the request is cancelled.
 """
 
 import base64
@@ -48,9 +48,10 @@ BEHIND_BYTES: Final = 512 * 1024
 CHUNK_BYTES: Final = 64 * 1024
 FRAME_INTERVAL_S: Final = 0.04
 _BLANK_MAX_S: Final = 0.5
-# Between two reads of a flood: users cannot see more, and each read takes time from the consumer.
+# The pause between two reads while output floods: a user could not see more frequent updates, and
+# each read takes time from the consumer.
 POLL_INTERVAL_S: Final = 0.01
-# A sequence that leaves the alternate screen, in output without incomplete sequences.
+# An escape sequence that leaves the alternate screen, in output without incomplete sequences.
 _LEAVE_ALTERNATE: Final = re.compile(
     rb"(?:\x1b\[|\xc2\x9b)\?(?:[0-9]*;)*(?:47|1047|1049)(?:;[0-9]*)*l|\x1bc"
 )
@@ -59,7 +60,11 @@ _LEAVE_ALTERNATE: Final = re.compile(
 async def attach(
     user: UserConnection, entry: TerminalEntry, params: AttachRequest
 ) -> AttachResponse:
-    """Show a terminal in a window until it ends. Raises `RpcError` when that cannot be done."""
+    """Show a terminal in a window until its program ends or the terminal is released.
+
+    Raises `RpcError` (-32602) if the terminal displays the client's own terminal, if it is too
+    large for a screen, or if it needs an emulator and none is installed.
+    """
     nested_in = user.terminals
     if user.host.windows.is_shown_in(nested_in, entry):
         raise RpcError(INVALID_PARAMS, _loop_message(entry, nested_in))
@@ -85,7 +90,7 @@ def _loop_message(entry: TerminalEntry, nested_in: frozenset[str]) -> str:
 
 
 class _Attachment:
-    """Keeps one window up to date."""
+    """Keeps one window up to date; `token` identifies the window in notifications."""
 
     def __init__(
         self, user: UserConnection, entry: TerminalEntry, window: Window, token: str
@@ -95,14 +100,14 @@ class _Attachment:
         self._terminal: Final = entry.terminal
         self._window = window
         self._token = token
-        # The position after the output that the window has received; None while it is painted.
+        # Just past the output that the window was sent; None while the window is painted.
         self._position: int | None = None
         self._size = 0, 0
         self._frames: Frames | None = None
         self._queries = QueryFilter()
-        # Whether the terminal's main screen has been painted on the window's.
+        # Whether the terminal's main screen has been painted on the window's main screen.
         self._has_main = False
-        # Until then a blank main screen is not painted.
+        # When a blank main screen is painted, on trio's clock.
         self._blank_until = trio.current_time() + _BLANK_MAX_S
         # Whether the window shows the alternate screen.
         self._is_alternate = False
@@ -138,13 +143,13 @@ class _Attachment:
         return self._terminal.exit is not None or self._terminal.released
 
     def _is_passthrough(self) -> bool:
-        """Return whether the window is to get the program's own output."""
+        """Return whether the window must be sent the program's own output, not frames."""
         terminal = self._terminal
         is_same_size = self._window.size == (terminal.cols, terminal.rows)
         return is_same_size or not terminal.emulator.is_available
 
     def _needs_redraw(self) -> bool:
-        """Return whether the window must be repainted, or change its state."""
+        """Return whether the window must be repainted as a whole, or change its state."""
         passthrough = self._is_passthrough()
         return (
             self._window.needs_redraw
@@ -153,7 +158,7 @@ class _Attachment:
         )
 
     async def _pass_through(self) -> bool:
-        """Send the next chunk of output; return whether there is more to do at once."""
+        """Send the next chunk of output, or a snapshot; return whether to continue at once."""
         terminal, position = self._terminal, self._position
         size = terminal.cols, terminal.rows
         behind = BEHIND_BYTES + 1 if position is None else terminal.ring.end - position
@@ -184,7 +189,7 @@ class _Attachment:
         return False
 
     async def _paint(self) -> bool:
-        """Send a frame with what has changed on the screen; return False."""
+        """Send a frame with the changes of the screen; return False: do not continue at once."""
         screen, _ = await current_screen(self._terminal)
         window, self._position = self._window, None
         first = self._frames is None or self._size != window.size or window.needs_redraw
@@ -198,7 +203,10 @@ class _Attachment:
         return False
 
     async def _begin(self) -> bool:
-        """Send a snapshot that output can follow; return False while the screen may stay blank."""
+        """Begin passthrough with a snapshot, unless a blank screen need not be painted yet.
+
+        Returns whether a snapshot was sent.
+        """
         terminal = self._terminal
         queries = QueryFilter(clipboard=self._user.settings.clipboard)
         alternate = False
@@ -226,7 +234,7 @@ class _Attachment:
         return True
 
     def _may_stay_blank(self, screen: Screen) -> bool:
-        """Return whether the main screen is blank and need not be painted yet."""
+        """Return whether the terminal shows a blank main screen that need not be painted yet."""
         return (
             not self._has_main
             and trio.current_time() < self._blank_until

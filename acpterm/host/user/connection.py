@@ -1,7 +1,7 @@
-"""A connection of a user's client. It may see every terminal and do anything to it.
+"""A connection of a user's client, which may use every terminal of the host.
 
-Attached windows, subscriptions and other ongoing requests end with the connection. The user's
-terminals do not: every connection of the user has access to them.
+Attached windows, subscriptions and other ongoing requests end with the connection. The terminals
+that the user created do not.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -26,7 +26,11 @@ Sessions: TypeAlias = Callable[[], Iterable[ObservedSession]]
 
 
 class UserConnection:
-    """The state of one connection. See `server.connection.ConnectionContext`."""
+    """The state of one connection of a user's client. See `dispatch.ConnectionContext`.
+
+    `context` is the client's execution context. `terminals` are the ids of the terminals that the
+    client's process runs in.
+    """
 
     def __init__(
         self,
@@ -39,7 +43,7 @@ class UserConnection:
         self._terminals: Final = frozenset(terminals)
         self.host: Final = host
         self.sessions: Final = sessions
-        """Returns the sessions of all connected agents."""
+        """A function that returns the sessions of all agents' connections."""
         self.settings: Final = host.settings
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
@@ -50,25 +54,28 @@ class UserConnection:
 
     @property
     def signal_code(self) -> bool:
-        """Whether a death by a signal is reported with an exit code."""
+        """Whether the client is sent an exit code for a program that was ended by a signal.
+
+        See `terminal_info.gives_signal_code`.
+        """
         return gives_signal_code(self.settings)
 
     @property
     def terminals(self) -> frozenset[str]:
-        """The ids of the terminals that the client runs in, of this daemon or another.
+        """The ids of the terminals that the client runs in, of this daemon or another daemon.
 
-        Includes the terminal that the client's environment names, since the process tree alone may
-        not show it.
+        The terminal that is named in the client's environment is included, since the process tree
+        alone may not show it.
         """
         named = self.context.env.get(marks.TERMINAL)
         return self._terminals | {named} if named else self._terminals
 
     def flush_state(self) -> None:
-        """Store pending changes of state: a response that reports them is about to be sent."""
+        """Store all changed records. Called before each response that may depend on them."""
         self.host.state_writer.flush()
 
     def close(self) -> None:
-        """Cancel ongoing requests, and those that begin later. Can be repeated."""
+        """Cancel ongoing requests, and requests that begin later. Idempotent."""
         self._closed = True
         for scope in self._ongoing:
             scope.cancel()
@@ -76,9 +83,10 @@ class UserConnection:
             self.release_output(terminal)
 
     def hold_output(self, terminal: Terminal, position: int) -> None:
-        """Retain a terminal's output from `position` on for this connection.
+        """Prevent the terminal's ring from dropping output from `position` on.
 
-        The program blocks once the ring is full of unread output. Does nothing after `close`.
+        The program blocks once the ring is full. Replaces the previous position for this
+        connection. Does nothing after `close`.
         """
         if self._closed:
             return
@@ -86,22 +94,23 @@ class UserConnection:
         terminal.ring.hold(self, position)
 
     def release_output(self, terminal: Terminal) -> None:
-        """Retain no output for this connection any more. Can be repeated."""
+        """Let the terminal's ring drop output again: the reverse of `hold_output`. Idempotent."""
         self._held.discard(terminal)
         terminal.ring.let_go(self)
 
     def entry(self, name: str, *, own: bool = False) -> TerminalEntry:
-        """Return the terminal of that name; see `TerminalRegistry.find`. Raises `RpcError`."""
+        """Return the terminal that `name` means; see `TerminalRegistry.find`. Raises `RpcError`."""
         return self.host.registry.find(name, own=own)
 
     @contextmanager
     def ongoing_request(
         self, token: str, attached: tuple[TerminalEntry, Window] | None = None
     ) -> Iterator[None]:
-        """Register an ongoing request under its token for the length of the block.
+        """Register an ongoing request under its token during the block.
 
-        `attached`: the window that the request shows, for `window`. The block is cancelled when the
-        connection closes. Raises `RpcError` (-32602) if the token is in use.
+        `attached` is the terminal and the window of an attach request, which `window` returns. The
+        block is cancelled when the connection closes. Raises `RpcError` (-32602) if the token is in
+        use.
         """
         if token in self._tokens:
             raise RpcError(INVALID_PARAMS, f"token {quote(token)} is in use: choose another")
@@ -114,9 +123,9 @@ class UserConnection:
 
     @contextmanager
     def cancel_on_close(self) -> Iterator[None]:
-        """Cancel the block when the connection closes, and raise `RpcError` then."""
+        """Cancel the block when the connection closes; raise `RpcError` in that case."""
         if self._closed:
-            # The request came in time, but its task had no turn before the connection closed.
+            # The connection closed after the request was received, but before its task ran.
             raise _closing()
         with trio.CancelScope() as scope:
             self._ongoing.add(scope)
@@ -128,7 +137,10 @@ class UserConnection:
             raise _closing()
 
     def window(self, token: str) -> tuple[TerminalEntry, Window]:
-        """Return the terminal and window attached under a token. Raises `RpcError` (-32602)."""
+        """Return the terminal and the window of the attach request with this token.
+
+        Raises `RpcError` (-32602) if there is none.
+        """
         attached = self._tokens.get(token)
         if attached is None:
             raise RpcError(INVALID_PARAMS, f"no window is attached by the token {quote(token)}")

@@ -1,4 +1,7 @@
-"""The user's methods that concern the host as a whole: status, events, sessions, shutdown."""
+"""The handlers of the user's methods about the host as a whole.
+
+They report status, events and sessions, and restart or shut down the daemon.
+"""
 
 import os
 from typing import Final
@@ -18,12 +21,15 @@ from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, 
 from acpterm.keeper.client import KeeperLostError, RestartError
 from acpterm.pty import linux
 
-# Sessions that an error message names.
+# How many sessions an error message names.
 _NAMED_MAX: Final = 10
 
 
 def initialize(user: UserConnection, params: InitializeRequest) -> InitializeAnswer:
-    """`initialize`: as for an agent; the response says that the user's methods are available."""
+    """`initialize`: set the execution context of the client; return the host's capabilities.
+
+    The capabilities say that the user's methods are available on this socket.
+    """
     user.context = requested_context(user.context, params)
     return host_answer(__version__, {"user": True})
 
@@ -67,8 +73,9 @@ def shutdown(user: UserConnection, params: NoParams) -> Empty:
 async def restart(user: UserConnection, params: NoParams) -> Empty:
     """`_acpterm/restart`: replace this worker by the installed version.
 
-    On success this process ends, and the connection with it; the client reconnects to learn the
-    result. Raises `RpcError` (-32603) if the new worker does not start; this worker then continues.
+    On success the connection ends without a response, since this worker ends; the client reconnects
+    to the new worker. Raises `RpcError` (-32603) if the new worker does not start; this worker then
+    continues.
     """
     del params
     user.host.state_writer.flush()
@@ -110,7 +117,7 @@ def _notification(token: str, event: Event, dropped: int) -> EventNotification:
 
 
 def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:
-    """`_acpterm/session/list`: return the sessions that have terminals or tool calls."""
+    """`_acpterm/session/list`: return the agents' sessions that have terminals or tool calls."""
     del params
     return SessionsResponse(
         [
@@ -129,7 +136,7 @@ def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:
 
 
 async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
-    """`_acpterm/session/subscribe`: send a session's updates until it is over."""
+    """`_acpterm/session/subscribe`: send a session's updates until its connection has closed."""
     session = _find_session(user, params.session_id, params.connection)
     with user.ongoing_request(params.token):
         encoder = V1MetaEncoder() if params.format == "meta" else V2Encoder(session.cwd)
@@ -138,7 +145,10 @@ async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
 
 
 def _find_session(user: UserConnection, identifier: str, connection: str | None) -> ObservedSession:
-    """Return a session. Raises `RpcError`: -32002 if there is none, -32602 if there are several."""
+    """Return the session with this id, of the given agent's connection if it is not None.
+
+    Raises `RpcError`: -32002 if there is none, -32602 if several connections have one.
+    """
     sessions = list(user.sessions())
     found = [
         session

@@ -1,11 +1,12 @@
-"""Following a terminal: sending its output live, as bytes.
+"""Following a terminal: sends its output live to one client, as bytes.
 
-No byte is sent twice, and missing bytes are counted in the notification after them: the ring drops
-output that a client does not read as fast as the program prints. With `hold` the program waits
-instead. The terminal is followed, not its registry entry: output stays readable when an agent
-releases the terminal right after its end.
+No byte is sent twice. If the client reads more slowly than the program prints, the ring drops
+output, and the next notification has the number of missing bytes. With `hold` the program blocks
+instead. All output is sent even if an agent releases the terminal right after its program has
+ended, since the terminal itself is followed, and not its entry in the registry.
 
-The task is that of the request; it ends when the program has ended, or when it is cancelled.
+Following runs in the request's task. It ends when the program has ended, or when the request is
+cancelled.
 """
 
 import base64
@@ -22,21 +23,21 @@ from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.terminal.terminal import Terminal
 
 CHUNK_BYTES: Final = 256 * 1024
-# Between two reads: output that comes byte by byte is sent together, and in a flood each read takes
-# time from the consumer.
+# The pause between two reads: output that is printed byte by byte is sent together, and each read
+# of a flood takes time from the consumer.
 POLL_INTERVAL_S: Final = 0.01
-# The same if more than one chunk is unread: no user reads so fast, and sending it all would slow
-# the program down.
+# The pause if more than one chunk is unread: no user reads so fast, and sending all of a flood
+# would slow the program down.
 CATCH_UP_INTERVAL_S: Final = 0.05
 
 
 async def follow(user: UserConnection, terminal: Terminal, params: FollowRequest) -> FollowResponse:
-    """Send the output after `since` until the program has ended.
+    """Send the output of a terminal as `FollowRequest` describes.
 
-    Raises `RpcError` (-32602) for a position that the output has not reached.
+    Raises `RpcError` (-32602) if the output has not reached the position `since`.
     """
     if params.since_time is not None:
-        # Output that is not consumed yet has no time.
+        # Output has a time only once the consumer has processed it.
         await terminal.caught_up()
     begin = terminal.ring.end
     if params.since is not None and params.since > begin:
@@ -85,26 +86,29 @@ def _release_at_end(user: UserConnection, terminal: Terminal, *, hold: bool) -> 
 def _send(
     user: UserConnection, terminal: Terminal, params: FollowRequest, position: int, end: int
 ) -> int:
-    """Send the next chunk of the output from `position` to `end`; return the position after it."""
+    """Send the next chunk of the output from `position` to `end`.
+
+    Returns the position just past the chunk.
+    """
     at = None
     timeline = terminal.timeline
     first = max(position, terminal.ring.start)
     if params.times and first < end:
         if first < timeline.known_from:
-            # After a takeover these bytes may be readable before the timeline has them.
+            # After a take-over these bytes may be readable before the timeline has their times.
             end = min(end, timeline.known_from)
         else:
             found = timeline.slice_at(first)
             end = min(end, found.end)
             at = round(1000 * (terminal.started + found.time))
     part = terminal.ring.read(position, min(CHUNK_BYTES, end - position))
-    # If all of it is gone, the bytes read are later than `end`.
+    # If the ring has dropped all bytes before `end`, the bytes read are from after `end`.
     begin = min(part.position, end)
     data = part.data[: end - begin] if part.position < end else b""
-    behind = begin + len(data)
+    next_position = begin + len(data)
     encoded = base64.b64encode(data).decode()
     user.sender.notify(
         "_acpterm/terminal/followed",
-        FollowedNotification(params.token, encoded, behind, begin - position, at),
+        FollowedNotification(params.token, encoded, next_position, begin - position, at),
     )
-    return behind
+    return next_position

@@ -1,4 +1,4 @@
-"""Launch records of the user's terminals: inspecting them, and restarting a terminal from one."""
+"""Launch records: what a user created a terminal with, for restarting and inspecting it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,10 @@ from acpterm.terminal.status import EndedBy
 def launch_of(
     params: UserCreateRequest, context: ExecContext, request: LaunchRequest
 ) -> LaunchRecord | None:
-    """Return the launch record of a new terminal; None if it is too large to be stored."""
+    """Return the launch record of a new terminal; None if the record is too large to be stored.
+
+    `params` and `context` are those of the create request, and `request` is the checked request.
+    """
     record = ContextRecord.from_context(context._replace(cwd=request.cwd))
     if record is None:
         return None
@@ -38,10 +41,10 @@ def launch_of(
 
 
 async def restart(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
-    """`_acpterm/terminal/restart`: end the program, and create the same terminal again.
+    """`_acpterm/terminal/restart`: end the program, and start it again in a new terminal.
 
-    The new terminal has the name, size and launch of the old one, which is forgotten once the new
-    one has started. It is removed at its end if the old one was to be.
+    The new terminal has the name, size, command and environment of the old terminal, and is removed
+    at its end if the old terminal was created so. The old terminal is then forgotten.
     """
     host = user.host
     entry = user.entry(params.terminal_id)
@@ -73,7 +76,7 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
         await user.directories.check(request.cwd)
         host.registry.kill(entry, EndedBy.USER)
         with user.cancel_on_close():
-            # The program and its children must have released what they use, such as a port.
+            # The program and its children must have released their resources, such as a port.
             await entry.terminal.wait_closed()
         if host.registry.get(entry.id) is not entry:
             raise RpcError(
@@ -94,7 +97,11 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
 
 @contextmanager
 def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[None]:
-    """Mark a terminal as being restarted: no second restart, no removal when the program ends."""
+    """Mark a terminal as being restarted during the block.
+
+    The mark prevents a second restart at the same time, and the removal of the terminal when its
+    program ends. A terminal that still exists after the block is removed then, if it was to be.
+    """
     entry.is_restarting = True
     try:
         yield
@@ -138,5 +145,5 @@ def _words(launch: LaunchRecord) -> tuple[str, list[str] | None]:
 
 
 def _text(text: str) -> str:
-    """Return text with `?` for lone surrogates, which JSON in UTF-8 cannot have."""
+    """Return `text` with `?` in place of lone surrogates, which JSON in UTF-8 cannot contain."""
     return text.encode(errors="replace").decode()

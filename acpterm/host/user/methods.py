@@ -1,6 +1,7 @@
-"""The methods of the user's socket: each with its params and its handler.
+"""The dispatch table of the user's socket: each method with its params and its handler.
 
-A refused connection gets `refusing` instead of being closed, so that the client learns the reason.
+A refused connection is not closed: it gets the table that `refusing` returns, so that the client is
+sent the reason.
 """
 
 from collections.abc import Iterator, Mapping
@@ -73,7 +74,7 @@ USER_METHODS = MethodTable(
 
 
 def refusing(reason: str) -> MethodTable:
-    """Return a table in which every method fails with `reason`."""
+    """Return a dispatch table in which every method fails with an error that says `reason`."""
 
     def refuse(*_: object) -> NoReturn:
         raise RpcError(INVALID_REQUEST, f"this is the user's endpoint: {reason}")
@@ -82,7 +83,7 @@ def refusing(reason: str) -> MethodTable:
 
 
 class _EveryName(Mapping[str, Method]):
-    """A mapping of every name to the same method."""
+    """A mapping in which every name has the same method."""
 
     def __init__(self, method: Method) -> None:
         self._method = method

@@ -1,4 +1,4 @@
-"""The user's methods that concern one terminal, and those that create and list terminals."""
+"""The handlers of the user's methods about terminals, `_acpterm/terminal/*`."""
 
 import base64
 import binascii
@@ -53,7 +53,10 @@ _EXPORT_CHUNK_BYTES = 64 * 1024
 
 
 async def list_all(user: UserConnection, params: ListRequest) -> ListResponse:
-    """`_acpterm/terminal/list`: return the terminals in use; with `all`, released ones too."""
+    """`_acpterm/terminal/list`: return all terminals that are not released.
+
+    With `all`, return released terminals that are retained as well.
+    """
     user.host.registry.expire()
     found = []
     for entry in user.host.registry:
@@ -96,7 +99,7 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
 
 
 def read(user: UserConnection, params: UserReadRequest) -> Coroutine[Any, Any, ReadResponse]:
-    """`_acpterm/terminal/read`: as for an agent, of any terminal."""
+    """`_acpterm/terminal/read`: return the output after a position; wait for it up to `waitMs`."""
     reading = terminal_ops.read(user, user.entry(params.terminal_id).terminal, params)
 
     async def read() -> ReadResponse:
@@ -109,7 +112,7 @@ def read(user: UserConnection, params: UserReadRequest) -> Coroutine[Any, Any, R
 def output(
     user: UserConnection, params: UserTerminalRequest
 ) -> Coroutine[Any, Any, OutputResponse]:
-    """`_acpterm/terminal/output`: return the text, and its end position in the stream."""
+    """`_acpterm/terminal/output`: return the output as text, and the position at its end."""
     return _output(user, user.entry(params.terminal_id))
 
 
@@ -120,13 +123,13 @@ async def _output(user: UserConnection, entry: TerminalEntry) -> OutputResponse:
         await terminal.caught_up()
     text, truncated = view.text(), view.truncated
     if entry.released_at is not None:
-        # A released terminal must not hold its text twice: as lines, and joined for this call.
+        # The memory of a released terminal is limited: drop the text that was made for this call.
         view.forget()
     return OutputResponse(text, truncated, terminal.ring.end, exit_info(terminal.exit))
 
 
 def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, FollowResponse]:
-    """`_acpterm/terminal/follow`: send the bytes after a position, and live output."""
+    """`_acpterm/terminal/follow`: send the output after a position, then live output, as bytes."""
     entry = user.entry(params.terminal_id)
     if params.hold and not entry.is_users:
         raise RpcError(
@@ -136,7 +139,10 @@ def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, F
 
 
 def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any, WriteResponse]:
-    """`_acpterm/terminal/write`: type text or base64; `@last` is among the user's terminals."""
+    """`_acpterm/terminal/write`: write keyboard input.
+
+    The terminal `@last` is the newest terminal that the user owns.
+    """
     if params.encoding is None:
         data = params.data.encode()
     else:
@@ -158,20 +164,20 @@ def resize(user: UserConnection, params: UserResizeRequest) -> Empty:
 
 
 def rename(user: UserConnection, params: RenameRequest) -> TerminalInfo:
-    """`_acpterm/terminal/rename`: give a terminal another name."""
+    """`_acpterm/terminal/rename`: set or replace the name of a terminal."""
     entry = user.entry(params.terminal_id)
     user.host.registry.rename(entry, params.name)
     return user.host.terminal_info(entry)
 
 
 def signal(user: UserConnection, params: UserSignalRequest) -> Empty:
-    """`_acpterm/terminal/signal`: signal the foreground process group."""
+    """`_acpterm/terminal/signal`: send a signal to the terminal's foreground process group."""
     terminal_ops.signal(user.entry(params.terminal_id).terminal, params.signal)
     return Empty()
 
 
 async def wait(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
-    """`_acpterm/terminal/wait`: respond when the program has ended."""
+    """`_acpterm/terminal/wait`: return the terminal once its program has exited."""
     entry = user.entry(params.terminal_id)
     with user.cancel_on_close():
         await entry.terminal.wait_exited()
@@ -179,7 +185,7 @@ async def wait(user: UserConnection, params: UserTerminalRequest) -> TerminalInf
 
 
 def kill(user: UserConnection, params: UserTerminalRequest) -> Empty | Coroutine[Any, Any, Empty]:
-    """`_acpterm/terminal/kill`: end the program and its whole process tree."""
+    """`_acpterm/terminal/kill`: end the program and all its descendants."""
     entry = user.entry(params.terminal_id)
     user.host.registry.kill(entry, EndedBy.USER)
     return terminal_ops.respond_after_exit(entry.terminal)
@@ -188,7 +194,7 @@ def kill(user: UserConnection, params: UserTerminalRequest) -> Empty | Coroutine
 def release(
     user: UserConnection, params: UserTerminalRequest
 ) -> Empty | Coroutine[Any, Any, Empty]:
-    """`_acpterm/terminal/release`: kill, and drop the output."""
+    """`_acpterm/terminal/release`: end the program, and forget the terminal and its output."""
     entry = user.entry(params.terminal_id)
     user.host.registry.remove(entry)
     return terminal_ops.respond_after_exit(entry.terminal)
@@ -202,7 +208,7 @@ def promote(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
 
 
 async def screen(user: UserConnection, params: UserTerminalRequest) -> ScreenResponse:
-    """`_acpterm/terminal/screen`: return the screen as it is now, with colours."""
+    """`_acpterm/terminal/screen`: return the current screen, with colours."""
     entry = user.entry(params.terminal_id)
     screen, position = await current_screen(entry.terminal)
     return ScreenResponse(
@@ -219,15 +225,15 @@ async def screen(user: UserConnection, params: UserTerminalRequest) -> ScreenRes
 
 
 def attach(user: UserConnection, params: AttachRequest) -> Coroutine[Any, Any, AttachResponse]:
-    """`_acpterm/terminal/attach`: show a terminal in a window.
+    """`_acpterm/terminal/attach`: show a terminal in a window, and keep the window up to date.
 
-    `@last` is among the user's terminals.
+    The terminal `@last` is the newest terminal that the user owns.
     """
     return attach_window(user, user.entry(params.terminal_id, own=True), params)
 
 
 def window(user: UserConnection, params: WindowRequest) -> Empty:
-    """`_acpterm/terminal/window`: set the size of an attached window."""
+    """`_acpterm/terminal/window`: set the size of an attached window, and repaint the window."""
     entry, attached = user.window(params.token)
     user.host.windows.change(entry, attached, params.cols, params.rows)
     return Empty()

@@ -4,12 +4,12 @@ States:
 
     following ──more than `bytes_max` queued──▶ behind ──all is sent──▶ following
 
-- *following*: each update is queued as it came, in order.
-- *behind*: for each call the names of the members that have changed are queued, in the order in
-  which the calls first changed. The values are read from the session when the call is sent, so the
-  queue is bounded by what the session remembers.
+- *following*: the updates are queued unchanged, in order.
+- *behind*: for each changed tool call, only the names of the changed members are queued, in the
+  order in which the calls first changed. The values are read from the session when the call is
+  sent, so the queue is bounded by the number of calls that the session retains.
 
-A subscription to a session that has calls already begins behind, with all of them.
+If the session has tool calls when the subscription begins, the state is *behind*, with all of them.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ from msgspec import Raw
 from acpterm.host.sessions import tool_calls
 from acpterm.host.sessions.tool_calls import ToolCall, ToolCalls
 
-# Bytes of queued updates, each with an overhead.
+# Maximum bytes of queued updates, including an overhead for each update.
 BACKLOG_BYTES_MAX: Final = 256 * 1024
 _UPDATE_OVERHEAD_BYTES: Final = 256
 
@@ -31,7 +31,10 @@ MEMBER_NAMES: Final = (*tool_calls.MEMBER_NAMES, "_meta")
 
 
 class UpdateBacklog:
-    """The backlog of one subscriber. Updates are merged above `bytes_max`."""
+    """The backlog of one subscriber to a session with the tool calls `calls`.
+
+    Updates are merged once more than `bytes_max` bytes are queued.
+    """
 
     def __init__(self, calls: ToolCalls, bytes_max: int = BACKLOG_BYTES_MAX) -> None:
         self._calls = calls
@@ -44,7 +47,7 @@ class UpdateBacklog:
         return bool(self._queue or self._behind)
 
     def add(self, call: str, fields: Mapping[str, Raw]) -> None:
-        """Queue the members of an update."""
+        """Queue an update with the members `fields` of the tool call with the id `call`."""
         changed = {name: fields[name] for name in MEMBER_NAMES if name in fields}
         if not self._behind:
             size = _size(changed)
@@ -61,11 +64,14 @@ class UpdateBacklog:
         self._merge(call, changed)
 
     def add_all(self, call: str) -> None:
-        """Queue everything known of a call. Call this before the first `add`."""
+        """Queue all members of a tool call. Use this only before the first `add`."""
         self._merge(call, dict.fromkeys(MEMBER_NAMES))
 
     def pop(self) -> tuple[str, dict[str, Raw]] | None:
-        """Remove and return the next call and its members, which may be none; None if empty."""
+        """Remove the next update; return the tool call's id and the members to send.
+
+        There may be no members. Return None if the backlog is empty.
+        """
         if self._queue:
             call, fields = self._queue.popleft()
             self._size -= _size(fields)
@@ -78,7 +84,7 @@ class UpdateBacklog:
         return None
 
     def discard(self, call: str) -> None:
-        """Remove what is queued of a call: everything known of it is about to be sent."""
+        """Remove all updates of a tool call, because the whole call is about to be sent."""
         self._queue = deque(item for item in self._queue if item[0] != call)
         self._size = sum(_size(fields) for _, fields in self._queue)
         self._behind.pop(call, None)
@@ -90,9 +96,10 @@ class UpdateBacklog:
 
 
 def snapshot(call: ToolCall, names: set[str] | None = None) -> dict[str, Raw]:
-    """Return members of a call as the session remembers them: those in `names`, or all.
+    """Return the members of a tool call that are in `names`, or all members if it is None.
 
-    Content that was too long to be remembered is replaced by the terminals in it.
+    If the session has not retained the call's content because of its size, the content returned is
+    the list of terminals that the call shows.
     """
     known: dict[str, Raw] = {
         name: call.fields[name]

@@ -1,10 +1,11 @@
-"""Conversion of a tool call's content to what ACP's schemas allow: v1, and the same in v2.
+"""Makes the content of tool calls valid by the schema of ACP v1, and converts it to ACP v2.
 
-Everything returned is valid, whatever an agent has sent. Invalid values are dropped at the smallest
-place that the schema can do without. Members that are not in the schema are dropped, except
+Everything returned is valid, whatever an agent has sent. An invalid value is dropped together with
+as little around it as the schema allows. Members that are not in the schema are dropped, except
 `_meta`.
 
-v2 restricts strings further (URIs, absolute paths, times), and has diffs as patches (`git_patch`).
+ACP v2 restricts URIs, paths (absolute ones only) and times further, and represents a diff as a
+patch (`git_patch`).
 """
 
 import os
@@ -78,7 +79,7 @@ class _Link(_Block, tag_field="type", tag="resource_link", omit_defaults=True, k
 
 
 class _Resource(Wire, omit_defaults=True):
-    """An embedded resource: text, or else a blob."""
+    """An embedded resource, which has either `text` or a `blob` in base64."""
 
     uri: str
     text: str | UnsetType = UNSET
@@ -99,7 +100,10 @@ class _Holder(Wire):
 
 
 def sanitize(call: str, fields: dict[str, Raw]) -> ToolCallUpdate:
-    """Return an update of a tool call without its invalid members (ACP v1, "Tool Calls")."""
+    """Return an update of the tool call with the id `call`, without its invalid parts.
+
+    `fields` are the update's members as raw JSON. The result is valid by ACP v1 ("Tool Calls").
+    """
     members = {**fields, "sessionUpdate": "tool_call_update", "toolCallId": call}
     update = decode(msgspec.json.encode(members), ToolCallUpdate)
     if update.content:
@@ -131,9 +135,9 @@ def _read_block(raw: Raw) -> Block | None:
 
 
 def content_in_v2(items: Iterable[ToolCallContent], cwd: str | None) -> list[Any]:
-    """Return the content items of a sanitized v1 tool call as items of v2.
+    """Convert the content items of a sanitized tool call to ACP v2; drop what v2 does not allow.
 
-    `cwd`: the directory that relative paths are relative to, if known.
+    `cwd` is the directory for relative paths; None if unknown.
     """
     return [new for item in items if (new := _item_in_v2(item, cwd)) is not None]
 
@@ -168,7 +172,11 @@ def _diff_in_v2(diff: Diff, cwd: str | None) -> dict[str, Any] | None:
 def locations_in_v2(
     locations: Iterable[ToolCallLocation], cwd: str | None
 ) -> list[ToolCallLocation]:
-    """Return the locations with absolute paths; without `cwd`, relative ones are dropped."""
+    """Return the locations of a tool call with absolute paths.
+
+    `cwd` is the directory for relative paths; if it is None, locations with a relative path are
+    dropped.
+    """
     return [
         ToolCallLocation(path=path, line=location.line, meta=location.meta)
         for location in locations
@@ -183,7 +191,7 @@ def _absolute(path: str, cwd: str | None) -> str | None:
 
 
 def _conform_to_v2(block: Block) -> bool:
-    """Drop what v2 does not allow in a block; return whether the block can be sent at all."""
+    """Drop the members of a block that v2 does not allow; return whether the rest is valid."""
     if annotations := block.annotations:
         if annotations.priority is not None and not 0 <= annotations.priority <= 1:
             annotations.priority = None
@@ -212,9 +220,9 @@ def _is_time(value: str) -> bool:
 def git_patch(path: str, old: str | None, new: str) -> str | None:
     """Return a patch in git's format that turns `old` into `new`; `old` is None for a new file.
 
-    It has one hunk, from the first change to the last. Lines that both versions have within the
-    hunk are not searched for: that can take very long, and this runs on the event loop.
-    Returns None if there is no change in text, or if git would have to quote `path`.
+    The patch has one hunk, from the first changed line to the last. Unchanged lines in between are
+    not searched for: that can take very long, and this runs on the event loop. Returns None if the
+    text is unchanged, or if git would have to quote `path`.
     """
     if not path.isprintable() or set(path) & set('"\\') or old == new:
         return None
@@ -250,7 +258,7 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _common_lines(one: list[str], two: list[str]) -> int:
-    """Return how many lines both begin with."""
+    """Return how many lines at the beginning of both lists are equal."""
     for number, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:
             return number

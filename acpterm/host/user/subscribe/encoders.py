@@ -1,16 +1,16 @@
 """The two formats in which a subscriber gets tool calls and the terminals in them.
 
-- `V1MetaEncoder`: ACP v1 messages. What a terminal does is in the `_meta` of its tool call, in the
-  keys that agents use for terminals of their own: `terminal_info`, then `terminal_output` (text to
-  append) and `terminal_exit`. These keys come from Zed, which reads `terminal_info` only from a
-  `tool_call`. So the first update that shows a terminal is sent as a `tool_call` with the same id
-  and everything known of the call; Zed treats it as the same call.
+- `V1MetaEncoder`: ACP v1 messages. Terminals are described in the `_meta` of their tool call, with
+  the keys that agents use for terminals of their own: `terminal_info`, then `terminal_output` (text
+  to append) and `terminal_exit`. The editor Zed has introduced these keys. Zed reads
+  `terminal_info` only from a `tool_call`, so the first update that shows a terminal is sent as a
+  `tool_call` with the same id and all members of the call; Zed treats it as the same call.
 - `V2Encoder`: ACP v2 messages: `tool_call_update` (v2 has no `tool_call`), `terminal_update` and
-  `terminal_output_chunk` (base64 of bytes).
+  `terminal_output_chunk` (bytes in base64).
 
-The methods return the `update` values of `session/update` notifications, to be sent in that order.
-Each is valid by its schema, whatever the agent has sent. An encoder serves one subscriber: it keeps
-the beginning of a character whose remaining bytes have not come yet.
+An encoder returns the `update` values of `session/update` notifications, in the order in which they
+must be sent. Each is valid by its schema, whatever the agent has sent. An encoder serves only one
+subscriber, because it holds back the incomplete character at the end of a terminal's output.
 """
 
 import base64
@@ -45,37 +45,42 @@ _CONTINUATION_BYTES_MAX: Final = 3  # of one character in UTF-8
 
 
 class UpdateEncoder(Protocol):
-    """Encodes updates for one subscriber."""
+    """Encodes the updates of tool calls and terminals for one subscriber."""
 
     @property
     def needs_whole_call(self) -> bool:
-        """Whether a call that shows a terminal for the first time must be sent as a whole."""
+        """Whether all members of a call must be sent when it shows a new terminal."""
 
     def call(
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
     ) -> list[Update]:
-        """Encode an update of a call, and the terminals that it is the first to show.
+        """Encode an update of the tool call with the id `call`.
 
-        `first`: whether this is the first update of the call for this subscriber.
+        `fields` are the update's members. `infos` are the terminals that no earlier update has
+        shown. `first`: whether this is the first update of the call for this subscriber.
         """
 
     def output(
         self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
     ) -> list[Update]:
-        """Encode output. `lost` bytes before it are missing; `replace`: all earlier output is void.
+        """Encode output of the terminal with the id `terminal`.
 
-        `call` is the call that was the first to show the terminal.
+        `call` is the first tool call that showed the terminal. `lost` is the number of missing
+        bytes just before `data`. If `replace`, `data` replaces all earlier output.
         """
 
     def ended(self, call: str, terminal: str, end: ExitInfo | None) -> list[Update]:
-        """Encode how a terminal's program ended; None means that it runs again."""
+        """Encode how a terminal's program ended; an `end` of None means that it is running again.
+
+        `call` is the first tool call that showed the terminal.
+        """
 
     def forget(self, terminal: str) -> None:
-        """Drop what is kept for a terminal: no more updates of it will come."""
+        """Drop the state that is kept for a terminal, which has no more updates."""
 
 
 class V1MetaEncoder:
-    """Encodes for ACP v1."""
+    """Encodes updates for ACP v1, with terminals in `_meta`."""
 
     needs_whole_call: Final = True
 
@@ -141,13 +146,16 @@ class V1MetaEncoder:
         return self._decoders[terminal]
 
     def _flush(self, terminal: str) -> str:
-        """Return U+FFFD if the output ended within a character, else an empty string."""
+        """Return U+FFFD if an incomplete character is held back for the terminal, else nothing."""
         decoder = self._decoders.pop(terminal, None)
         return decoder.decode(b"", final=True) if decoder else ""
 
 
 class V2Encoder:
-    """Encodes for ACP v2. `cwd`: the session's directory, if known, for relative paths."""
+    """Encodes updates for ACP v2.
+
+    `cwd` is the session's directory, to make paths absolute; None if unknown.
+    """
 
     needs_whole_call: Final = False
 
@@ -169,7 +177,7 @@ class V2Encoder:
             kept = {name: v for name, v in members["_meta"].items() if name not in META_KEYS}
             members["_meta"] = kept
         if not members.get("_meta"):
-            # An empty `_meta` would clear what the client has.
+            # An empty `_meta` would clear the client's previous `_meta`.
             members.pop("_meta", None)
         if members or first:
             updates.append(_update(call, members, {}))
@@ -206,7 +214,7 @@ class V2Encoder:
 
 
 def _members_of(update: ToolCallUpdate) -> dict[str, Any]:
-    """Return the members that an update has, by their names on the wire."""
+    """Return the members that are set in an update, by their names on the wire."""
     members = {name: getattr(update, ours) for name, ours in _NAMES.items()}
     if update.meta is None:
         del members["_meta"]
@@ -244,7 +252,7 @@ def _terminal(info: Info) -> Update:
 
 
 def _skip_continuation(data: bytes) -> bytes:
-    """Return `data` without leading bytes of a character whose beginning is missing."""
+    """Return `data` without the bytes, at its beginning, of a character whose start is missing."""
     start = 0
     while start < min(_CONTINUATION_BYTES_MAX, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1

@@ -1,4 +1,9 @@
-"""Sources of output for a subscriber: a terminal that runs here, or one of the agent's own."""
+"""The terminals that a subscriber reads output from.
+
+- `LocalSource`: a terminal of this host.
+- `AgentSource`: a terminal that the agent runs itself and describes in session updates.
+- `Tombstone`: either of them, after it was forgotten.
+"""
 
 from typing import Final, Protocol
 
@@ -12,7 +17,7 @@ from acpterm.terminal.ring import Slice
 
 
 class Source(Protocol):
-    """One terminal, read by position."""
+    """One terminal, whose output is read by position."""
 
     @property
     def info(self) -> Info:
@@ -20,34 +25,34 @@ class Source(Protocol):
 
     @property
     def generation(self) -> int:
-        """How often all of its output was replaced; positions begin at 0 each time."""
+        """How many times all of the output was replaced; positions begin at 0 each time."""
 
     @property
     def length(self) -> int:
-        """The position at which the output ends so far."""
+        """The position just past the current output."""
 
     @property
     def end(self) -> ExitInfo | None:
-        """How its program ended; None while it runs."""
+        """How the terminal's program ended; None while the program runs."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether there will be no more output, and no change of `end`."""
 
     @property
     def survives_session(self) -> bool:
-        """Whether it may continue after its session's connection has closed."""
+        """Whether the terminal may continue after its session's connection has closed."""
 
     @property
     def is_retained(self) -> bool:
-        """Whether it is kept in memory independently of this source."""
+        """Whether the host retains the terminal itself, not only this source."""
 
     def read(self, since: int, max_bytes: int) -> Slice:
-        """Return what is retained from `since` on, at most `max_bytes`; see `Ring.read`."""
+        """Return retained output from `since` on, at most `max_bytes` bytes; see `Ring.read`."""
 
 
 class LocalSource:
-    """A terminal that runs here."""
+    """A terminal of this host."""
 
     generation: Final = 0
 
@@ -78,7 +83,7 @@ class LocalSource:
 
     @property
     def is_over(self) -> bool:
-        """See `Source`. Background processes may write on after the program has ended."""
+        """See `Source`. Background processes may print after the program has ended."""
         return self.entry.terminal.is_closed
 
     @property
@@ -97,7 +102,7 @@ class LocalSource:
 
 
 class AgentSource:
-    """A terminal that the agent runs itself, as its updates have described it."""
+    """A terminal that the agent runs itself, as the agent's session updates describe it."""
 
     is_over: Final = False
     survives_session: Final = True
@@ -136,7 +141,7 @@ class AgentSource:
 
 
 class Tombstone:
-    """A terminal that is no longer retained: how much it printed, and how it ended."""
+    """What is left of `source`, which is no longer retained: its length and end, but no output."""
 
     is_over: Final = True
     survives_session: Final = True
@@ -149,13 +154,13 @@ class Tombstone:
         self.end: Final = source.end
 
     def read(self, since: int, max_bytes: int) -> Slice:
-        """See `Source`. All output is lost."""
+        """Return an empty slice, in which all output from `since` on is lost."""
         del max_bytes
         return Slice(b"", self.length, self.length - since)
 
 
 def source_of(terminal: str, session: ObservedSession, registry: TerminalRegistry) -> Source | None:
-    """Return the source of a session's terminal; None if the session has none with this id."""
+    """Return a source for the terminal with the id `terminal`; None if it is not the session's."""
     entry = registry.get(terminal)
     if entry is not None:
         return LocalSource(entry, registry) if entry.session is session else None

@@ -1,9 +1,9 @@
-"""One user's subscription to a session: its tool calls, and the output of the terminals in them.
+"""One subscription to a session: sends its tool calls, and the output of the terminals in them.
 
 A single task sends all updates, encoded by an `UpdateEncoder`. It waits for the send queue to drain
-first, so a client that stops reading costs no memory and delays no one else. What waits meanwhile
-is bounded: tool calls by `UpdateBacklog`, output by the rings of the terminals, which are read by
-position.
+first, so a client that stops reading takes no memory and delays no other client. Pending updates of
+tool calls are bounded by `UpdateBacklog`. Pending output stays in the rings of the terminals, which
+are read by position.
 
 States of a terminal, for one subscriber:
 
@@ -11,16 +11,18 @@ States of a terminal, for one subscriber:
                                             │  ▲
                               output, at most 20 times a second
 
-- *known*: a call that is still queued shows it. It is held from now on: others may forget it.
-- *sent*: it is *due* when it has output or an end to send. A task of its own waits for that.
-- *finished*: only its id is kept, so that it is not sent a second time.
+- *known*: a call that is still queued shows the terminal. The subscription keeps a reference to the
+  terminal from now on, since the registry may forget it.
+- *sent*: a call that was sent shows the terminal. The terminal is *due* while it has output or an
+  end to send; a separate task for each terminal of this host waits for that.
+- *finished*: everything was sent. Only the terminal's id is kept, so that it is not sent again.
 
-Order: the updates of one call keep their order. A terminal is described with the first call that
-shows it (in v2, before it), and its end follows its output. An update that ends a call waits for
-what the call's terminals have printed by then.
+Order: the updates of one call keep their order. A terminal is described in the first call that
+shows it (in v2, just before the call), and its end follows its output. An update that completes a
+call is sent after the output that the call's terminals have printed so far.
 
-The subscription ends when the session's connection has closed and everything is sent. A terminal
-that the user has taken over runs on; its output is sent up to that moment.
+The subscription ends when the agent's connection has closed and everything is sent. A terminal that
+the user owns keeps running; its output is sent up to the end of the subscription.
 """
 
 import math
@@ -40,18 +42,21 @@ from acpterm.host.user.subscribe.encoders import Update, UpdateEncoder
 from acpterm.host.user.subscribe.sources import LocalSource, Source, Tombstone, source_of
 from acpterm.host.user.subscribe.terminal_cursor import CHUNK_BYTES, TerminalCursor
 
-# Bytes of one terminal's output that are sent before another terminal or call has its turn.
+# How many bytes of one terminal's output are sent at most before it is another's turn.
 TURN_BYTES_MAX: Final = 512 * 1024
-# Between two turns of one terminal.
+# The minimum time between two turns of one terminal.
 POLL_INTERVAL_S: Final = 0.05
-# Terminals that are held for one subscriber alone.
+# How many terminals that only this subscriber refers to are kept in memory.
 _HELD_MAX: Final = 16
 _FINISHED_MAX: Final = 10_000
 _FINAL_STATUSES: Final = (b'"completed"', b'"failed"')
 
 
 class Subscriber:
-    """One subscription to one session. `token` identifies it in each notification."""
+    """One subscription of a user's client to one session.
+
+    `token` identifies the subscription in each notification.
+    """
 
     def __init__(
         self,
@@ -74,7 +79,7 @@ class Subscriber:
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
-        """Send updates until the session is over."""
+        """Send updates until the session is closed and everything is sent."""
         async with trio.open_nursery() as self._nursery:
             for call in self._session.tool_calls.in_order():
                 self._add_terminals(call)
@@ -88,7 +93,8 @@ class Subscriber:
         await self._session.closed.wait()
         self._changed.set()
 
-    # Recording. It runs in the agent's task, so it encodes and sends nothing.
+    # Recording of updates. It runs in the task of the agent's connection, so it must be fast:
+    # nothing is encoded or sent here.
 
     def _record_update(
         self, call: str | None, fields: dict[str, Raw], agent_terminals: list[str]
@@ -108,7 +114,7 @@ class Subscriber:
         self._changed.set()
 
     def _add_terminals(self, call: str) -> None:
-        """Hold the terminals of a call that are not known yet."""
+        """Add a cursor for each terminal of the tool call `call` that has no cursor yet."""
         known = self._session.tool_calls.get(call)
         for terminal in known.terminals if known else ():
             if terminal in self._cursors:
@@ -119,7 +125,7 @@ class Subscriber:
                 self._remove_surplus()
 
     def _renew(self, terminal: str, cursor: TerminalCursor) -> None:
-        """Record that the agent has sent an update of a terminal of its own."""
+        """Record that the agent has sent an update of `terminal`, which it runs itself."""
         if cursor.source is None or not cursor.source.is_retained:
             source = source_of(terminal, self._session, self._connection.host.registry)
             if source is not None:
@@ -129,7 +135,7 @@ class Subscriber:
             self._due[cursor] = None
 
     def _remove_surplus(self) -> None:
-        """Bound how many terminals are held for this subscriber alone, and how many ids."""
+        """Bound how many terminals only this subscriber keeps in memory, and how many ids."""
         if len(self._cursors) <= _HELD_MAX:
             return
         alone = [c for c in self._cursors.values() if c.source and not c.source.is_retained]
@@ -143,7 +149,10 @@ class Subscriber:
                 del self._cursors[name]
 
     async def _watch(self, cursor: TerminalCursor, source: LocalSource) -> None:
-        """Make a terminal due whenever it has updates, once the previous ones are delivered."""
+        """Make the cursor's terminal due whenever it has updates, until the terminal is over.
+
+        After that, wait until these updates were sent.
+        """
         while not source.is_over:
             if not cursor.has_updates(source):
                 await source.entry.terminal.wait_changed()
@@ -151,7 +160,7 @@ class Subscriber:
             self._due[cursor] = None
             self._changed.set()
             await cursor.delivered.wait()
-        # It may have ended after its last turn.
+        # The terminal may have ended after its last turn.
         self._due[cursor] = None
         self._changed.set()
 
@@ -159,7 +168,8 @@ class Subscriber:
 
     async def _send_updates(self) -> None:
         while True:
-            # Before anything is read: what comes while something is sent sets the new event.
+            # Replace the event before anything is read: a change during the sending sets the new
+            # event, and is not missed.
             self._changed = trio.Event()
             if self._is_over():
                 break
@@ -174,17 +184,17 @@ class Subscriber:
                 with trio.move_on_at(min((due.next_turn for due in self._due), default=math.inf)):
                     await self._changed.wait()
         for cursor in list(self._cursors.values()):
-            await self._send_present_output(cursor)
+            await self._send_current_output(cursor)
 
     async def _send_call(self, call: str, fields: Mapping[str, Raw]) -> None:
         known = self._session.tool_calls.get(call)
         all_terminals = known.terminals if known else []
         content = fields.get("content")
-        new = self._unsent(all_terminals if content is None else _terminals_in(content))
+        new = self._unshown(all_terminals if content is None else _terminals_in(content))
         first = call not in self._sent
         if new and not first and known and self._encoder.needs_whole_call:
-            # The whole call as it is now; its queued updates, which may show others, are in it.
-            fields, new = snapshot(known), self._unsent(all_terminals)
+            # Send the whole call. It includes its queued updates, which may show more terminals.
+            fields, new = snapshot(known), self._unshown(all_terminals)
             self._backlog.discard(call)
         self._record_sent(call)
         for cursor, source in new:
@@ -202,12 +212,15 @@ class Subscriber:
             self._notify(self._encoder.call(call, dict(fields), infos, first=first))
         if ends_later and status is not None:
             for cursor in self._with_updates(all_terminals):
-                await self._send_present_output(cursor)
+                await self._send_current_output(cursor)
             await self._connection.sender.drain()
             self._notify(self._encoder.call(call, {"status": status}, (), first=False))
 
-    def _unsent(self, terminals: Iterable[str]) -> list[tuple[TerminalCursor, Source]]:
-        """Return those that no sent call shows, each with its source."""
+    def _unshown(self, terminals: Iterable[str]) -> list[tuple[TerminalCursor, Source]]:
+        """Return the cursors of the `terminals` that no tool call sent so far has shown.
+
+        Each cursor is returned with its source.
+        """
         return [
             (cursor, cursor.source)
             for terminal in dict.fromkeys(terminals)
@@ -215,12 +228,12 @@ class Subscriber:
         ]
 
     def _with_updates(self, terminals: Iterable[str]) -> list[TerminalCursor]:
-        """Return those that a sent call shows and that have something to send."""
+        """Return the cursors of the `terminals` in state *sent* that have updates to send."""
         found = [cursor for terminal in terminals if (cursor := self._cursors.get(terminal))]
         return [c for c in found if c.call is not None and c.source and c.has_updates(c.source)]
 
     async def _send_turn(self, cursor: TerminalCursor) -> None:
-        """Send what a terminal has, at most `TURN_BYTES_MAX` of output."""
+        """Send the updates of a terminal, with at most `TURN_BYTES_MAX` bytes of output."""
         self._due.pop(cursor, None)
         for _ in range(TURN_BYTES_MAX // CHUNK_BYTES):
             await self._connection.sender.drain()
@@ -232,8 +245,8 @@ class Subscriber:
         if cursor not in self._due:
             cursor.delivered.set()
 
-    async def _send_present_output(self, cursor: TerminalCursor) -> None:
-        """Send all that a terminal has printed by now."""
+    async def _send_current_output(self, cursor: TerminalCursor) -> None:
+        """Send all output that a terminal has printed so far, in any number of chunks."""
         source = cursor.source
         if source is not None:
             target = source.length
@@ -243,7 +256,7 @@ class Subscriber:
                     break
 
     def _send_step(self, cursor: TerminalCursor) -> bool:
-        """Send one chunk of a terminal's output, or its end; return whether there is more."""
+        """Send one chunk of a terminal's output, or its end; return whether to send more."""
         updates, more = cursor.step(self._encoder)
         self._notify(updates)
         return more
@@ -266,12 +279,12 @@ class Subscriber:
             self._sent = {call: None for call in self._sent if calls.get(call)}
 
     def _next_due(self) -> TerminalCursor | None:
-        """Return a terminal that has something to send and may do so now."""
+        """Return the cursor of a terminal that is due and whose next turn has come; else None."""
         now = trio.current_time()
         return next((cursor for cursor in self._due if cursor.next_turn <= now), None)
 
     def _is_over(self) -> bool:
-        """Return whether the session has closed and nothing but surviving terminals is left."""
+        """Return whether the session is closed and only `survives_session` terminals are left."""
         if self._backlog or not self._session.closed.is_set():
             return False
         sent = (cursor.source for cursor in self._cursors.values() if cursor.call is not None)

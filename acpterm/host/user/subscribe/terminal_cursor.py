@@ -1,4 +1,4 @@
-"""What one subscriber has received of one terminal, and what comes next."""
+"""A subscriber's position in the output of one terminal: what was sent, and what is next."""
 
 import math
 from collections.abc import Iterable
@@ -10,44 +10,44 @@ from acpterm.acp.terminal_updates import ExitInfo  # noqa: TC001  the type of an
 from acpterm.host.user.subscribe.encoders import Update, UpdateEncoder
 from acpterm.host.user.subscribe.sources import Source
 
-# Bytes of output in one message.
+# Maximum bytes of output in one message.
 CHUNK_BYTES: Final = 32 * 1024
 
 
 class TerminalCursor:
-    """The read position in one terminal."""
+    """How much of one terminal was sent to one subscriber."""
 
     def __init__(self, source: Source) -> None:
         self.source: Source | None = source
-        """None when the terminal is finished."""
+        """The terminal to read from; None once everything was sent."""
         self.call: str | None = None
-        """The first call sent that shows the terminal; None before that."""
+        """The id of the first tool call sent that shows the terminal; None until one is sent."""
         self.position = 0
-        """The position in the output after the last byte sent."""
+        """The position just past the last byte sent."""
         self._generation = 0
         self._end: ExitInfo | None = None
         self.next_turn = -math.inf
-        """When more of it may be sent, on trio's clock."""
+        """When the terminal may be due again, on trio's clock."""
         self.delivered = trio.Event()
-        """Set when all that made it due is sent."""
+        """Set when the updates for which the terminal was due have been sent."""
 
     def begin(self, call: str, source: Source) -> None:
-        """Record that `call`, which shows the terminal, is being sent."""
+        """Record that the tool call `call`, which shows the terminal, is being sent."""
         self.call, self._generation = call, source.generation
 
     def replace(self, source: Source) -> None:
-        """Continue with another source, whose output replaces what was sent."""
+        """Continue with another source, whose output replaces the output that was sent."""
         self.source, self._generation, self.position = source, -1, 0
 
     def has_updates(self, source: Source) -> bool:
-        """Return whether there is output, or an end, that was not sent."""
+        """Return whether `source` has output, or an end, that was not sent yet."""
         sent = self.position, self._generation, self._end
         return sent != (source.length, source.generation, source.end)
 
     def step(self, encoder: UpdateEncoder) -> tuple[Iterable[Update], bool]:
-        """Return updates with one chunk of output, or the end after it; and whether there is more.
+        """Encode the next chunk of output, and the terminal's end if no more output follows.
 
-        Advances the cursor.
+        Returns the encoded updates, and whether there is more output. Advances the cursor.
         """
         source, call = self.source, self.call
         if source is None or call is None:
