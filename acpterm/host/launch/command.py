@@ -1,15 +1,17 @@
-"""Decide what a `terminal/create` executes: a program, or text for a shell.
+"""Decide what a `terminal/create` request executes: a program, or text for a shell.
 
-The specification leaves this open (ACP v1, "Terminals", `command` and `args`), and agents do both:
+ACP v1 leaves open whether `command` is a program or shell text ("Terminals"), and agents send both.
+The rules:
 
-- with `args`, even an empty list: the program and its arguments, unchanged;
-- without `args`: shell text, since that is what most agents send. But if `command` as a whole names
-  a program, as one word or as a path that may contain spaces, that program is executed. The child
-  process finds out (`Program.fallback_argv`): checking before the spawn would be another step, and
-  a race;
-- `_meta.acpterm.shell` overrides both.
+- With `args`, even an empty list: `command` is a program, and is executed with these arguments.
+- Without `args`: `command` is shell text, since that is what most agents send. But if `command` as
+  a whole names a program, as one word or as a path that may contain spaces, that program is
+  executed. Whether the program exists is decided when it is executed (`Program.fallback_argv`),
+  since the result of an earlier check could be outdated.
+- `_meta.acpterm.shell` overrides both rules.
 
-The shell is POSIX (`sh -c`), neither interactive nor a login shell, regardless of `$SHELL`.
+The shell is that of the setting `shell`, a POSIX shell. It is called with `-c`, and is neither
+interactive nor a login shell. `$SHELL` is ignored.
 """
 
 import re
@@ -24,15 +26,16 @@ from acpterm.runtime.command_line import command_line
 _WORD: Final = re.compile(r"[\w@%+:,./-]+")
 _PATH: Final = re.compile(r"/[^\n]*")
 SUMMARY_MAX: Final = 4096
-"""Characters of a command that are kept for lists and titles."""
+"""Maximum characters of a command in lists and titles."""
 
 
 def words(
     command: str, args: Sequence[str] | None, *, shell: bool | None, shell_path: str
 ) -> tuple[list[str], list[str] | None]:
-    """Return the argv to execute, and a fallback argv for a file that does not exist, if any.
+    """Return the argv to execute, and the argv to execute if the program of the first is missing.
 
-    `shell` is `_meta.acpterm.shell`; None leaves the decision to the rules above.
+    The second argv is None if there is no such fallback. `shell` is `_meta.acpterm.shell`: whether
+    `command` is shell text; None applies the rules above. `shell_path` is the shell's path.
     """
     if shell is False or (shell is None and args is not None):
         return [command, *(args or ())], None
@@ -44,8 +47,8 @@ def words(
     return text, None
 
 
-# `exec` of a name that does not exist would end the shell. So if there is a fallback, the name is
-# looked up first; a builtin of the shell is run by the fallback.
+# `exec` of a program that does not exist would end the shell. So if there is a fallback, the
+# program is looked up first. A builtin of the shell is executed by the fallback.
 _WITH_STDIN: Final = 'exec <"$1"; shift; exec "$@"'
 _WITH_STDIN_OR_FALLBACK: Final = (
     'exec <"$1"; shift; case $(command -v -- "$1") in */*) exec "$1" ;; esac; shift; exec "$@"'
@@ -55,9 +58,10 @@ _WITH_STDIN_OR_FALLBACK: Final = (
 def with_stdin(
     path: str, argv: Sequence[str], fallback_argv: Sequence[str] | None, *, shell_path: str
 ) -> list[str]:
-    """Return what to execute so that the program of `argv` has the file `path` as its stdin.
+    """Return the argv of a shell that executes `argv` with the file at `path` as its stdin.
 
-    `fallback_argv` is executed if there is no program of the name in `argv`.
+    The shell executes `fallback_argv`, if given, when the program of `argv` does not exist.
+    `shell_path` is the shell's path.
     """
     if fallback_argv is None:
         return [shell_path, "-c", _WITH_STDIN, "acpterm", path, *argv]
@@ -65,10 +69,7 @@ def with_stdin(
 
 
 def summary(command: str, args: Sequence[str] | None) -> str:
-    """Return a command as one line of at most `SUMMARY_MAX` characters, for lists and titles.
-
-    The bound keeps lists small, whatever commands agents send.
-    """
+    """Return a command as one line of at most `SUMMARY_MAX` characters, for lists and titles."""
     words = None if args is None else [word[: SUMMARY_MAX + 1] for word in args[: SUMMARY_MAX + 1]]
     line = command_line(command[: SUMMARY_MAX + 1], words)
     return line if len(line) <= SUMMARY_MAX else f"{line[: SUMMARY_MAX - 1]}…"

@@ -1,4 +1,4 @@
-"""The environment and the limits of a terminal's program."""
+"""The environment and the resource limits of a terminal's program."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -50,8 +50,8 @@ def terminal_environment(
 ) -> dict[str, str]:
     """Return the environment of a terminal's program; the variables in `more` take precedence.
 
-    `attended`: whether the terminal is the user's. Pagers are disabled in other terminals, which
-    also get the variables of the setting `agent_env`.
+    `attended`: whether the user creates the terminal. If an agent creates it, pagers are disabled,
+    and the variables of the setting `agent_env` are added.
     """
     env = {name: value for name, value in context.env.items() if name not in _NOT_INHERITED}
     env.update(_ALWAYS_SET)
@@ -63,9 +63,10 @@ def terminal_environment(
 
 
 def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
-    """Convert limits from the wire, by names without `RLIMIT_`; unknown names are skipped.
+    """Convert resource limits from the wire to the form of `ExecContext.rlimits`.
 
-    Raises `RpcError` (-32602) for a limit that no process can have: no program would start.
+    `rlimits` maps a name without `RLIMIT_` to the soft and the hard limit. Unknown names are
+    skipped. Raises `RpcError` (-32602) for a limit that no process can have.
     """
     for name, (soft, hard) in rlimits.items():
         for value in (soft, hard):
@@ -85,9 +86,10 @@ def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, i
 
 
 def requested_context(context: ExecContext, params: InitializeRequest) -> ExecContext:
-    """Return `context` with what an `initialize` request replaces of it.
+    """Return `context` with the members replaced that an `initialize` request contains.
 
-    Raises `RpcError` (-32602) for a relative directory or an environment that no program can have.
+    Raises `RpcError` (-32602) for a relative directory, and for an environment or a resource limit
+    that no program can have.
     """
     options = own_meta(params.meta, InitializeMeta)
     requested = options and (options.context or options.asker)

@@ -1,4 +1,4 @@
-"""Start a terminal: from the parameters of a request to a running program."""
+"""Starts a terminal: checks the params of a create request, and starts the program."""
 
 import errno
 import math
@@ -19,7 +19,7 @@ from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.terminal import Terminal
 
-# What to do when the system has run out of something.
+# What the user can do if the system lacks a resource.
 _ADVICE: Final = {
     errno.EAGAIN: "the limit of this user's processes is reached (ulimit -u, or pids.max of the "
     "control group): end some of them",
@@ -33,10 +33,11 @@ _ADVICE: Final = {
 
 
 class LaunchRequest:
-    """A checked request for a terminal.
+    """A checked request for a terminal, of an agent or (`attended`) of the user.
 
-    The constructor checks everything that needs no file system. It raises `RpcError` (-32602) for
-    a command or an environment that no program can be given.
+    `size` is columns and rows. `shell` and `stdin` are as in `command`. The constructor checks the
+    values without access to the file system, and raises `RpcError` (-32602) for a command or an
+    environment that no program can be given.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class LaunchRequest:
         attended: bool = False,
         stdin: str | None = None,
     ) -> None:
-        # First of all: the other checks take time that grows with the size.
+        # This check is first, since the duration of the other checks grows with the size.
         validation.check_size((command, *(args or ())), dict(env), context.rlimits)
         validation.check_command(command, args)
         validation.check_environment(env)
@@ -86,8 +87,9 @@ class LaunchRequest:
     ) -> TerminalRecord:
         """Return the record of the terminal to be started, with the user as its owner.
 
-        `command` is what lists show; `limit`: bytes of text to keep, None for the default;
-        `lifetime`: seconds.
+        `command` is the summary for lists. `limit` is how many bytes of text to retain; None means
+        the default. The program is killed after `lifetime` seconds. `view` is the default format of
+        the output: "text", "raw" or "screen".
         """
         settings = self._settings
         limit = settings.output_bytes if limit is None else limit
@@ -109,10 +111,10 @@ class LaunchRequest:
     async def start(
         self, pool: Pool, record: TerminalRecord, writer: StateWriter | None = None
     ) -> Terminal:
-        """Start the program on a new terminal.
+        """Start the program on a new terminal, and return the terminal.
 
-        `record` is stored with the spawn, after the earlier changes in `writer`. Raises
-        `RpcError` (-32603) if the system lacks a resource for it, or if the host is ending.
+        `record` is stored together with the terminal, after all pending changes in `writer`. Raises
+        `RpcError` (-32603) if the system lacks a resource, or if the host is shutting down.
         """
         program = Program(
             argv=self._argv,
@@ -144,6 +146,7 @@ class LaunchRequest:
             raise RpcError(INTERNAL_ERROR, str(error)) from error
         except KeeperLostError as error:
             raise RpcError(INTERNAL_ERROR, f"acpterm is shutting down: {error}") from error
-        # Stored with the record's next change; the time from before the spawn will do until then.
+        # Stored with the record's next change. Until then the stored time, from just before the
+        # start of the program, is close enough.
         record.started_at = terminal.started_at
         return terminal

@@ -1,6 +1,6 @@
-"""Checks of requests, before anything is started.
+"""Checks of the values in create requests, before anything is started.
 
-Every error message says which value is wrong and what would be right.
+Every error message names the invalid value, and says what would be valid.
 """
 
 import os
@@ -25,7 +25,7 @@ STRING_BYTES_MAX: Final = 32 * os.sysconf("SC_PAGE_SIZE") - 1 if linux.AVAILABLE
 _TOTAL_BYTES_MIN: Final = 128 * 1024
 _TOTAL_BYTES_MAX: Final = 6 * 1024 * 1024
 _POINTER_BYTES: Final = struct.calcsize("P")
-# Characters of an argument or variable that a message about its length quotes.
+# How many characters of a too long argument or variable an error message quotes.
 _EXCERPT_MAX: Final = 64
 
 PATH_MAX: Final = 4096
@@ -33,17 +33,20 @@ PATH_MAX: Final = 4096
 FRESH_S: Final = 1.0
 REMEMBERED_MAX: Final = 64
 
-# A limiter of its own: checks that hang in a dead file system must not block other threads.
+# A separate limiter: checks that hang in a dead file system must not use up other threads.
 _threads = trio.CapacityLimiter(16)
 
 
 def seconds(milliseconds: int) -> float:
-    """Convert milliseconds to seconds; cap numbers that a float cannot hold."""
+    """Convert milliseconds to seconds; cap numbers that are too large for a float."""
     return min(milliseconds, 10**15) / 1000
 
 
 def check_absolute(path: str, name: str = "cwd", expected: str = "a directory") -> None:
-    """Raise `RpcError` (-32602) unless `path` is absolute and at most `PATH_MAX` characters."""
+    """Raise `RpcError` (-32602) unless `path` is absolute and has at most `PATH_MAX` characters.
+
+    `name` is the name of the param, and `expected` what the path should name, for the message.
+    """
     if len(path) > PATH_MAX:
         problem = f"has {len(path)} characters, and {PATH_MAX} is the most"
         raise _bad_path(path, problem, name, expected)
@@ -53,17 +56,20 @@ def check_absolute(path: str, name: str = "cwd", expected: str = "a directory") 
 
 
 class DirectoryCache:
-    """Remembers directories that were valid: agents run many commands in the same directory.
+    """Checks directories, and caches valid ones: agents run many commands in one directory.
 
-    A directory is not checked again for `FRESH_S` seconds. If it is removed meanwhile, the child
-    cannot enter it, says so on the terminal, and exits with 126 without running the program.
+    A valid directory is not checked again for `FRESH_S` seconds. If it is removed during that time,
+    the program is not run: the terminal shows an error, and the exit code is 126.
     """
 
     def __init__(self) -> None:
         self._good: BoundedDict[str, float] = BoundedDict(REMEMBERED_MAX)
 
     async def check(self, path: str) -> None:
-        """Raise like `check_directory`, which runs in a thread unless it has succeeded just now."""
+        """Run `check_directory` in a thread, unless it has succeeded for `path` just now.
+
+        Raises `RpcError` as `check_directory` does.
+        """
         now = trio.current_time()
         if now - self._good.get(path, -FRESH_S) < FRESH_S:
             return
@@ -73,7 +79,7 @@ class DirectoryCache:
 
 
 def check_directory(path: str) -> None:
-    """Raise `RpcError` (-32602) unless `path` is absolute and a directory that can be entered.
+    """Raise `RpcError` (-32602) unless `path` is the absolute path of an accessible directory.
 
     The file system may block: call this in a thread.
     """
@@ -90,7 +96,7 @@ def check_directory(path: str) -> None:
 
 
 def check_command(command: str, args: list[str] | None) -> None:
-    """Raise `RpcError` (-32602) for an empty command, or one with a NUL character."""
+    """Raise `RpcError` (-32602) if the command is empty, or if a word has a NUL character."""
     if not command.strip():
         raise RpcError(
             INVALID_PARAMS,
@@ -109,8 +115,8 @@ def check_size(
 ) -> None:
     """Raise `RpcError` (-32602) if arguments and environment are too large for execve(2).
 
-    See execve(2), "Limits on size of arguments and environment". `rlimits`: the program's limits,
-    of which the stack limit matters. Sizes far beyond the limit are refused without encoding them.
+    See execve(2), "Limits on size of arguments and environment". `words` is the argv. `rlimits` are
+    the program's resource limits, of which the stack limit matters.
     """
     limit = total_bytes_max(rlimits)
     # The kernel counts each string with its NUL and a pointer, and the program's path once more.
@@ -131,8 +137,11 @@ def check_size(
 
 
 def _check_string(string: str, what: str) -> int:
-    """Return the size of a string in bytes. Raises `RpcError` if it is too large."""
-    # A string with too many characters need not be encoded, which would take long.
+    """Return the size of a string in bytes. Raises `RpcError` if one string may not be so large.
+
+    `what` says what the string is, for the error message.
+    """
+    # Encoding takes long, and is not needed if the string has too many characters already.
     size = len(string) if len(string) > STRING_BYTES_MAX else len(os.fsencode(string))
     if size > STRING_BYTES_MAX:
         raise RpcError(
@@ -144,7 +153,10 @@ def _check_string(string: str, what: str) -> int:
 
 
 def total_bytes_max(rlimits: Iterable[tuple[int, int, int]]) -> int:
-    """Return the maximum size of arguments and environment, in bytes, with these limits."""
+    """Return the maximum size of arguments and environment together, in bytes.
+
+    `rlimits` are the program's resource limits, of which the stack limit matters.
+    """
     if not linux.AVAILABLE:
         return os.sysconf("SC_ARG_MAX")
     own, _ = resource.getrlimit(resource.RLIMIT_STACK)
@@ -154,7 +166,10 @@ def total_bytes_max(rlimits: Iterable[tuple[int, int, int]]) -> int:
 
 
 def check_environment(env: Iterable[tuple[str, str]]) -> None:
-    """Raise `RpcError` (-32602) for variables that an environment cannot hold."""
+    """Raise `RpcError` (-32602) if a variable in `env` is not possible in an environment.
+
+    A name must not be empty or contain `=`; neither a name nor a value may contain NUL.
+    """
     for name, value in env:
         if not name or "=" in name or "\0" in name + value:
             raise RpcError(

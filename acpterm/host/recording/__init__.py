@@ -1,1 +1,6 @@
-"""Recordings of terminals as asciicast files."""
+"""Recordings of terminals as asciicast files.
+
+- `recorder`: records the output of terminals continuously, while the setting `record` is on.
+- `cast_file`: the file of one recording: names, limits, and writing in threads.
+- `asciicast`: converts a terminal's output to lines of asciicast v2, for recordings and exports.
+"""

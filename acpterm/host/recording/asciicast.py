@@ -1,12 +1,12 @@
 """A terminal's output with its times, in the format asciicast v2 of asciinema.
 
 The first line is an object that describes the terminal. Each other line is an event: `[TIME, CODE,
-DATA]`, with the time in seconds since the start, which never decreases. Codes: `o` output, `i`
-input, `r` a new size of the window (`"120x40"`), `m` a marker. Markers are used for missing output,
-and for how the program ended. (docs.asciinema.org/manual/asciicast/v2)
+DATA]`. The time is in seconds since the terminal's start, and never decreases. Codes: `o` output,
+`i` input, `r` a new terminal size (`"120x40"`), `m` a marker. A marker stands for missing output,
+or says how the program ended. (docs.asciinema.org/manual/asciicast/v2)
 
-`Walk` iterates over a terminal's stream, `Encoder` encodes events as lines, and `export` does both
-for a terminal that was not recorded. None of them waits, or keeps more than one step in memory.
+`Walk` iterates over a terminal's output, `Encoder` encodes events as lines, and `export` does both
+for a terminal that was not recorded. None of them waits, or holds more than one event in memory.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,15 +24,15 @@ OUTPUT: Final = "o"
 INPUT: Final = "i"
 RESIZE: Final = "r"
 MARKER: Final = "m"
-# Bytes of output in one event, which take some 0.1 ms to encode.
+# The maximum number of bytes of output in one event. They take some 0.1 ms to encode.
 CHUNK_BYTES: Final = 16 * 1024
-# Characters of a command in the title.
+# A longer command is cut to this number of characters for the title.
 _TITLE_MAX: Final = 1000
 _encoder: Final = msgspec.json.Encoder()
 
 
 class Event(NamedTuple):
-    """An event of a terminal."""
+    """An event of an asciicast: output, input, a new size, or a marker, as `code` says."""
 
     time: float
     """Seconds since the terminal's start."""
@@ -41,14 +41,17 @@ class Event(NamedTuple):
 
 
 class Walk:
-    """Iterates once over a terminal's output, from `position` or the oldest byte on."""
+    """Iterates once over a terminal's output and changes of size, starting at `position`.
+
+    If the ring no longer has the output at `position`, the first event is a marker for it.
+    """
 
     def __init__(self, terminal: Terminal, position: int = 0) -> None:
         self._terminal: Final = terminal
         timeline = terminal.timeline
-        #: The position after the last event returned.
+        #: The position just past the last event returned.
         self.position = position
-        #: Columns and rows at the beginning.
+        #: Columns and rows of the terminal at the first event.
         self.size = timeline.size
         # The number of the next resize.
         self._number = timeline.first_resize
@@ -58,9 +61,9 @@ class Walk:
             self._number += 1
 
     def step(self, until: int, max_bytes: int = CHUNK_BYTES) -> Event | None:
-        """Return the next event before the position `until`, or None.
+        """Return the next event before the position `until`; None if there is none.
 
-        It has at most `max_bytes` of output. The stream must have reached `until`.
+        The event has at most `max_bytes` bytes of output. The output must have reached `until`.
         """
         ring, timeline = self._terminal.ring, self._terminal.timeline
         if ring.start > self.position and until > self.position:
@@ -80,7 +83,10 @@ class Walk:
         return Event(found.time, OUTPUT, data)
 
     def _skip(self) -> Event:
-        """Skip lost output, up to where the retained output can be displayed; return a marker."""
+        """Skip output that the ring no longer has; return a marker with the number of bytes.
+
+        Retained output is skipped as well, up to where it can be displayed (see `resync`).
+        """
         ring, timeline = self._terminal.ring, self._terminal.timeline
         before = self.position
         start = ring.start
@@ -90,9 +96,9 @@ class Walk:
 
 
 class Encoder:
-    """Encodes events as lines, with text for bytes, and with times that never decrease.
+    """Encodes events as lines of JSON, decodes their bytes as UTF-8, and keeps times in order.
 
-    A character that is divided between two events of the same kind is whole in the later one.
+    A character that is split between two events with the same code is encoded with the later event.
     Invalid UTF-8 becomes U+FFFD.
     """
 
@@ -102,11 +108,11 @@ class Encoder:
 
     @property
     def has_incomplete(self) -> int:
-        """Bytes of output held until the rest of their character comes."""
+        """How many bytes of output are held back until the rest of their character is encoded."""
         return self._utf8[OUTPUT].has_incomplete
 
     def encode(self, event: Event) -> bytes:
-        """Return the lines of an event; empty if it is only a part of one character."""
+        """Return the lines of an event; empty if the event is only a part of one character."""
         self._time = max(self._time, event.time)
         if event.code in self._utf8:
             return self._line(event.code, self._utf8[event.code].feed(event.data))
@@ -115,7 +121,7 @@ class Encoder:
         return rest + self._line(event.code, event.data)
 
     def finish(self) -> bytes:
-        """Return the lines of characters that are still incomplete."""
+        """Return lines with U+FFFD for the incomplete characters that are still held back."""
         return b"".join(self._line(code, utf8.finish()) for code, utf8 in self._utf8.items())
 
     def _line(self, code: str, text: bytes) -> bytes:
@@ -131,7 +137,11 @@ def header(
     command: str,
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
-    """Return the first line. Of `env`, the program's environment, it has `TERM` and `SHELL`."""
+    """Return the first line of an asciicast.
+
+    `size` is the terminal's columns and rows, `command` the title, and `env` the program's
+    environment, of which only `TERM` and `SHELL` are in the line.
+    """
     members = {
         "version": 2,
         "width": size[0],
@@ -144,7 +154,7 @@ def header(
 
 
 def ending(status: ExitStatus) -> Event:
-    """Return the marker that says how a program ended."""
+    """Return the marker event that says how a program ended."""
     what = f"ended by {status.signal}" if status.signal else f"exited with {status.code}"
     return Event(status.wall, MARKER, what.encode())
 
@@ -152,11 +162,11 @@ def ending(status: ExitStatus) -> Event:
 def export(
     terminal: Terminal, *, command: str, env: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[bytes]:
-    """Yield the lines of the output that the terminal retains at the first step.
+    """Yield an asciicast of the output that the terminal retains when the iteration begins.
 
-    A step has at most `CHUNK_BYTES` of output, and lines of six times that at worst, so it blocks
-    and holds little. The caller may take any time between two steps: output that the ring drops
-    meanwhile is replaced by a marker, as is output that it had dropped before.
+    `command` and `env` are as for `header`. Each step processes at most `CHUNK_BYTES` bytes of
+    output, so it blocks only for a short time. The caller may pause between two steps: output that
+    the ring has dropped by then is replaced by a marker.
     """
     until = terminal.ring.end
     walk, encoder = Walk(terminal), Encoder()

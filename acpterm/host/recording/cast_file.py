@@ -2,12 +2,13 @@
 
 Rules:
 
-- The file name has the terminal's start, so that names sort by age, its id, and whether an agent
-  created the terminal. When there would be more than `record_files` recordings of the user's
-  terminals, or of agents' terminals, the oldest of that kind are removed; but no file that is being
-  written, which is locked.
-- When the file is full (`record_bytes`), a marker says so. It has whole lines only: a line that
-  could be written only in part is removed.
+- The file name contains the time of the terminal's start, so that names sort by age, then the
+  terminal's id, and a suffix if an agent created the terminal.
+- There are at most `record_files` recordings of terminals that the user created, and as many of
+  terminals that agents created: the oldest are removed before a new file is created. A file that is
+  being written is locked, and is not removed.
+- A file has at most `record_bytes` bytes; a marker at the end says that the file is full.
+- The file has whole lines only: a line that could be written only in part is removed.
 """
 
 import contextlib
@@ -26,15 +27,15 @@ from acpterm.terminal.terminal import Terminal
 
 _FULL_MARKER_BYTES: Final = 256  # reserved for the marker that says that the file is full
 _NAME: Final = re.compile(r"\d{8}T\d{6}Z-[\w-]+\.cast")
-# The end of the file name for an agent's terminal.
+# The end of the file name if an agent created the terminal.
 _AGENT_SUFFIX: Final = "-agent.cast"
 
 
 class CastFile:
     """The file of one recording. Its methods run in threads, since they may wait for the disk.
 
-    States: *new*; *open*; *closed*: by `close`, when full, or after a method has raised `OSError`.
-    Events are dropped unless the file is open.
+    States: *new*; *open*, from `open` or `resume` on; *closed*, by `close`, when the file is full,
+    or after a method has raised `OSError`. Only an open file is written.
     """
 
     # Held while old files are counted and a new one is created.
@@ -45,20 +46,21 @@ class CastFile:
         self._settings: Final = settings
         self._encoder: Final = Encoder()
         self._lock: Final = threading.Lock()
-        #: The events to be written, in order, whichever thread comes first.
+        #: The events to be written, in order. Each call of `write` writes all of them.
         self.events: Final[deque[Event]] = deque()
         #: Whether the next write, or the one in progress, closes the file.
         self.closing = False
         #: Whether the file has been created.
         self.exists = False
         self._fd = -1
-        #: Bytes written.
+        #: The number of bytes written.
         self.size = 0
-        #: Bytes of output taken from `events` but held until the rest of their character comes.
+        #: Bytes of output that were taken from `events`, but are not written before the rest of
+        #: their character is there.
         self.buffered_bytes = 0
 
     def open(self, first: bytes) -> None:
-        """Remove old files, and create this one with the line `first`. Raises `OSError`."""
+        """Remove surplus files, and create this file with the line `first`. Raises `OSError`."""
         with self._lock, self._creating:
             if self.closing:
                 return
@@ -76,7 +78,10 @@ class CastFile:
             self._append(first)
 
     def resume(self, size: int) -> None:
-        """Open an earlier process's file, and truncate it to `size` bytes. Raises `OSError`."""
+        """Open the file that the previous worker wrote, and truncate it to `size` bytes.
+
+        Raises `OSError`.
+        """
         with self._lock:
             if self.closing:
                 return
@@ -93,7 +98,7 @@ class CastFile:
             self.size = size
 
     def write(self) -> bool:
-        """Write the pending events; return whether there is room for more. Raises `OSError`."""
+        """Write the pending events; return whether the file is still open. Raises `OSError`."""
         with self._lock:
             if self._fd < 0:
                 return False
@@ -115,7 +120,7 @@ class CastFile:
             return self._fd >= 0
 
     def close(self) -> None:
-        """Write the pending events, and close the file."""
+        """Write the pending events, and close the file. Raises `OSError`."""
         self.closing = True
         self.write()
 
@@ -138,14 +143,17 @@ class CastFile:
 
 
 def path_of(terminal: Terminal, settings: Settings, *, is_agents: bool) -> str:
-    """Return the path of a terminal's recording; `is_agents`: whether an agent created it."""
+    """Return the path of a recording; `is_agents`: whether an agent created the terminal."""
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(terminal.started))
     directory = settings.record_dir or default_record_dir()
     return os.path.join(directory, f"{when}-{terminal.id}{_AGENT_SUFFIX if is_agents else '.cast'}")
 
 
 def _open_directory(path: str) -> int:
-    """Open the directory, created if missing. Raises `OSError` if others could write to it."""
+    """Open the directory at `path`, which is created if missing; return the descriptor.
+
+    Raises `OSError` if other users could write to the directory.
+    """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
@@ -161,9 +169,11 @@ def _open_directory(path: str) -> int:
 
 
 def _remove_old(directory: int, number: int, *, is_agents: bool) -> None:
-    """Remove the oldest recordings until `number` are left, but none that is being written.
+    """Remove the oldest recordings until at most `number` are left.
 
-    Only recordings of agents' terminals count if `is_agents`, else only those of the user's.
+    `directory` is a descriptor. If `is_agents`, only recordings of terminals that agents created
+    are counted and removed; otherwise only those of terminals that the user created. A recording
+    that is being written is not removed.
     """
     found = filter(_NAME.fullmatch, os.listdir(directory))
     names = sorted(name for name in found if name.endswith(_AGENT_SUFFIX) == is_agents)

@@ -1,22 +1,23 @@
 """Recording of terminals: their output is written to files continuously.
 
-Each terminal has one asciicast, readable for this user only, named by the terminal's start and id.
-Recording is off by default (setting `record`). Rules:
+Each terminal has one asciicast file, which only this user can read. Recording is off by default
+(setting `record`). Rules:
 
-- A recording is one more reader of the terminal's ring, by position. Output that the ring drops
-  before it is written is replaced by a marker. It never delays the terminal.
+- A recording reads the terminal's ring, as any reader does, and never delays the terminal. Output
+  that the ring drops before the recording has read it is replaced by a marker.
 - Files (`cast_file`) are written in separate threads, in batches: every `PERIOD_S` seconds, or
-  `BATCH_BYTES`. A disk that hangs delays nothing else.
-- A file that cannot be written is given up, with a line in the log. Nothing else is affected.
-- After a takeover the new worker continues the file where the old one stopped: nothing is missing
-  or written twice.
-- Input is recorded, if enabled (setting `record_input`), when it is typed, and only if the terminal
-  echoes it.
+  earlier if `BATCH_BYTES` bytes are pending. A disk that hangs delays nothing else.
+- If a file cannot be written, its recording stops, and a warning is logged. Nothing else is
+  affected.
+- After a take-over the new worker continues the file where the old worker stopped: nothing is
+  missing or written twice.
+- Input is recorded only if the setting `record_input` is on, and only if the terminal echoes it.
 
-Ownership: the nursery passed to `Recorder.start` owns a task, which owns the file. The task ends
-when the terminal's output has ended and all of it is in the file, when the file is full, or when it
-is given up. Cancelled, it writes what there is by then, within `CLOSE_TIMEOUT_S` seconds. So a host
-cancels that nursery at shutdown, after its terminals are closed.
+Ownership: each recording is a task of the nursery that is passed to `Recorder.start`, and the task
+owns the file. The task ends when all output of the terminal is in the file and no more can follow,
+when the file is full, or when the file cannot be written. When it is cancelled, it first writes the
+pending output, within `CLOSE_TIMEOUT_S` seconds. So a host cancels the nursery at shutdown, after
+its terminals are closed.
 """
 
 import contextlib
@@ -40,8 +41,8 @@ from acpterm.terminal.terminal import Terminal
 PERIOD_S: Final = 0.2
 BATCH_BYTES: Final = 256 * 1024
 CLOSE_TIMEOUT_S: Final = 1.0
-_EVENT_OVERHEAD_BYTES: Final = 1024  # counted for each event, besides its data
-_INPUT_BYTES_MAX: Final = 1024 * 1024  # of input waiting to be written, with overhead
+_EVENT_OVERHEAD_BYTES: Final = 1024  # counted for each event in addition to its data
+_INPUT_BYTES_MAX: Final = 1024 * 1024  # of pending input, including the overhead of its events
 
 OnProgress: TypeAlias = Callable[[RecordingRecord | None], None]
 
@@ -49,7 +50,7 @@ _log = structlog.get_logger("acpterm.recording")
 
 
 class Recorder:
-    """Records terminals according to the settings."""
+    """Starts and resumes the recordings of a host's terminals."""
 
     def __init__(
         self,
@@ -76,11 +77,10 @@ class Recorder:
     ) -> str:
         """Record `terminal` from its beginning, in a task of `nursery`; return the file's path.
 
-        Call it right after the terminal was created, before its ring drops output. The task creates
-        the file; `on_failure` is called if it cannot. `command` is the title; of `env`, the
-        program's environment, the file has `TERM` and `SHELL`. `is_agents`: whether an agent
-        created the terminal. `on_progress` is called with the record that `resume` needs, and with
-        None at the end.
+        Call this right after the terminal was created, before its ring drops output. `command` and
+        `env` are for the file's `header`. `is_agents`: whether an agent created the terminal.
+        `on_failure` is called if the file cannot be created. `on_progress` is called after each
+        write with the record that `resume` needs, and with None when the recording ends.
         """
         file = CastFile(path_of(terminal, self._settings, is_agents=is_agents), self._settings)
         walk = Walk(terminal)
@@ -98,10 +98,10 @@ class Recorder:
         nursery: trio.Nursery,
         on_progress: OnProgress,
     ) -> None:
-        """Continue the recording of a terminal after a takeover, in the same file.
+        """Continue the recording of a terminal in the file at `path`, after a take-over.
 
-        Nothing is missing or written twice. Output that was not written before has the time of the
-        takeover.
+        `progress` is the record of the previous worker; `on_progress` is as for `start`. Output
+        that was printed but not recorded before gets the time of the take-over.
         """
         file = CastFile(path, self._settings)
         walk = Walk(terminal, progress.position)
@@ -160,7 +160,7 @@ class _Recording:
         self.has_exit = False
 
     def record_input(self, piece: bytes, echoed: bool) -> None:
-        """Record input, if the terminal echoes it. See `keyboard.Listener`."""
+        """Record the input `piece` if the terminal echoes it. See `keyboard.Listener`."""
         if not echoed:
             return
         timeline = self._terminal.timeline
@@ -173,7 +173,7 @@ class _Recording:
         self._inputs.append((timeline.end, event))
 
     async def run(self, open_file: Callable[[], None]) -> None:
-        """Write the file, which `open_file` opens, until the recording ends."""
+        """Open the file by `open_file`, and write it until the recording ends."""
         try:
             try:
                 await self._in_thread(open_file)
@@ -200,7 +200,7 @@ class _Recording:
                 self._terminal.keyboard.listeners.remove(self.record_input)
 
     async def _follow(self) -> None:
-        """Write output continuously, until it has ended or the file is full."""
+        """Write the terminal's output continuously, until the output ends or the file is full."""
         while True:
             is_last = self._terminal.output_closed
             if not await self._write() or is_last:
@@ -212,14 +212,17 @@ class _Recording:
                     await self._terminal.wait_changed()
 
     def _unwritten(self) -> int:
-        """Return how many bytes there are to write; `BATCH_BYTES` if they must not be delayed."""
+        """Return how many bytes of output are pending; `BATCH_BYTES` to have them written at once.
+
+        They are written at once when the output or the program has ended.
+        """
         terminal = self._terminal
         if terminal.output_closed or (terminal.exit is not None and not self.has_exit):
             return BATCH_BYTES
         return terminal.timeline.end - self.walk.position
 
     async def _write(self) -> bool:
-        """Write everything up to now; return whether there is room for more."""
+        """Write all events up to now; return whether the file is still open."""
         until, status = self._terminal.timeline.end, self._terminal.exit
         while self._queue_batch(until):
             if not await self._write_file():
@@ -231,7 +234,7 @@ class _Recording:
         return True
 
     async def _write_file(self) -> bool:
-        """Write the file's pending events; return whether there is room for more."""
+        """Write the file's pending events in a thread; return whether the file is still open."""
         position = self.walk.position
         if not await self._in_thread(self._file.write):
             return False
@@ -243,7 +246,10 @@ class _Recording:
         self._on_progress(RecordingRecord(position=position, size=size, has_exit=self.has_exit))
 
     def _queue_batch(self, until: int) -> int:
-        """Queue the next batch in the file; return its size."""
+        """Queue events up to the position `until` in the file, about `BATCH_BYTES` bytes of them.
+
+        Returns the size of the queued events in bytes; 0 if there were none.
+        """
         size = 0
         while size < BATCH_BYTES:
             input_at = self._inputs[0][0] if self._inputs else until + 1
@@ -258,5 +264,5 @@ class _Recording:
         return size
 
     async def _in_thread(self, work: Callable[[], bool | None]) -> bool:
-        # After a cancel the thread continues; the next one waits for the file's lock.
+        # After a cancel the thread keeps running, and the next thread waits for the file's lock.
         return bool(await run_blocking(work, abandon_on_cancel=True, limiter=self._threads))

@@ -1,1 +1,6 @@
-"""What users may see of the sessions of agents."""
+"""The parts of an agent's session that the user's side may see, and so belong to neither side.
+
+- `observed`: the interface of a session for the user's side.
+- `tool_calls`: the session's tool calls, retained for clients that subscribe later.
+- `agent_terminals`: the terminals that the agent runs itself and describes in session updates.
+"""

@@ -1,10 +1,11 @@
 """The terminals that an agent runs itself, as its session updates describe them.
 
-Agents describe them in `_meta`, or in updates of ACP v2 (see `acp.terminal_updates`). A session
-retains them, so that a client that subscribes late sees them as well.
+Agents describe such terminals in `_meta`, or in updates of ACP v2 (see `acp.terminal_updates`). A
+session retains the terminals, so that a client that subscribes later gets them as well.
 
-Bounded: the output of each terminal, and the number and bytes of all terminals of a session. The
-oldest are forgotten first; a terminal that is described again after that starts empty.
+Memory is bounded: the output of each terminal, and the number and bytes of all terminals of a
+session. The oldest terminals are forgotten first. A forgotten terminal that the agent describes
+again begins with empty output.
 """
 
 from collections import OrderedDict
@@ -17,19 +18,19 @@ from acpterm.terminal.ring import Ring
 
 TERMINALS_MAX: Final = 200
 ID_MAX: Final = 512
-# Characters of a directory, and of a command, which is cut there.
+# Maximum characters of a directory, which is ignored if longer, and of a command, which is cut.
 CWD_MAX: Final = 4096
 COMMAND_MAX: Final = 4096
-# Bytes that a terminal takes in addition to its output and its text.
+# Bytes that a terminal takes in addition to its output, id, directory and command.
 _EACH_BYTES: Final = 1024
 _SIGNAL_MAX: Final = 64
-# Bytes of output of one terminal, and of output and text of all terminals of a session.
+# Maximum bytes: of the output of one terminal, and of all terminals of a session.
 RETAINED_BYTES: Final = 256 * 1024
 TOTAL_BYTES_MAX: Final = 2 * 1024 * 1024
 
 
 class AgentTerminal:
-    """One terminal. `generation` counts how often its whole output was replaced."""
+    """One terminal; `generation` is how many times its whole output was replaced."""
 
     def __init__(self, identifier: str) -> None:
         self.id: Final = identifier
@@ -42,7 +43,7 @@ class AgentTerminal:
 
     @property
     def size(self) -> int:
-        """Approximate bytes of memory."""
+        """The approximate memory of the terminal, in bytes."""
         text = sum(getsizeof(text) for text in (self.id, self.cwd, self.command) if text)
         return _EACH_BYTES + text + self.ring.end - self.ring.start
 
@@ -62,15 +63,15 @@ class AgentTerminal:
 
 
 class AgentTerminals:
-    """The terminals of one session."""
+    """The terminals that the agent runs itself in one session."""
 
     def __init__(self) -> None:
         self._terminals: OrderedDict[str, AgentTerminal] = OrderedDict()
         self.size = 0
-        """Approximate bytes of memory."""
+        """The approximate memory of the terminals, in bytes."""
 
     def get(self, identifier: str) -> AgentTerminal | None:
-        """Return the terminal with this id, if it is retained."""
+        """Return the terminal with this id; None if it is not retained."""
         return self._terminals.get(identifier)
 
     def apply(self, updates: Iterable[TerminalUpdate]) -> list[str]:
@@ -98,7 +99,7 @@ class AgentTerminals:
             self.size -= gone.size
 
     def forget(self) -> None:
-        """Forget all of them."""
+        """Forget all terminals."""
         for found in self._terminals.values():
             found.forgotten = True
         self._terminals.clear()

@@ -1,4 +1,7 @@
-"""The part of a session that users see. `agent.session.Session` is the implementation."""
+"""The interface of an agent's session for the user's side, which observes it.
+
+`agent.session.Session` implements it. The user's side does not import the agents' side.
+"""
 
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
@@ -12,20 +15,21 @@ from acpterm.host.sessions.agent_terminals import AgentTerminals
 from acpterm.host.sessions.tool_calls import ToolCalls
 
 Observer: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
-"""Called with the id of the tool call that an update is about (None for no call), the members of
-the update, and the ids of the agent's own terminals that the update describes."""
+"""A function that is called after each session update. The arguments: the id of the tool call that
+the update is about (None if about none), the members of the update, and the ids of the terminals
+that the agent runs itself and the update describes."""
 
 
 class ObservedSession(Session, Protocol):
-    """A session as a user sees it."""
+    """An agent's session as the user's side sees it."""
 
     @property
     def cwd(self) -> str | None:
-        """The directory of commands that name none."""
+        """The directory of `terminal/create` requests without `cwd`; None if it was not set."""
 
     @property
     def entries(self) -> Collection[str]:
-        """The ids of the terminals that the agent may name."""
+        """The ids of the terminals that the agent may name in this session."""
 
     @property
     def tool_calls(self) -> ToolCalls:
@@ -36,8 +40,8 @@ class ObservedSession(Session, Protocol):
         """The terminals that the agent runs itself."""
 
     def observe(self, observer: Observer) -> AbstractContextManager[None]:
-        """Call `observer` synchronously after each update for the duration of the block."""
+        """Call `observer` synchronously after each update of the session during the block."""
 
     @property
     def closed(self) -> trio.Event:
-        """Set when the session's connection has closed."""
+        """Set when the agent's connection has closed, or when the session is forgotten."""

@@ -1,12 +1,12 @@
 """The tool calls of one session, retained for clients that subscribe later.
 
-A `tool_call` begins one, and a `tool_call_update` replaces the members that it has (ACP v1, "Tool
-Calls"); either may come without the other. Members are kept as raw JSON; members that ACP does not
-define are dropped. `_meta` is merged member by member, without the members that describe the
-agent's own terminals: `agent_terminals` keeps those.
+A `tool_call` announces a tool call, and a `tool_call_update` replaces the members that the update
+contains (ACP v1, "Tool Calls"). An agent may send either without the other. Members are retained as
+raw JSON; members that ACP does not define are dropped. `_meta` is merged member by member, except
+the members that describe terminals of the agent's own, which `agent_terminals` retains.
 
-Bounded: the number of calls, of which the oldest are dropped first, and the bytes of each call;
-members that are too long are dropped. Counted are ids, names and values, and Python's overhead.
+Memory is bounded: members that are too long are dropped, and if there are too many tool calls, or
+if all together are too large, those that were changed least recently are dropped.
 """
 
 import itertools
@@ -24,22 +24,24 @@ from acpterm.host.state.records import ToolCallRecord
 
 CALLS_MAX: Final = 1_000
 MEMBER_NAMES: Final = ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput")
-# Bytes of one member, and of all tool calls of a session.
+# Maximum bytes: of one member, and of all tool calls of a session.
 MEMBER_BYTES_MAX: Final = 16 * 1024
 TOTAL_BYTES_MAX: Final = 1024 * 1024
-# Bytes that a call, and each of its members and terminals, takes in addition to its text.
+# Bytes of overhead that are counted for a call, and for each of its members and terminals.
 _CALL_BYTES: Final = 256
 _MEMBER_BYTES: Final = 64
-# Terminals of one tool call that are retained: the first ones.
+# How many terminals of one tool call, the first, are retained.
 TERMINALS_MAX: Final = 1_000
-# Characters of a terminal's id that is retained, and of a tool call's id that is stored.
+# Terminals with longer ids, in characters, are not retained. Tool calls with longer ids are not
+# stored for the next worker.
 STORED_ID_MAX: Final = 512
 
 
 class ToolCall:
-    """One tool call: its members without `sessionUpdate`, and the ids of the terminals in it.
+    """One tool call: its members, its `_meta`, and the ids of the terminals that it shows.
 
-    Tool calls are numbered in the order in which they began.
+    `number` is unique in the session; numbers grow in the order in which tool calls began.
+    `changes` is the number of the last change, counted over all tool calls of the session.
     """
 
     def __init__(self, number: int) -> None:
@@ -50,7 +52,7 @@ class ToolCall:
         self.terminals: list[str] = []
 
     def size(self) -> int:
-        """Return the approximate bytes of memory."""
+        """Return the approximate memory of the tool call, in bytes."""
         members = (*self.fields.items(), *self.meta.items())
         return (
             _CALL_BYTES
@@ -59,19 +61,19 @@ class ToolCall:
         )
 
     def change(self, fields: dict[str, Raw]) -> None:
-        """Apply the members of an update."""
+        """Apply `fields`, the members of a `tool_call` or `tool_call_update`."""
         for name, value in fields.items():
             if name not in MEMBER_NAMES:
                 continue
             self.fields.pop(name, None)
             if len(bytes(value)) <= MEMBER_BYTES_MAX:
-                # A copy: a slice would keep the whole message in memory.
+                # Copied, since a `Raw` keeps the whole message that it is a slice of in memory.
                 self.fields[name] = value.copy()
         for name, value in members(fields.get("_meta")).items():
             self._apply_meta(name, value)
 
     def record(self, identifier: str) -> ToolCallRecord:
-        """Return the record for a successor of this worker."""
+        """Return the record from which the next worker restores the tool call."""
         return ToolCallRecord(
             id=identifier,
             changed=self.changes,
@@ -81,7 +83,7 @@ class ToolCall:
         )
 
     def restore(self, record: ToolCallRecord) -> None:
-        """Restore what `record` returned in the previous worker."""
+        """Restore the tool call from the previous worker's record."""
         self.changes = record.changed
         self.fields.update({name: Raw(value) for name, value in record.fields.items()})
         self.meta.update({name: Raw(value) for name, value in record.meta.items()})
@@ -104,10 +106,10 @@ class ToolCalls:
 
     def __init__(self) -> None:
         self._calls: OrderedDict[str, ToolCall] = OrderedDict()
-        # The size with which each call was counted.
+        # The size, in bytes, with which each call is counted in `size`.
         self._sizes: dict[str, int] = {}
         self.size = 0
-        """Approximate bytes of memory."""
+        """The approximate memory of the tool calls, in bytes."""
         self._numbers = itertools.count()
         self._changes = itertools.count(1)
 
@@ -118,15 +120,15 @@ class ToolCalls:
         return len(self._calls)
 
     def get(self, call: str) -> ToolCall | None:
-        """Return a tool call, if it is retained."""
+        """Return the tool call with the id `call`; None if it is not retained."""
         return self._calls.get(call)
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the calls: see `ToolCall`."""
+        """Return the numbers of all tool calls: see `ToolCall`."""
         return [found.number for found in self._calls.values()]
 
     def restore(self, records: Iterable[tuple[int, ToolCallRecord]]) -> None:
-        """Restore numbered calls of the previous worker."""
+        """Restore tool calls from the previous worker's records, each with its number."""
         last = -1
         for number, record in sorted(records, key=lambda one: one[1].changed):
             found = self._calls[record.id] = ToolCall(number)
@@ -139,10 +141,11 @@ class ToolCalls:
     def apply(
         self, call: str, fields: dict[str, Raw], terminals: list[str] | None
     ) -> list[tuple[int, Callable[[], ToolCallRecord] | None]]:
-        """Apply an update; `terminals` is None if the update does not change which are shown.
+        """Apply an update with the members `fields` to the tool call with the id `call`.
 
-        Return the numbers of the calls that changed, each with the function that makes its record,
-        or with None if the call was dropped, or must not be stored.
+        `terminals` are the ids of the terminals that the tool call shows from now on; None leaves
+        them unchanged. Returns the number of each tool call whose record must be stored, with a
+        function that returns the record, or removed, with None.
         """
         found = self._calls.pop(call, None) or ToolCall(next(self._numbers))
         found.change(fields)
@@ -164,7 +167,7 @@ class ToolCalls:
         return changed
 
     def forget(self) -> list[int]:
-        """Drop all calls; return their numbers."""
+        """Drop all tool calls; return their numbers."""
         numbers = self.numbers()
         self._calls.clear()
         self._sizes.clear()
@@ -177,9 +180,9 @@ class ToolCalls:
         self._sizes[call] = size
 
     def in_order(self) -> list[str]:
-        """Return the ids of the calls, in the order in which they began."""
+        """Return the ids of the tool calls, in the order in which the tool calls began."""
         return sorted(self._calls, key=lambda call: self._calls[call].number)
 
     def calls_showing(self, terminal: str) -> list[str]:
-        """Return the ids of the calls that show a terminal."""
+        """Return the ids of the tool calls that show the terminal with the id `terminal`."""
         return [call for call, found in self._calls.items() if terminal in found.terminals]

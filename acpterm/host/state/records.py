@@ -1,11 +1,11 @@
-"""The records that a worker leaves to its successor, and how they are encoded.
+"""The records that a worker stores for the next worker, and how they are encoded.
 
-Wire: msgpack, an array of the record's version and a map of its fields. A version is raised when a
-successor could misread the record otherwise; a new field with a default needs no new version. Older
-versions are read, newer ones are refused (`StateVersionError`).
+A record is encoded as msgpack: an array of the record's version and a map of its fields. Increase
+the version only if a worker could misread the record otherwise: a new field with a default needs no
+new version. Older versions are read; newer versions are refused (`StateVersionError`).
 
-Times: `…_at` on the boot clock, which cannot be set and survives a worker's death; `…_time` in
-seconds since 1970, for display.
+A field `…_at` is in seconds of the boot clock, which cannot be set and is the same for all workers.
+A field `…_time` is in seconds since 1970, for display.
 """
 
 from typing import Annotated, ClassVar, Final, Self, TypeAlias
@@ -17,10 +17,10 @@ from acpterm import __version__
 from acpterm.runtime.exec_context import ExecContext
 
 RequestId: TypeAlias = int | str
-"""The JSON-RPC id of a request that can be recognised when it is repeated: any but null."""
+"""The JSON-RPC id of a request that can be recognised when it is repeated: never null."""
 
 _EndedBy: TypeAlias = str
-# Bytes of an environment that is stored: execve(2) passes no more to any program.
+# A larger environment is not stored: execve(2) could not pass it to any program.
 _ENV_BYTES_MAX: Final = 6 * 1024 * 1024
 _encoder: Final = msgspec.msgpack.Encoder()
 _versioned: Final = msgspec.msgpack.Decoder(tuple[Annotated[int, Meta(ge=1)], Raw])
@@ -31,22 +31,26 @@ class StateError(Exception):
 
 
 class StateVersionError(StateError):
-    """A newer acpterm wrote the record; the message says what to do."""
+    """A newer version of acpterm wrote the record; the message says what to do."""
 
 
 class Record(Struct, kw_only=True, omit_defaults=True):
-    """A record. Unknown fields are ignored."""
+    """The base of all records. Fields that this version does not know are ignored."""
 
     VERSION: ClassVar[int] = 1
     KIND: ClassVar[str] = ""
 
     def encode(self) -> bytes:
-        """Encode the record for the store."""
+        """Return the record as bytes for the store."""
         return _encoder.encode((self.VERSION, self))
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Decode a record. Raises `StateVersionError` for a newer one, `StateError` for garbage."""
+        """Decode a record.
+
+        Raises `StateVersionError` for the record of a newer version, `StateError` for a damaged
+        record.
+        """
         try:
             version, fields = _versioned.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -64,7 +68,7 @@ class Record(Struct, kw_only=True, omit_defaults=True):
 
 
 class ContextRecord(Struct, kw_only=True, omit_defaults=True):
-    """An execution context. Its text need not be UTF-8: see `pack_text`."""
+    """An execution context. Its text need not be valid UTF-8: see `pack_text`."""
 
     env: dict[bytes, bytes]
     cwd: bytes
@@ -100,11 +104,11 @@ class HostRecord(Record, kw_only=True, omit_defaults=True):
     context: ContextRecord | None = None
     """The execution context that the daemon was started with."""
     connections: int = 0
-    """How many connections of agents there have been: the number of the newest one."""
+    """The number of the newest agent's connection. Its id is `c` and the number."""
 
 
 class ListenRecord(Record, kw_only=True, omit_defaults=True):
-    """A socket that acpterm has bound; its descriptors are stored with the record."""
+    """A socket that acpterm has bound; the socket's descriptor is stored with the record."""
 
     KIND: ClassVar[str] = "listening socket"
 
@@ -121,9 +125,9 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     secret: str
     agent: str | None = None
     context: ContextRecord | None = None
-    """None if the environment is too large for any program: the daemon's is used then."""
+    """None if the environment is too large for any program: the daemon's context is used then."""
     holders: list[tuple[int, float]] = []
-    """Pid and start time of the processes at its other end: the client, and the agent behind it."""
+    """The processes that use the connection, as pid and start time: see `AgentConnection`."""
 
 
 class SessionRecord(Record, kw_only=True, omit_defaults=True):
@@ -135,11 +139,11 @@ class SessionRecord(Record, kw_only=True, omit_defaults=True):
     cwd: bytes | None = None
     cancelled: int = 0
     released: list[str] = []
-    """The ids of the terminals that were released last, oldest first."""
+    """The ids of the terminals that were released most recently, oldest first."""
 
 
 class ToolCallRecord(Record, kw_only=True, omit_defaults=True):
-    """A tool call of a session; its members are JSON."""
+    """A tool call of a session; the values of its members are JSON."""
 
     KIND: ClassVar[str] = "tool call"
 
@@ -152,17 +156,18 @@ class ToolCallRecord(Record, kw_only=True, omit_defaults=True):
 
 
 class RecordingRecord(Struct, kw_only=True, omit_defaults=True):
-    """How far a recording is. A successor overwrites the file beyond `size` bytes."""
+    """The progress of a recording, from which the next worker continues the file."""
 
     position: int
-    """The file has the output before this position."""
+    """The file contains the output up to this position."""
     size: int
+    """The length of the file in bytes: the next worker removes anything beyond it."""
     has_exit: bool = False
-    """Whether the file has the exit status."""
+    """Whether the file contains the marker with the exit status."""
 
 
 class TerminalRecord(Record, kw_only=True, omit_defaults=True):
-    """A terminal, from its spawn until it is forgotten."""
+    """A terminal, from the start of its program until it is forgotten."""
 
     KIND: ClassVar[str] = "terminal"
 
@@ -178,49 +183,53 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     ring_size: int
     view: str = "text"
     lifetime_end: float | None = None
-    """When the program is killed, on the boot clock; None for never."""
+    """When the program is killed because of its timeout, on the boot clock; None for never."""
     is_users: bool = False
     connection: str | None = None
     secret: str | None = None
-    """The connection's secret: if a keeper dies, only the records in the rings survive."""
+    """The secret of the agent's connection. It is here too, because only the terminals' records
+    survive the death of the keeper."""
     agent: str | None = None
     session: str | None = None
-    """The session that created the terminal; None if the user did."""
+    """The id of the session that created the terminal; None if the user did."""
     request: RequestId | None = None
-    """The create request, until a later request of its connection names the terminal."""
+    """The id of the create request, until a later request names the terminal."""
     is_held: bool = True
-    """Whether the session may name the terminal: until it releases it."""
+    """Whether the session may still name the terminal: it has not released the id."""
     killed_by: _EndedBy | None = None
     killed_at: float | None = None
     release_at: float | None = None
-    """When the terminal is released after a cancelled turn, unless its agent does so before."""
+    """When the terminal is released after its turn was cancelled; None if it was not."""
     released_by: _EndedBy | None = None
     released_time: float | None = None
     released_at: float | None = None
     tool_calls: list[str] = []
     """The ids of the tool calls that showed the terminal when it was released."""
     recording: str | None = None
-    """The path of the recording."""
+    """The path of the recording; None if there is none."""
     is_removed_at_end: bool = False
     """Whether the terminal is forgotten when its program exits."""
     recorded: RecordingRecord | None = None
-    """How far the recording is; None if nothing more is written to it."""
+    """The progress of the recording; None if the recording has ended."""
 
 
 class LaunchRecord(Record, kw_only=True, omit_defaults=True):
-    """What a terminal of the user's was created with, so that it can be restarted."""
+    """What the user created a terminal with, so that the terminal can be restarted."""
 
     KIND: ClassVar[str] = "launch"
 
     command: bytes
     args: list[bytes] | None = None
     env: list[tuple[bytes, bytes]] = []
-    """The variables given with the command: they override those that the daemon sets."""
+    """The variables that the request contained; they override variables of the same name."""
     context: ContextRecord
 
 
 def pack_text(text: str) -> bytes:
-    """Encode text from the system, in which lone surrogates stand for bytes that are not UTF-8."""
+    """Encode text from the system: a path, argument or variable that need not be valid UTF-8.
+
+    In such text, Python represents each byte that is not UTF-8 by a lone surrogate.
+    """
     return text.encode("utf-8", "surrogatepass")
 
 

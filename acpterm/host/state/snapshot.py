@@ -1,8 +1,8 @@
 """The previous worker's records in the store, read and checked before anything is restored.
 
-A single record of a newer acpterm prevents everything from being restored (`StateVersionError`):
-a worker of that version must serve. If a record is damaged, or its parent has no record, only this
-record is lost.
+If any record was written by a newer version of acpterm, nothing is restored (`StateVersionError`):
+a worker of that version must serve. If a record is damaged, or its parent (the session of a tool
+call, the connection of a session) has no record, only this record is lost.
 """
 
 from collections.abc import Mapping
@@ -32,21 +32,24 @@ V = TypeVar("V")
 
 
 class StoredSession(NamedTuple):
-    """A session, and its tool calls by their numbers."""
+    """The record of a session, and the records of its tool calls by number."""
 
     record: SessionRecord
     tool_calls: dict[int, ToolCallRecord]
 
 
 class StoredConnection(NamedTuple):
-    """A connection, and its sessions by their numbers."""
+    """The record of an agent's connection, and the connection's sessions by number."""
 
     record: ConnectionRecord
     sessions: dict[int, StoredSession]
 
 
 class Snapshot:
-    """The records of a store. `unusable`: the keys of records that cannot be restored."""
+    """The records of a store; `unusable` has the keys of the records that cannot be restored.
+
+    Connections and terminals are by id, launch records by the terminal's id, sockets by key.
+    """
 
     def __init__(self) -> None:
         self.host: HostRecord | None = None
@@ -58,7 +61,7 @@ class Snapshot:
 
     @classmethod
     def read(cls, entries: Mapping[str, StoredEntry]) -> "Snapshot":
-        """Read the records in `entries`. Raises `StateVersionError`."""
+        """Return the records in `entries`, the entries of a store. Raises `StateVersionError`."""
         found = cls()
         records = [(*parsed, key) for key in entries if (parsed := parse_key(key))]
         # Parents before their children: connections, sessions, tool calls.
@@ -73,7 +76,10 @@ class Snapshot:
         return found
 
     def _add(self, kind: str, parts: list[str], value: bytes) -> bool:
-        """Add a record to its parent; return False if it is damaged or has no parent."""
+        """Add a record to the snapshot; return False if it is damaged or its parent has no record.
+
+        `kind` and `parts` are what `parse_key` returned for its key; `value` is the encoded record.
+        """
         name, *numbers = parts
         if kind == "t":
             return _put(self.terminals, name, _read(TerminalRecord, value))
@@ -106,7 +112,7 @@ def _put(into: dict[K, V], key: K, value: V | None) -> bool:
 
 
 def _read(kind: type[R], value: bytes) -> R | None:
-    """Decode a record; return None if it is damaged. Raises `StateVersionError`."""
+    """Decode a record of the type `kind`; None if it is damaged. Raises `StateVersionError`."""
     try:
         return kind.decode(value)
     except StateVersionError:

@@ -1,18 +1,18 @@
 """The keeper's key-value store, as the worker uses it: its interface, and its keys.
 
-`keeper.client.KeeperClient` implements it. Keys:
+`keeper.client.KeeperClient` implements the interface. Keys:
 
 | key | value |
 | --- | --- |
 | `host` | `HostRecord` |
 | `listen/agent`, `listen/user` | `ListenRecord`, with the sockets that a worker has bound |
 | `listen/0`, `listen/1`, … | put by the keeper: a socket that the service manager has handed over |
-| `lock`, `lock/user` | the lock files of these sockets, held by their descriptors |
-| `trees` | what `pty.tracking.trees` hands over to a successor |
+| `lock`, `lock/user` | the descriptors that hold the locks of `listen/agent` and `listen/user` |
+| `trees` | the state that `pty.tracking.trees` hands over to the next worker |
 | `c/CONNECTION` | `ConnectionRecord` |
 | `s/CONNECTION/NUMBER` | `SessionRecord` |
 | `k/CONNECTION/NUMBER/CALL` | `ToolCallRecord` |
-| `t/TERMINAL` | `TerminalRecord`; stored with the spawn, deleted by `forget` |
+| `t/TERMINAL` | `TerminalRecord`; stored when the program is started, deleted with the terminal |
 | `l/TERMINAL` | `LaunchRecord` of a terminal that the user created; separate, as it may be large |
 """
 
@@ -21,29 +21,29 @@ from typing import Final, Protocol
 
 
 class StoredEntry(Protocol):
-    """A value of the store, and the descriptors stored with it."""
+    """A value of the store, and the file descriptors that were stored with it."""
 
     @property
     def value(self) -> bytes:
-        """The value."""
+        """The stored value, such as an encoded record."""
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """Descriptors of this process, which the entry owns."""
+        """The descriptors in this process, which the entry owns."""
 
 
 class StateStore(Protocol):
-    """A store whose values survive the worker. No method waits."""
+    """A store whose values survive the worker. Its methods return without waiting."""
 
     @property
     def entries(self) -> Mapping[str, StoredEntry]:
         """The entries that the store had when this worker connected to it."""
 
     def put(self, key: str, value: bytes, fds: Sequence[int] = ()) -> None:
-        """Store a value, and replace the previous one. Descriptors are duplicated."""
+        """Store a value, with duplicates of `fds`, in place of the previous value of `key`."""
 
     def delete(self, key: str) -> None:
-        """Delete a value, if it exists."""
+        """Delete the value of `key`, if there is one."""
 
 
 HOST_KEY: Final = "host"
@@ -58,32 +58,35 @@ _LAUNCH: Final = "l/"
 
 
 def connection_key(connection: str) -> str:
-    """Return the key of a connection's record."""
+    """Return the key of a connection's record; `connection` is the connection's id."""
     return f"{_CONNECTION}{connection}"
 
 
 def session_key(connection: str, number: int) -> str:
-    """Return the key of a session's record; `number` counts the sessions of its connection."""
+    """Return the key of a session's record; `number` is its number in the connection."""
     return f"{_SESSION}{connection}/{number}"
 
 
 def tool_call_key(connection: str, session: int, call: int) -> str:
-    """Return the key of a tool call's record."""
+    """Return the key of a tool call's record; `session` and `call` are numbers."""
     return f"{_TOOL_CALL}{connection}/{session}/{call}"
 
 
 def terminal_key(terminal: str) -> str:
-    """Return the key of a terminal's record."""
+    """Return the key of a terminal's record; `terminal` is the terminal's id."""
     return f"{_TERMINAL}{terminal}"
 
 
 def launch_key(terminal: str) -> str:
-    """Return the key of a terminal's launch record."""
+    """Return the key of a terminal's launch record; `terminal` is the terminal's id."""
     return f"{_LAUNCH}{terminal}"
 
 
 def parse_key(key: str) -> tuple[str, list[str]] | None:
-    """Return the kind (`c`, `s`, `k`, `t` or `l`) and the parts of a record's key, or None."""
+    """Return the kind (`c`, `s`, `k`, `t` or `l`) of a record's key, and the key's other parts.
+
+    Return None for the key of another value.
+    """
     kind, *parts = key.split("/")
     count = {"c": 1, "s": 2, "k": 3, "t": 1, "l": 1}.get(kind)
     if count != len(parts) or not all(part.isdigit() for part in parts[1:]):

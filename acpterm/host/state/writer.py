@@ -1,9 +1,9 @@
-"""Writes changed records to the store: once per turn of the loop, and before each response.
+"""Writes changed records to the keeper's store, before each response that may depend on them.
 
-States of a key: *clean*, or *dirty* since `changed` or `removed` was called for it. `flush` puts or
-deletes the dirty keys in the order in which they became dirty, and encodes each record once,
-however often it changed. A connection flushes before it sends a response; `run` flushes all other
-changes.
+States of a key: *clean*, or *dirty* once `changed` or `removed` was called for the key. `flush`
+stores or deletes the records of the dirty keys, in the order in which they became dirty. However
+often a record has changed, it is encoded once. A connection flushes before it sends a response;
+`run` flushes all other changes, once per turn of the event loop.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Encode: TypeAlias = Callable[[], bytes]
 
 
 class StateWriter:
-    """Writes records of this worker to the keeper's store."""
+    """Writes the records of this worker to `store`, the keeper's store."""
 
     def __init__(self, store: StateStore) -> None:
         self._store: Final = store
@@ -28,21 +28,21 @@ class StateWriter:
         self._wakeup = trio.Event()
 
     def changed(self, key: str, encode: Encode) -> None:
-        """Mark a record as changed: the next flush calls `encode` and stores the result."""
+        """Mark the record of `key` as changed: the next flush stores what `encode` returns."""
         self._dirty[key] = encode
         self._wakeup.set()
 
     def removed(self, key: str) -> None:
-        """Mark a record as removed: the next flush deletes it."""
+        """Mark the record of `key` as removed: the next flush deletes it from the store."""
         self._dirty[key] = None
         self._wakeup.set()
 
     def discard(self, key: str) -> None:
-        """Drop a pending change of `key`, whose record is deleted in another way."""
+        """Drop a pending change of `key`, because the keeper itself deletes the record."""
         self._dirty.pop(key, None)
 
     def flush(self) -> None:
-        """Store and delete what has changed. Never raises: errors are logged."""
+        """Store or delete the records of all dirty keys. Never raises: errors are logged."""
         if not self._dirty:
             return
         dirty, self._dirty = self._dirty, {}
@@ -56,7 +56,7 @@ class StateWriter:
                 _log.error("state not stored", key=key.partition("/")[0], exc_info=error)
 
     async def run(self) -> None:
-        """Flush after each turn of the loop in which a record has changed, until cancelled."""
+        """Flush after each turn of the event loop in which a record has changed."""
         while True:
             await self._wakeup.wait()
             self._wakeup = trio.Event()
