@@ -125,7 +125,7 @@ def _is_struct(annotation: Any) -> bool:
 def _words(plain: Any, metas: tuple[Meta, ...] = ()) -> str:
     """Describe in words a value of the type `plain`, which is no union and has no annotations.
 
-    `metas` are the annotations that the type had, of which the range of an integer is described.
+    `metas` are the annotations of the value; they contain the range of an integer.
     """
     origin, arguments = get_origin(plain), get_args(plain)
     words = _SIMPLE.get(plain, "a JSON value")

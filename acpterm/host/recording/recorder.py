@@ -246,9 +246,9 @@ class _Recording:
         self._on_progress(RecordingRecord(position=position, size=size, has_exit=self.has_exit))
 
     def _queue_batch(self, until: int) -> int:
-        """Queue events up to the position `until` in the file, about `BATCH_BYTES` bytes of them.
+        """Add events to `CastFile.events`: output before the position `until`, and input.
 
-        Returns the size of the queued events in bytes; 0 if there were none.
+        Stops after about `BATCH_BYTES` bytes. Returns the size of the added events in bytes.
         """
         size = 0
         while size < BATCH_BYTES:

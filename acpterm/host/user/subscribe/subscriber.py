@@ -125,7 +125,11 @@ class Subscriber:
                 self._remove_surplus()
 
     def _renew(self, terminal: str, cursor: TerminalCursor) -> None:
-        """Record that the agent has sent an update of `terminal`, which it runs itself."""
+        """Make the terminal due: the agent, which runs the terminal itself, has sent an update.
+
+        `cursor` is the cursor of `terminal`. If the session had forgotten the terminal, the cursor
+        begins again with the terminal's new output.
+        """
         if cursor.source is None or not cursor.source.is_retained:
             source = source_of(terminal, self._session, self._connection.host.registry)
             if source is not None:
