@@ -187,6 +187,7 @@ def slug(heading):
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
+@pytest.mark.long
 async def test_protocol_examples_match_a_real_host():
     """Send every request, in order, and compare the responses with the page."""
     ids = {}

@@ -22,6 +22,7 @@ async def wait_for_output(user, terminal, text):
         await user.terminal_request("read", terminal, waitMs=1000)
 
 
+@pytest.mark.long
 async def test_rename_changes_the_name_and_publishes_an_event(user, path):
     for name in "one", "two":
         await user.request("terminal/create", {"command": "sleep 1000", "name": name})

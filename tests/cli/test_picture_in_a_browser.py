@@ -151,6 +151,7 @@ def test_glyphs_are_in_their_columns(cells, row, inked):
     assert inked_columns(cells[row]) == inked
 
 
+@pytest.mark.long
 def test_bold_and_italic_text_differs_from_plain_text(cells):
     assert sum(cells["bold"]) > 1.2 * sum(cells["plain"])
     assert cells["italic"] != cells["plain"]

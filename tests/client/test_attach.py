@@ -303,6 +303,7 @@ def test_terminal_query_is_answered_once(windows):
 
 
 @pytest.mark.parametrize("options", [(), ("-r",)], ids=["typing", "read-only"])
+@pytest.mark.long
 def test_replies_of_the_users_terminal_do_not_reach_their_shell(windows, options):
     asking = "\\e[c\\e[6n\\e]11;?\\a\\e[>q\\e[18t\\e[?u\\005"
     name = windows.daemon.create(

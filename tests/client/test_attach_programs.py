@@ -167,6 +167,7 @@ def test_shell_job_control_works(windows):
     both.alike()
 
 
+@pytest.mark.long
 def test_editor_shows_colours_and_restores_the_screen(windows):
     both = Both(windows, *BASH)
     both.until("$")

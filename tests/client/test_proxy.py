@@ -67,6 +67,7 @@ async def test_unknown_messages_pass_unchanged_in_both_directions():
 
 
 @pytest.mark.parametrize("id_", ["", "é", 0, -1, 1.5, 2**64, None])
+@pytest.mark.long
 async def test_response_has_the_id_of_the_request(id_):
     async with proxied() as editor:
         begin = {"id": id_, "method": "initialize", "params": {"protocolVersion": 1}}

@@ -253,6 +253,7 @@ def test_run_fails_when_an_option_is_invalid(daemon, words, status, error):
     assert error in " ".join(err.split())
 
 
+@pytest.mark.long
 def test_terminal_is_removed_with_rm(daemon):
     name = f"removed-{os.getpid()}"
     assert run(daemon, "--rm", "--name", name, "exit 4")[0] == 4

@@ -287,6 +287,7 @@ def be_modest():
         resource.setrlimit(limit, both)
 
 
+@pytest.mark.long
 async def test_umask_limits_and_directory_are_the_hosts_over_stdio(tmp_path):
     directory = tmp_path / "directory"
     directory.mkdir()

@@ -174,6 +174,7 @@ async def test_kill_and_release_end_the_whole_tree(agent, pids_in_files, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["double fork", "double fork and setsid"])
+@pytest.mark.long
 async def test_background_processes_end_with_the_release(agent, pids_in_files, tmp_path, name):
     line = TREES[name][1].removesuffix("say $$; sleep 60")
     terminal = await agent.create(f"{SAY} trap '' HUP; {line} echo done", cwd=str(tmp_path))
@@ -293,6 +294,7 @@ async def test_closing_the_connection_ends_the_whole_tree(socket, pids_in_files,
 
 
 @pytest.mark.parametrize("name", ["double fork and setsid", "ignores SIGTERM"])
+@pytest.mark.long
 async def test_end_of_the_lifetime_ends_the_whole_tree(agent, pids_in_files, tmp_path, name):
     count, line = TREES[name]
     terminal = await agent.create(SAY + line, cwd=str(tmp_path), own={"timeoutMs": 400})

@@ -363,6 +363,7 @@ async def test_session_without_state_is_not_retained():
 # A cancelled turn
 
 
+@pytest.mark.long
 async def test_cancelled_turn_kills_its_terminals_and_then_releases_them():
     async with agent_here() as agent:
         agent.session = "other"

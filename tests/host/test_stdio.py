@@ -109,6 +109,7 @@ async def test_stdout_has_only_messages(tmp_path, whose):
     assert "connect" in stderr_of(tmp_path)
 
 
+@pytest.mark.long
 async def test_programs_inherit_no_descriptor_of_the_host(tmp_path):
     async with agent_on_stdio(tmp_path) as (_, agent):
         output, _ = await agent.run("readlink /proc/$$/fd/*")
@@ -153,6 +154,7 @@ def pty_pair():
 
 @pytest.mark.parametrize("pair", [socket_pair, pty_pair])
 @pytest.mark.parametrize("how", ["end", "SIGTERM", "SIGKILL"])
+@pytest.mark.long
 async def test_shared_description_is_never_left_non_blocking(tmp_path, whose, pair, how):
     with pair() as (ours, theirs):
         with hosted(tmp_path, "", *whose, stdin=theirs, stdout=theirs) as running:
@@ -206,6 +208,7 @@ async def test_closed_stdin_counts_as_ended(tmp_path, whose):
 
 
 @pytest.mark.parametrize("redirections", [">&-", "<&- >&-"])
+@pytest.mark.long
 async def test_closed_stdout_is_an_error(tmp_path, whose, redirections):
     with hosted(tmp_path, redirections, *whose, stdin=subprocess.PIPE) as running:
         assert await poll(running.poll) == 1
@@ -346,6 +349,7 @@ async def test_host_ends_when_the_agent_reads_nothing(tmp_path, whose):
         assert await poll(running.poll, 5) == 0
 
 
+@pytest.mark.long
 async def test_abandoned_write_reaches_no_other_file():
     ours, theirs = os.pipe()
     # A write in many parts may be interrupted in the middle.

@@ -564,6 +564,7 @@ async def test_subscription_ends_when_the_agent_has_gone_and_all_is_sent(form):
 
 
 @pytest.mark.parametrize("command", ["yes", "echo calm; sleep 60"])
+@pytest.mark.long
 async def test_promoted_terminal_is_still_sent_and_outlives_the_session(command):
     async with host_here() as host, user_of(host) as user:
         async with agent_of(host) as agent:

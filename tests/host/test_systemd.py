@@ -75,6 +75,7 @@ def bound(path, kind=socket.SOCK_STREAM, *, listening=True) -> socket.socket:
 # Handed over
 
 
+@pytest.mark.long
 async def test_handed_socket_is_served_and_neither_locked_nor_removed(tmp_path):
     path = str(tmp_path / "handed.sock")
     with bound(path) as sock, handed(tmp_path, [sock.fileno()]) as running:

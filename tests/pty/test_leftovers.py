@@ -173,6 +173,7 @@ async def test_control_groups_of_running_daemons_and_of_units_are_spared(own_dae
 
 
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
+@pytest.mark.long
 async def test_next_daemon_kills_processes_that_a_killed_daemon_left(tmp_path, tracking):
     if tracking == "cgroup":
         if (groups := Cgroups.find()) is None:
