@@ -14,6 +14,8 @@ stream, on which all messages are sent again that the peer may not have read or 
 
 The callbacks for responses, requests and notifications are called in the order in which the
 messages arrive. Callbacks must not block.
+
+One long file, since requests, dispatch and recovery share these states.
 """
 
 from collections.abc import Awaitable, Callable

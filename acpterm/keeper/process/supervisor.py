@@ -18,6 +18,8 @@ A *candidate* is a new worker that is to replace the serving one. States:
 
 SIGUSR1 does the same as the worker's `restart` message, except that a failure is logged, since no
 client waits for a response.
+
+One long file, since it is one state machine, whose transitions all read and change its state.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ call is sent after the output that the call's terminals have printed so far.
 
 The subscription ends when the agent's connection has closed and everything is sent. A terminal that
 the user owns keeps running; its output is sent up to the end of the subscription.
+
+One long file, since calls and output are sent in one order by one task.
 """
 
 import math
