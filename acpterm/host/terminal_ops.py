@@ -11,9 +11,11 @@ import trio
 
 from acpterm.acp.agent_api import Format, ReadResponse, WriteResponse
 from acpterm.acp.terminal import Empty
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.launch.validation import seconds
 from acpterm.host.server.dispatch import Sender
 from acpterm.host.terminal_info import exit_status
+from acpterm.host.windows import Windows
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.pty.signals import number_of
 from acpterm.terminal import views
@@ -110,6 +112,15 @@ def _response(
 ) -> ReadResponse:
     status = exit_status(terminal.exit, signal_code=reader.signal_code)
     return ReadResponse(data=data, position=position, lost=lost, exit_status=status)
+
+
+def resize(windows: Windows, entry: TerminalEntry, cols: int, rows: int) -> Empty:
+    """Set the terminal's size, now or once no window is attached. Raises `RpcError` if it ended."""
+    try:
+        windows.resize(entry, cols, rows)
+    except (trio.ClosedResourceError, OSError) as error:
+        raise has_ended(entry.terminal) from error
+    return Empty()
 
 
 def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]:

@@ -21,12 +21,13 @@ import shutil
 import signal
 import stat
 import time
-from collections import OrderedDict
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 
 import msgspec
 import structlog
+
+from acpterm.runtime.bounded_dict import BoundedDict
 
 EVENTS_MAX: Final = 10
 """The maximum number of equal warnings that are logged within `WINDOW_S` seconds."""
@@ -120,7 +121,9 @@ class RateLimit:
         self._clock = clock
         # By level and event: the start of the window, the number of events in it, and the number
         # of dropped ones.
-        self._windows: OrderedDict[tuple[str, str], tuple[float, int, int]] = OrderedDict()
+        self._windows: BoundedDict[tuple[str, str], tuple[float, int, int]] = BoundedDict(
+            _WINDOWS_MAX
+        )
 
     def __call__(
         self, logger: object, method: str, event: MutableMapping[str, Any]
@@ -137,8 +140,6 @@ class RateLimit:
         if not is_dropped and dropped:
             event["not_logged"] = dropped
         self._windows[key] = start, count + 1, dropped + 1 if is_dropped else 0
-        if len(self._windows) > _WINDOWS_MAX:
-            self._windows.popitem(last=False)
         if is_dropped:
             raise structlog.DropEvent
         return event

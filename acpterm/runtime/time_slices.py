@@ -18,22 +18,22 @@ _ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 _RESET_ON_FORK = 0x01
 
 
-def request_short_slices(pid: int) -> bool:
-    """Request short slices for the process `pid`, 0 for this one; return whether that worked.
+def request_short_slices(pid: int) -> None:
+    """Request short slices for the process `pid`, 0 for this one. Does nothing if it cannot.
 
     Children of the process are scheduled as usual. Nothing is changed for a process that has a
     negative nice value or another scheduling policy.
     """
     number = _SCHED_SETATTR.get(os.uname().machine)
     if sys.platform != "linux" or number is None:
-        return False
+        return
     try:
         nice = os.getpriority(os.PRIO_PROCESS, pid)
         if nice < 0 or os.sched_getscheduler(pid) != os.SCHED_OTHER:
-            return False
+            return
     except OSError:
-        return False
+        return
     attributes = _ATTRIBUTES.pack(
         _ATTRIBUTES.size, os.SCHED_OTHER, _RESET_ON_FORK, nice, 0, _SLICE_NS, 0, 0
     )
-    return int(ctypes.CDLL(None).syscall(number, pid, attributes, 0)) == 0
+    ctypes.CDLL(None).syscall(number, pid, attributes, 0)

@@ -8,6 +8,7 @@ import pytest
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at
 from tests.support.commands import run
+from tests.support.daemon import user_socket
 from tests.support.polling import poll
 from tests.support.user import user_at
 
@@ -166,7 +167,7 @@ async def test_restart_keeps_variables_that_the_daemon_sets_by_default(user, pat
     await wait_for_output(user, "web", "vt100 99")
     # The variables are stored, too, and used by the next worker.
     assert (await run(path, "restart")).status == 0
-    async with user_at(path.replace("agent.sock", "user.sock")) as after:
+    async with user_at(user_socket(path)) as after:
         assert (await run(path, "restart", "web")).status == 0
         await wait_for_output(after, "web", "\n")
         assert (await after.terminal_request("output", "web"))["text"] == "vt100 99\n"

@@ -11,7 +11,7 @@ import pytest
 from acpterm.client.user.completion import short_ids
 from tests.support.agent import agent_at
 from tests.support.commands import command_environment, run, shim
-from tests.support.daemon import daemon
+from tests.support.daemon import daemon, user_socket
 from tests.support.starting import ACPTERM, start
 from tests.support.tmux import needs_tmux, tmux_server
 from tests.support.user import user_at
@@ -20,7 +20,7 @@ from tests.support.user import user_at
 @pytest.fixture
 async def path(tmp_path):
     async with daemon(tmp_path) as (_, path):
-        async with user_at(path.replace("agent.sock", "user.sock")) as user:
+        async with user_at(user_socket(path)) as user:
             for name in ("build", "bench", "odd name", "it's*"):
                 params = {"command": "sleep 1000 # \\e[m a:b,c", "name": name}
                 await user.request("terminal/create", params)

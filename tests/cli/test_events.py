@@ -10,7 +10,7 @@ import trio
 
 from tests.support.agent import agent_at
 from tests.support.commands import command_environment, run, running, shim
-from tests.support.daemon import daemon
+from tests.support.daemon import daemon, user_socket
 from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.user import user_at
@@ -18,7 +18,7 @@ from tests.support.user import user_at
 
 async def wait_until_subscribed(events, path):
     """Publish events until one is printed; return the number of lines."""
-    async with user_at(path.replace("agent.sock", "user.sock")) as user:
+    async with user_at(user_socket(path)) as user:
         with trio.fail_after(DEADLINE_S):
             while not events.lines:
                 created = await user.request("terminal/create", {"command": "sleep 1000"})

@@ -5,7 +5,7 @@ import trio
 
 from tests.support.agent import agent_at
 from tests.support.commands import run
-from tests.support.daemon import daemon
+from tests.support.daemon import daemon, user_socket
 from tests.support.processes import environment
 from tests.support.user import user_at
 
@@ -55,7 +55,7 @@ async def wait_for_output(user, terminal, text):
 async def test_kill_waits_until_the_program_has_ended(tmp_path):
     async with (
         daemon(tmp_path, env=environment(ACPTERM_KILL_GRACE="0.5")) as (_, path),
-        user_at(path.replace("agent.sock", "user.sock")) as user,
+        user_at(user_socket(path)) as user,
     ):
         one = await create_terminal(user, STUBBORN, "one")
         await wait_for_output(user, one, "ready")
@@ -67,7 +67,7 @@ async def test_kill_waits_until_the_program_has_ended(tmp_path):
 async def test_kill_returns_at_once_with_no_wait_and_ls_shows_the_terminal_as_ending(tmp_path):
     async with (
         daemon(tmp_path, env=environment(ACPTERM_KILL_GRACE="20")) as (_, path),
-        user_at(path.replace("agent.sock", "user.sock")) as user,
+        user_at(user_socket(path)) as user,
     ):
         one = await create_terminal(user, STUBBORN, "one")
         await wait_for_output(user, one, "ready")

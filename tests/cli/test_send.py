@@ -9,6 +9,7 @@ import trio
 from acpterm.keys import KNOWN, depends_on_cursor_mode, key_bytes
 from tests.support.agent import agent_at
 from tests.support.commands import command_environment, run, run_with, running
+from tests.support.daemon import user_socket
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
 from tests.support.user import user_at
@@ -34,7 +35,7 @@ async def test_send_joins_words_with_a_space_and_adds_no_newline(path):
 
 
 async def test_send_last_refuses_a_terminal_of_an_agent(path):
-    async with agent_at(path) as agent, user_at(path.replace("agent.", "user.")) as user:
+    async with agent_at(path) as agent, user_at(user_socket(path)) as user:
         await agent.create("sleep 60")
         done = await run(path, "send", "@last", "secret")
         assert done.status == 1

@@ -8,7 +8,7 @@ import pytest
 from acpterm import __version__
 from tests.support.agent import agent_at
 from tests.support.commands import run
-from tests.support.daemon import daemon, listens
+from tests.support.daemon import daemon, listens, user_socket
 from tests.support.processes import alive
 
 
@@ -36,7 +36,7 @@ async def test_status_shows_the_state_of_the_daemon(tmp_path):
         assert re.fullmatch(r"pid \d+, 0 takeovers", fields.pop("worker"))
         assert fields == {
             "agents' socket": path,
-            "your socket": path.replace("agent.sock", "user.sock"),
+            "your socket": user_socket(path),
             "terminals": "1 running, 1 exited, 0 kept",
             "connections": "0 of yours, 1 agent",
         }

@@ -10,6 +10,7 @@ import trio
 from acpterm.cli.wait import RETAINED_CHARS, LineSearch
 from tests.support.agent import agent_at
 from tests.support.commands import run, running
+from tests.support.daemon import user_socket
 from tests.support.polling import poll
 
 
@@ -18,12 +19,12 @@ class Relay:
 
     def __init__(self, path, directory):
         self.path = str(directory / "agent.sock")
-        self._target = path.replace("agent.sock", "user.sock")
+        self._target = user_socket(path)
         self._sent = self._received = b""
 
     async def serve(self, task_status):
         with socket.socket(socket.AF_UNIX) as sock:
-            sock.bind(self.path.replace("agent.sock", "user.sock"))
+            sock.bind(user_socket(self.path))
             sock.listen()
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
             await trio.serve_listeners(self._relay, [listener], task_status=task_status)

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from tests.support.commands import command_environment, run
-from tests.support.daemon import daemon, listens
+from tests.support.daemon import daemon, listens, user_socket
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
 from tests.support.user import user_at
@@ -24,7 +24,7 @@ def path(tmp_path):
 
 async def shut_down(path):
     """Shut down the daemon that a command has started."""
-    async with user_at(path.replace("agent.sock", "user.sock")) as user:
+    async with user_at(user_socket(path)) as user:
         pid = (await user.request("status"))["pid"]
     os.kill(pid, signal.SIGTERM)
     await poll(lambda: not os.path.exists(path))
@@ -42,7 +42,7 @@ async def test_run_starts_a_daemon_that_outlives_it_when_none_runs(path):
 async def test_idle_daemon_stays_while_it_has_a_terminal(path):
     idle = {"ACPTERM_IDLE_EXIT": "0.3"}
     await run(path, "run", "-d", "--name", "web", "--", "sleep", "60", **idle)
-    user = path.replace("agent.sock", "user.sock")
+    user = user_socket(path)
     with trio.move_on_after(1):
         await poll(lambda: not listens(user))
     assert listens(user)

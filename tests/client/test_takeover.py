@@ -9,7 +9,7 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.support.commands import run, running
-from tests.support.daemon import blocking_daemon, daemon
+from tests.support.daemon import blocking_daemon, daemon, user_socket
 from tests.support.editor import AGENT, proxied, say, shown
 from tests.support.hosts import agent_on_stdio
 from tests.support.polling import poll
@@ -23,7 +23,7 @@ COUNTED = "".join(f"line {n}\n" for n in range(1, 41))
 
 
 async def status(path):
-    async with user_at(path.replace("agent.sock", "user.sock")) as user:
+    async with user_at(user_socket(path)) as user:
         return await user.request("status", {})
 
 

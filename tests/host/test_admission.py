@@ -21,7 +21,7 @@ from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.cgroup import Cgroups
 from tests.pty.scarcity import no_descriptors
 from tests.support.agent import agent_at
-from tests.support.daemon import Daemon, daemon
+from tests.support.daemon import Daemon, daemon, user_socket
 from tests.support.polling import poll
 from tests.support.processes import environment
 from tests.support.starting import ACPTERM
@@ -114,7 +114,7 @@ class PeerScript:
 
     def __init__(self, tmp_path, path):
         self.path = path
-        self.user_path = path.replace("agent.sock", "user.sock")
+        self.user_path = user_socket(path)
         self._script = tmp_path / "peer.py"
         self._script.write_text(PEER)
         self._response = tmp_path / "response"

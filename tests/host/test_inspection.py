@@ -15,7 +15,7 @@ from acpterm.pty import linux
 from tests.support import other_user
 from tests.support.agent import agent_on
 from tests.support.bounded import as_user
-from tests.support.daemon import daemon
+from tests.support.daemon import daemon, user_socket
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
 from tests.support.starting import ACPTERM
@@ -167,7 +167,7 @@ Path(sys.argv[2]).write_bytes(answer)
 async def test_connection_of_an_ended_process_is_not_the_users(tmp_path):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path):
-        user_path = path.replace("agent.sock", "user.sock")
+        user_path = user_socket(path)
         async with user_at(user_path) as user:
             worker = (await user.request("status"))["workerPid"]
         # Even without an agent's terminal: an agent may have connected.

@@ -20,7 +20,7 @@ from tests.support import other_user
 from tests.support.agent import agent_at, agent_of, agent_on
 from tests.support.bounded import bounds
 from tests.support.connector import connect_as_agent
-from tests.support.daemon import daemon
+from tests.support.daemon import daemon, user_socket
 from tests.support.hosts import host_here
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
@@ -144,7 +144,7 @@ async def test_user_is_served_when_no_descriptor_is_left(tmp_path):
             assert "160 files (ulimit -n)" in refusal
             with pytest.raises(RpcError, match="limit of acpterm's open files"):
                 await first.create("echo no")
-            user_path = path.replace("agent.sock", "user.sock")
+            user_path = user_socket(path)
             async with user_at(user_path) as user, user_at(user_path) as other:
                 assert [one["terminalId"] for one in await user.list()] == [stubborn]
                 await other.open("terminal/attach", terminalId=stubborn, cols=80, rows=24)
@@ -207,7 +207,7 @@ async def test_burst_of_connections_waits_in_the_queue(tmp_path):
     count = min(1000, socket.SOMAXCONN)
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path), AsyncExitStack() as stack:
-        async with user_at(path.replace("agent.sock", "user.sock")) as user:
+        async with user_at(user_socket(path)) as user:
             worker = (await user.request("status"))["workerPid"]
         os.kill(worker, signal.SIGSTOP)
         streams = []

@@ -14,7 +14,7 @@ from acpterm.jsonrpc import Peer, RpcError
 from acpterm.pty import linux
 from acpterm.runtime.send_queue import SendQueue
 from tests.support.agent import agent_of
-from tests.support.daemon import daemon
+from tests.support.daemon import daemon, user_socket
 from tests.support.hosts import agent_here, host_here
 from tests.support.polling import poll
 from tests.support.processes import environment
@@ -96,7 +96,7 @@ async def send_large(path, message):
 async def test_memory_is_released_after_large_messages(tmp_path, kind):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path):
-        async with user_at(path.replace("agent.", "user.")) as user:
+        async with user_at(user_socket(path)) as user:
             pid = (await user.request("status"))["workerPid"]
         before = resident(pid)
         async with trio.open_nursery() as nursery:

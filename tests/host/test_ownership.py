@@ -9,7 +9,7 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at, agent_of
-from tests.support.daemon import daemon
+from tests.support.daemon import daemon, user_socket
 from tests.support.hosts import host_here
 from tests.support.polling import poll
 from tests.support.processes import alive
@@ -249,7 +249,7 @@ CONNECT = (
 async def test_agents_terminal_cannot_use_the_users_socket(tmp_path, tracking):
     env = {**os.environ, "ACPTERM_TRACKING": tracking, "XDG_CONFIG_HOME": str(tmp_path)}
     async with daemon(tmp_path, env=env) as (_, path):
-        user_path = path.replace("agent.sock", "user.sock")
+        user_path = user_socket(path)
         python = [sys.executable, "-S", "-c", CONNECT, user_path]
         async with agent_at(path) as agent, user_at(user_path) as user:
             output, _ = await agent.run(python[0], args=python[1:])

@@ -9,7 +9,7 @@ import pytest
 from acpterm.host import memory
 from acpterm.pty import linux
 from tests.support.agent import agent_at, agent_of
-from tests.support.daemon import daemon
+from tests.support.daemon import daemon, user_socket
 from tests.support.hosts import host_here
 from tests.support.processes import environment
 from tests.support.user import user_at
@@ -72,7 +72,7 @@ def resident(pid):
 async def test_memory_after_large_updates_is_bounded(tmp_path, kind):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path):
-        async with user_at(path.replace("agent.", "user.")) as user:
+        async with user_at(user_socket(path)) as user:
             status = await user.request("status")
         pids = status["keeperPid"], status["workerPid"]
         async with agent_at(path) as agent:

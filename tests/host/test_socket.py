@@ -21,7 +21,7 @@ from acpterm.host.server.listener import UnixListener
 from acpterm.runtime.unix_socket import ListenError
 from tests.support.agent import agent_at
 from tests.support.commands import run
-from tests.support.daemon import daemon, listens
+from tests.support.daemon import daemon, listens, user_socket
 from tests.support.polling import poll
 from tests.support.processes import environment, process
 from tests.support.user import user_at
@@ -291,7 +291,7 @@ async def test_foreign_socket_at_the_path_is_not_removed(tmp_path):
 @pytest.mark.long
 async def test_removed_sockets_are_bound_again(tmp_path):
     async with daemon(tmp_path) as (running, path):
-        user_path = path.replace("agent.sock", "user.sock")
+        user_path = user_socket(path)
         async with agent_at(path) as agent, user_at(user_path) as user:
             terminal = await agent.create("sleep 60")
             worker = (await user.request("status"))["workerPid"]
@@ -315,7 +315,7 @@ async def test_removed_sockets_are_bound_again(tmp_path):
 async def test_daemon_serves_on_when_a_replaced_socket_is_found_without_descriptors(tmp_path):
     async with (
         daemon(tmp_path) as (running, path),
-        user_at(path.replace("agent.sock", "user.sock")) as user,
+        user_at(user_socket(path)) as user,
     ):
         worker = (await user.request("status"))["workerPid"]
         os.unlink(path)
@@ -383,7 +383,7 @@ async def test_path_that_another_daemon_has_taken_is_not_taken_back(tmp_path):
 @pytest.mark.long
 async def test_lock_holder_is_named_while_the_socket_is_missing(tmp_path):
     async with daemon(tmp_path) as (running, path):
-        async with user_at(path.replace("agent.sock", "user.sock")) as user:
+        async with user_at(user_socket(path)) as user:
             worker = (await user.request("status"))["workerPid"]
         os.kill(worker, signal.SIGSTOP)
         try:

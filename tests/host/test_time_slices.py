@@ -9,7 +9,7 @@ import pytest
 
 from acpterm.pty import linux
 from tests.support.agent import agent_at
-from tests.support.daemon import daemon
+from tests.support.daemon import daemon, user_socket
 from tests.support.user import user_at
 
 pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="only Linux has sched_setattr")
@@ -27,7 +27,7 @@ def time_slice(pid):
 
 async def test_keeper_and_worker_have_short_slices_and_programs_have_not(tmp_path):
     async with daemon(tmp_path) as (_, path):
-        async with user_at(path.replace("agent.sock", "user.sock")) as user:
+        async with user_at(user_socket(path)) as user:
             status = await user.request("status")
         for pid in (status["keeperPid"], status["workerPid"]):
             assert os.sched_getscheduler(pid) == os.SCHED_OTHER | os.SCHED_RESET_ON_FORK

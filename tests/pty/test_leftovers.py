@@ -15,7 +15,7 @@ from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.leftovers import end_leftovers
 from acpterm.pty.tracking.marks import Daemon
 from tests.support.agent import agent_at
-from tests.support.daemon import daemon
+from tests.support.daemon import daemon, user_socket
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
 from tests.support.user import user_at
@@ -184,7 +184,7 @@ async def test_next_daemon_kills_processes_that_a_killed_daemon_left(tmp_path, t
     async with daemon(tmp_path, env=env) as (running, path), agent_at(path) as agent:
         terminal = await agent.create(line)
         two = [int(pid) for pid in await poll_lines(agent, terminal, 2)]
-        async with user_at(path.replace("agent.sock", "user.sock")) as user:
+        async with user_at(user_socket(path)) as user:
             worker = (await user.request("status"))["workerPid"]
         # Kill both at once: a survivor would kill the leftovers itself.
         os.kill(worker, signal.SIGSTOP)

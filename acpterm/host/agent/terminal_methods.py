@@ -11,7 +11,6 @@ import math
 from collections.abc import Coroutine
 from typing import Any
 
-import trio
 from msgspec import UNSET
 
 from acpterm.acp.agent_api import (
@@ -220,11 +219,7 @@ def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, A
 def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:
     """`_acpterm/terminal/resize`: set the terminal's size, now or once no window is attached."""
     entry = connection.session(params.session_id).owned(params.terminal_id, "resized")
-    try:
-        connection.host.windows.resize(entry, params.cols, params.rows)
-    except (trio.ClosedResourceError, OSError) as error:
-        raise terminal_ops.has_ended(entry.terminal) from error
-    return Empty()
+    return terminal_ops.resize(connection.host.windows, entry, params.cols, params.rows)
 
 
 def signal(connection: AgentConnection, params: SignalRequest) -> Empty:

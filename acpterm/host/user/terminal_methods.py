@@ -156,11 +156,7 @@ def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any,
 def resize(user: UserConnection, params: UserResizeRequest) -> Empty:
     """`_acpterm/terminal/resize`: set the size that a terminal has while no window is attached."""
     entry = user.entry(params.terminal_id)
-    try:
-        user.host.windows.resize(entry, params.cols, params.rows)
-    except (trio.ClosedResourceError, OSError) as error:
-        raise terminal_ops.has_ended(entry.terminal) from error
-    return Empty()
+    return terminal_ops.resize(user.host.windows, entry, params.cols, params.rows)
 
 
 def rename(user: UserConnection, params: RenameRequest) -> TerminalInfo:

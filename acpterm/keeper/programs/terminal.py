@@ -223,11 +223,11 @@ class Terminal:
             head = self.ring.header[HEAD]
             stopped = self._read(self._drain_left, reading.PLAIN)
             self._drain_left -= self.ring.header[HEAD] - head
-        if stopped != reading.RING_FULL:
+        if stopped == reading.HUNG_UP:
+            # No process has the PTY open: report the end of the output right after the exit.
+            self.close_master()
+        elif stopped != reading.RING_FULL:
             self._reap()
-            if stopped == reading.HUNG_UP and self.exit is not None:
-                # No process has the PTY open: report the end of the output right after the exit.
-                self.close_master()
 
     def _reap(self) -> None:
         """Reap the child, report its exit, and resume reading output of other processes."""

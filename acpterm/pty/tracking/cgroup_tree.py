@@ -27,7 +27,7 @@ class CgroupTree:
     """The processes in one terminal's control group; implements parts of `tree.ProcessTree`.
 
     `directory` is the path of the group, and `cgroup` an open descriptor of it, which this object
-    then owns; None if no process is to be started in the group.
+    then owns; None if no process will be started in it.
     """
 
     def __init__(self, directory: str, cgroup: int | None = None) -> None:
