@@ -98,9 +98,10 @@ docs: $(VENV)/.check ## generate the pages of settings, commands and methods
 bench: $(VENV)/.check ## measure the figures of docs/performance.md
 	$(BIN)/python -m benchmarks
 
-fuzz: $(VENV)/.check ## send mutated messages and output: make fuzz MESSAGES=1000000 SECONDS=3600
+fuzz: $(VENV)/.check ## try random output, messages and examples: make fuzz MESSAGES=1000000 SECONDS=3600 EXAMPLES=100
 	ACPTERM_FUZZ_SECONDS=$(or $(SECONDS),600) $(BIN)/python -m pytest tests/terminal/vt/test_vt_fuzz.py --timeout 0
 	ACPTERM_FUZZ_MESSAGES=$(or $(MESSAGES),1000000) $(BIN)/python -m pytest tests/host/test_fuzz.py --timeout 0
+	ACPTERM_EXAMPLES=$(or $(EXAMPLES),10) $(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --timeout 0
 
 clean: ## remove everything that make created
 	rm -rf $(VENV) build .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

@@ -15,12 +15,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from acpterm.keeper import client
-from tests.support.depth import examples
+from tests.support.depth import EXAMPLES, examples
 from tests.support.starting import AFRESH, start_embedded_keeper
 
 settings.register_profile(
     "acpterm",
     deadline=None,
+    derandomize=not EXAMPLES,
     max_examples=examples(100),
     suppress_health_check=[HealthCheck.too_slow],
 )

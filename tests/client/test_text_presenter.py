@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -321,7 +321,8 @@ def display(data, *, lines=40, limit=8192, command="x", end=None):
 
 @given(st.binary(max_size=400), st.integers(1, 5), st.sampled_from([100, 8192]))
 def test_fence_is_closed_only_by_its_last_line(data, lines, limit):
-    fence = display(b"y" + data.replace(b"x", b"`"), lines=lines, limit=limit)
+    fence = display(data.replace(b"x", b"`"), lines=lines, limit=limit)
+    assume(fence is not None)  # only blanks
     first, *body, last = fence.split("\n")
     assert first == last + "console"
     assert set(last) == {"`"}
