@@ -86,7 +86,7 @@ class Notifier:
             self._send("WATCHDOG=1")
 
     def has_stored(self, name: str) -> bool:
-        """Return whether a descriptor of this name is stored."""
+        """Return whether the manager stores a descriptor of this name."""
         return name in self._stored
 
     def adopt(self, name: str) -> None:

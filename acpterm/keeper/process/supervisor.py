@@ -53,7 +53,7 @@ _NOTIFY_TIMEOUT_S = 0.5
 
 
 class Supervisor:
-    """A daemon's keeper.
+    """The main process of a daemon: a keeper that starts, restarts and replaces the worker.
 
     `sock` is the socket to the first worker, whose pid is `first_worker`. `command` starts later
     workers. `open_files` is the workers' soft and hard limit of open files.
@@ -238,7 +238,8 @@ class Supervisor:
     def _stop(self, serving: Worker, deadline: float) -> None:
         """Stop the serving worker with SIGSTOP, then send the candidate the state.
 
-        Rolls back if the worker is not stopped by `deadline`.
+        Rolls back the replacement if the worker has not stopped by `deadline`, which is a time of
+        `time.monotonic`.
         """
         candidate = self._candidate
         if candidate is None or serving is not self._serving:

@@ -44,8 +44,8 @@ CLOSED_TIMEOUT_S = 3.0
 class Worker:
     """A running worker process.
 
-    Calls `receive` with each of its messages, and `gone` once, with its wait status, when it has
-    ended.
+    Calls `receive` with each message of the worker. Calls `gone` once, with the wait status, when
+    the process was reaped and all its messages were received.
     """
 
     def __init__(

@@ -154,9 +154,11 @@ def _can_execute(path: str) -> bool:
 def _limit_changes(
     limits: Sequence[tuple[int, int, int]],
 ) -> list[tuple[int, tuple[int, int], tuple[int, int]]] | None:
-    """Return the limits to change around a spawn: resource, program's value, keeper's value.
+    """Return the limits to change in the keeper around a spawn, since the child inherits them.
 
-    Returns None if one of the changes could harm the keeper.
+    Each has the resource, the program's soft and hard limit, and the keeper's, to be restored.
+
+    Returns None if a change could harm the keeper: use another way to spawn.
     """
     changes = []
     for limit, soft, hard in limits:
