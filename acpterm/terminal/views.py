@@ -19,7 +19,7 @@ __all__ = ["Part", "last", "raw", "since"]
 
 
 class Part(NamedTuple):
-    """A part of the output that `since` returns."""
+    """A part of the output, as text or raw: the result of `since`."""
 
     data: bytes
     """UTF-8 for text, unchanged bytes for raw."""
@@ -30,10 +30,10 @@ class Part(NamedTuple):
 
 
 def raw(terminal: Terminal) -> tuple[str, bool]:
-    """Return the raw output as text, and whether its beginning is missing.
+    """Return the end of the raw output, decoded, with escape sequences.
 
-    The text has at most `terminal.limit` UTF-8 bytes, and begins with a whole character. Invalid
-    bytes become U+FFFD.
+    Also returns whether the beginning of the output is missing. The string has at most
+    `terminal.limit` UTF-8 bytes, and begins with a whole character. Invalid bytes become U+FFFD.
     """
     ring, limit = terminal.ring, terminal.limit
     start = max(ring.start, ring.end - limit)
