@@ -25,7 +25,7 @@ class PendingSpawn:
         return self._task is None
 
     async def wait(self) -> TerminalEvents:
-        """Wait until `finish` is called; return the value, or raise the error, that it gets."""
+        """Wait until `finish` is called; return the value or raise the error passed to `finish`."""
 
         def abandon(_raise: object) -> trio.lowlevel.Abort:
             self._task = None

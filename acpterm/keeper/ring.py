@@ -140,7 +140,7 @@ class RingFile:
                     return
 
     def read(self, since: int, max_bytes: int) -> tuple[int, bytes]:
-        """Return at most `max_bytes` of output, after the position of its first byte.
+        """Return the position of the first byte that is read, and at most `max_bytes` of output.
 
         The output starts at position `since`, or at the oldest retained byte if that is later. If
         there is no such output, the position is that of the next byte to be written.
@@ -175,7 +175,8 @@ class RingFile:
     def recover(self) -> None:
         """Restore the output that a killed keeper had written to the ring without updating `HEAD`.
 
-        Needs `mark_unread` before each read of the PTY. Sets `HEAD` to the end of this output.
+        Sets `HEAD` to the end of that output. Finds only output of a read before which
+        `mark_unread` was called.
         """
         header = self.header
         head = header[HEAD]

@@ -51,12 +51,12 @@ class Turns:
         self._lock = trio.Lock()
 
     async def take(self, step: Callable[[], object]) -> None:
-        """Wait for this consumer's turn, and run `step` once. Always a checkpoint."""
+        """Wait for the calling consumer's turn, and run `step` once. Always a checkpoint."""
         async with self._lock:
             step()
 
     async def take_until_done(self, step: Callable[[], bool]) -> None:
-        """Wait for this consumer's turn, and run `step` repeatedly until it returns False.
+        """Wait for the calling consumer's turn, and run `step` repeatedly until it returns False.
 
         Has a checkpoint between two runs, but no other consumer gets a turn before the last run.
         """
@@ -128,7 +128,7 @@ class Consumer:
     async def caught_up(self) -> None:
         """Wait until all output written before this call is consumed.
 
-        This includes text that `TextView` has stored unprocessed.
+        This includes output that the text view had stored unprocessed.
         """
         await trio.lowlevel.checkpoint()
         target = self._ring.head
@@ -150,7 +150,8 @@ class Consumer:
     async def _wait(self) -> None:
         """Wait for more output.
 
-        If none comes for `_QUIET_S` seconds, processes a piece of the deferred text, if any.
+        If none comes for `_QUIET_S` seconds, processes a piece of the output that the text view has
+        stored unprocessed, if any.
         """
         if not self._text.has_deferred:
             # Without a cancel scope, which would take most of the memory of an idle terminal.
@@ -183,8 +184,8 @@ class Consumer:
     def _feed(self, data: bytes) -> int:
         """Feed as much of `data` as one slice allows; return the number of bytes fed.
 
-        Returns 0 if this slice was spent on deferred text, and more deferred text has to be
-        processed before `data`.
+        Returns 0 if this slice was spent on earlier output that the text view had stored
+        unprocessed, and more such output is left.
         """
         is_worthwhile = len(data) >= _SIMPLE_MIN_BYTES or self._text.has_deferred
         simple = simple_output.find_end(data) if is_worthwhile else 0

@@ -262,7 +262,7 @@ class Pool:
 
 
 async def _discard(tree: ProcessTree) -> None:
-    """Kill and forget a tree whose terminal `create` failed to return."""
+    """Kill and forget the processes of a terminal that `create` could not return."""
     with trio.CancelScope(shield=True):
         with trio.move_on_after(_DISCARD_TIMEOUT_S):
             await tree.kill()

@@ -31,8 +31,8 @@ def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int
     """Return the position and the number of the bytes that a read of a ring returns.
 
     The read requests at most `max_bytes` (None: all) from position `since` on, and the ring retains
-    the bytes from position `start` to `end`. Raises `ValueError` if `since` is negative or
-    after `end`, or if `max_bytes` is negative.
+    the bytes from position `start` to `end`. Raises `ValueError` if `since` is negative or after
+    `end`, or if `max_bytes` is negative.
     """
     if not 0 <= since <= end:
         raise ValueError(f"no such position: {since}; the stream is at 0 to {end}")
@@ -46,7 +46,7 @@ def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int
 class Ring:
     """The last `capacity` bytes of a stream.
 
-    With capacity 0, the ring retains no bytes and only counts them.
+    With capacity 0, no bytes are retained, and only the positions grow.
     """
 
     __slots__ = ("_buffer", "_end", "capacity")

@@ -237,10 +237,7 @@ class Terminal:
         self._lifetime.deadline = math.inf
 
     def release(self, by: EndedBy) -> None:
-        """Mark the terminal as released, and begin to end its process tree, as `kill` does.
-
-        Idempotent.
-        """
+        """Mark the terminal as released, and begin to end its processes like `kill`. Idempotent."""
         self.released = True
         self.kill(by)
 
@@ -362,7 +359,10 @@ class Terminal:
         self.kill(EndedBy.TIMEOUT)
 
     def _after_consuming(self) -> None:
-        """Apply each report of the keeper whose position the consumer has reached."""
+        """Apply the keeper's reports (exit, end of output) that the consumer has come up to.
+
+        A report is applied once all output before its position is consumed.
+        """
         report = self._report
         if self.ring.position >= self._closed_at:
             self._end_output()

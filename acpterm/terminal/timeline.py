@@ -51,7 +51,7 @@ class Resize(NamedTuple):
 class Timeline:
     """The times of one terminal's output. `start` is the time at which the terminal was created.
 
-    `kept` is the number of bytes of output that the terminal retains; older output needs no marks.
+    `kept` is the number of bytes of output that the terminal retains; older output needs no times.
     `size` is the columns and rows at the start. `end` is the position of the first byte to be
     recorded, and `known_from` that of the first byte that no earlier worker has consumed.
     """
@@ -138,10 +138,10 @@ class Timeline:
         return self.resized - len(self._resizes)
 
     def slice_at(self, position: int) -> Slice:
-        """Return the slice that begins at `position` and ends at the next mark.
+        """Return the slice that begins at `position` and ends where the next recorded time begins.
 
-        A mark is a position with a known time. Output before the oldest mark gets the time of that
-        mark. Raises `ValueError` unless a byte was recorded at `position`; it need not be retained.
+        Output before the oldest time that is kept gets that time. Raises `ValueError` unless a byte
+        was recorded at `position`; the byte need not be retained.
         """
         if not 0 <= position < self.end:
             raise ValueError(f"no such position: {position}; the stream is at 0 to {self.end}")
@@ -178,9 +178,9 @@ class Timeline:
 def _apart(
     times: "array[float]", positions: "array[int]", spacing: float
 ) -> tuple["array[float]", "array[int]"]:
-    """Return the marks that are at least `spacing` seconds after the previous returned mark.
+    """Thin out times and their positions; return the times that are kept, and their positions.
 
-    Marks are given and returned as their times and their positions.
+    Each time that is kept is at least `spacing` seconds after the previous one that is kept.
     """
     kept: tuple[array[float], array[int]] = array("d"), array("q")
     last = -math.inf

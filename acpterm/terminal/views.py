@@ -57,9 +57,9 @@ def since(terminal: Terminal, position: int | None, max_bytes: int, *, as_text: 
     """Return at most `max_bytes` of output from `position` on, as text or raw.
 
     If `position` is None, starts at the oldest retained byte. Text ends before an incomplete
-    character or escape sequence, so that the next part can begin with it. To return any text, more
-    than `max_bytes` are read if an escape sequence is longer. Raises `ValueError` if the output has
-    not reached `position`.
+    character or escape sequence, so that the next part can begin with it. If nothing is left
+    because an escape sequence is longer than `max_bytes`, more bytes are read. Raises `ValueError`
+    if the output has not reached `position`.
     """
     asked = terminal.ring.start if position is None else position
     data, start, lost = terminal.ring.read(asked, max_bytes)

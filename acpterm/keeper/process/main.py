@@ -75,7 +75,7 @@ def prepare_process() -> tuple[int, int]:
 
 
 def _open_standard_fds() -> None:
-    """Open `/dev/null` as 0, 1 and 2 if they are closed, so that no PTY gets such a number."""
+    """Open `/dev/null` as descriptors 0 to 2 if they are closed, so that no PTY becomes one."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         continue
     os.close(fd)

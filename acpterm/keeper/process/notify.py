@@ -90,7 +90,7 @@ class Notifier:
         return name in self._stored
 
     def adopt(self, name: str) -> None:
-        """Record that a previous keeper has stored a descriptor of this name."""
+        """Record that the manager still stores a descriptor of this name for a previous keeper."""
         self._stored.add(name)
 
     def store(self, name: str, fd: int) -> None:

@@ -66,7 +66,7 @@ class Respawn:
         self._feed_watchdog()
 
     def _feed_watchdog(self) -> None:
-        """Reset the service manager's watchdog repeatedly, until `reset` is called.
+        """Reset the service manager's watchdog repeatedly, for as long as this has given up.
 
         Otherwise the manager would kill all programs. Its status line shows the failure already.
         """

@@ -236,7 +236,7 @@ class Supervisor:
             self._roll_back(f"the new worker was not ready within {READY_TIMEOUT_S:g} s")
 
     def _stop(self, serving: Worker, deadline: float) -> None:
-        """Stop the serving worker with SIGSTOP, then send the candidate the state.
+        """Stop the serving worker with SIGSTOP, then send the state to the candidate (the new one).
 
         Rolls back the replacement if the worker has not stopped by `deadline`, which is a time of
         `time.monotonic`.
@@ -256,7 +256,7 @@ class Supervisor:
             self._roll_back("the present worker cannot be stopped")
 
     def _replace(self, candidate: Worker) -> None:
-        """Make the candidate the serving worker, and kill the old worker."""
+        """Make the candidate, a new worker that is ready, the serving one; kill the old worker."""
         old, self._serving = self._serving, candidate
         self._candidate = self._stopped = self._restart_request = None
         self._takeovers += 1
@@ -268,7 +268,10 @@ class Supervisor:
             self._keeper.terminals.clear_emulator_marks()
 
     def _roll_back(self, reason: str) -> None:
-        """Kill the candidate, and let the old worker continue."""
+        """Kill the candidate (the new worker), and let the old worker continue.
+
+        `reason` is sent to the worker that requested the restart, or logged.
+        """
         candidate, self._candidate = self._candidate, None
         if candidate is not None:
             self._keeper.remove_link(candidate.link)

@@ -21,7 +21,7 @@ _SIGKILL = 9
 
 
 def end_programs(terminals: Terminals) -> None:
-    """SIGKILL every program with its process group and session, and every child of the keeper.
+    """Kill every program with its process group and session, and every child of the keeper.
 
     Orphans of killed processes become children of the keeper, which is a subreaper, and are killed
     in the next round. Returns when no process is left, or after `ENDING_MAX_S` seconds.
@@ -37,7 +37,7 @@ def end_programs(terminals: Terminals) -> None:
 
 
 def _kill_round(roots: set[int], unreaped: dict[int, Terminal]) -> bool:
-    """Kill all processes of programs once, and reap those that have ended.
+    """Kill all programs and all children of the keeper, and reap those that have ended.
 
     Returns whether any process may be left. `roots` are the pids of all programs. `unreaped` has,
     by pid, the terminals whose program is not reaped; programs that this call reaps are removed.

@@ -118,7 +118,10 @@ class Terminal:
             self._drain()
 
     def restore_exit(self, report: Exit) -> None:
-        """Restore the child's exit from the report in the ring's header."""
+        """Set the exit of a child that an earlier keeper has reaped.
+
+        `report` comes from the ring's header.
+        """
         self.ended = True
         self.exit = report
         self._terminals.by_pid.pop(self.child.pid, None)
@@ -174,7 +177,7 @@ class Terminal:
             self._hung_up()
 
     def _read(self, max_bytes: int, how: int) -> int:
-        """Read output into the ring. If the ring is full, stop polling the PTY until it has space.
+        """Read output into the ring; if the ring is full, do not poll the PTY until there is space.
 
         Returns why the read stopped, as `Reader.read` does.
         """

@@ -137,7 +137,10 @@ class Terminals:
         self._stalled.pop(terminal, None)
 
     def resume_stalled(self) -> None:
-        """Resume reading of all stalled terminals with enough free space in their ring."""
+        """Resume reading the PTYs of stalled terminals whose ring has enough free space again.
+
+        A *stalled* terminal is not read because its ring was full.
+        """
         for terminal in tuple(self._stalled):
             terminal.resume(_RESUME_FRACTION)
 

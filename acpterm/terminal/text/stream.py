@@ -117,7 +117,7 @@ class TextView:
 
     @property
     def retained_bytes(self) -> int:
-        """The number of bytes in memory: of finished lines and of deferred output."""
+        """The number of bytes in memory: of finished lines, and of output stored unprocessed."""
         return self._tail.retained + self._deferred_bytes
 
     def text(self) -> str:
@@ -188,9 +188,9 @@ class TextView:
             self._tail = Tail(self._limit)
 
     def _may_defer(self, size: int, text_min: int) -> bool:
-        """Return whether `size` more bytes of output may be stored unprocessed.
+        """Return whether the next output may be stored unprocessed.
 
-        They have at least `text_min` bytes of text.
+        It has `size` bytes, with at least `text_min` bytes of text.
         """
         held = self._deferred_bytes + size
         return held <= _DEFERRED_RATIO * (self._deferred_text_min + text_min) + _PIECE_BYTES

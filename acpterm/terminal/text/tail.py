@@ -36,7 +36,7 @@ class Tail:
 
     @property
     def retained(self) -> int:
-        """The number of bytes in memory."""
+        """The number of bytes of the text that are in memory."""
         return self._retained
 
     def add(self, data: bytes) -> None:

@@ -120,7 +120,7 @@ class Library(NamedTuple):
     lib: Any
 
     def check(self, result: int, call: str) -> None:
-        """Raise `MemoryError` or `RuntimeError` if the library's function has failed.
+        """Raise `MemoryError` or `RuntimeError` if a function of libghostty-vt has failed.
 
         `result` is what the function returned. `call` names the call in the error's message.
         """

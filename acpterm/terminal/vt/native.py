@@ -167,7 +167,7 @@ class Native:
         self.check(self.lib.ghostty_terminal_resize(terminal, cols, rows, *cell), "resize")
 
     def dump(self, terminal: Any) -> bytes | None:
-        """Return a libghostty terminal's state in libghostty's snapshot format, which `Dump` parses.
+        """Return the state of a libghostty terminal as a binary snapshot, which `Dump` parses.
 
         Returns None if the library cannot encode the state: an incomplete escape sequence is longer
         than the library stores, or a wide character is cut in half.

@@ -194,8 +194,9 @@ class QueryFilter:
     def _decide(self, kind: bytes, content: bytes, *, is_whole: bool) -> bool | None:
         """Return whether the window is sent a string; None if that depends on bytes still to come.
 
-        `kind` is the last byte of the string's introducer, such as `]` for OSC. `content` is the
-        beginning of what follows; it is complete if `is_whole`, since the terminator has come.
+        `kind` is the last byte of the string's introducer, such as `]` for OSC. `content` is what
+        follows, without control characters: at most `INCOMPLETE_MAX` bytes. `is_whole` is true if
+        the string's terminator has come.
         """
         if kind == b"]":
             return self._decide_osc(content, is_whole=is_whole)

@@ -25,10 +25,7 @@ MARGINS_QUERY: Final = b"\x1bP$qr\x1b\\\x1bP$qs\x1b\\"
 
 
 class ScrolledOff(NamedTuple):
-    """The part of simple output that need not be emulated, since it scrolls off the screen.
-
-    With what to feed the emulator instead.
-    """
+    """Output that scrolls off the screen, and what to feed the emulator in place of it."""
 
     size: int
     """How many leading bytes of the output are skipped."""
