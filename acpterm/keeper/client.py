@@ -53,8 +53,8 @@ _POLL_S: Final = 0.002
 def keeper_command() -> list[str]:
     """Return the command that starts a keeper, without its arguments.
 
-    On Linux the keeper runs without site-packages, to stay small. Other systems need it, because
-    ptyprocess spawns the programs there.
+    On Linux the keeper runs without site-packages, to stay small. On other systems it needs the
+    package ptyprocess, which spawns the programs there.
     """
     main = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
     flags = ["-I", "-S"] if sys.platform == "linux" else ["-I"]

@@ -114,7 +114,7 @@ class Connection:
     def _try(self, data: bytes, fds: Sequence[int]) -> bool:
         """Try to send a message; return False if it has to be sent again later.
 
-        If so, `_is_refused` is set if the reason is another one than a full buffer.
+        Sets `_is_refused` to whether the socket refused the message although its buffer has room.
         """
         self._is_refused = False
         try:
@@ -153,8 +153,8 @@ def _close(fds: Sequence[int]) -> None:
 class WakeUps:
     """The wake-ups between worker and keeper: one event descriptor for each direction.
 
-    One event from the keeper may be for several rings: those whose header has a cleared `ARMED`
-    word. Owns the descriptors once `open` was called.
+    One event from the keeper may announce output in several rings: those in which the keeper has
+    cleared the word `ARMED`. Owns the descriptors once `open` was called.
     """
 
     def __init__(self) -> None:
@@ -174,7 +174,10 @@ class WakeUps:
         self._from_keeper = self._to_keeper = None
 
     def arm(self, name: str, header: memoryview) -> None:
-        """Request one wake-up for more output of the terminal `name`, whose ring has `header`."""
+        """Request one wake-up at the next output of the terminal `name`.
+
+        `header` is the header of the terminal's ring.
+        """
         self._armed[name] = header
         header[ARMED] = 1
 
@@ -183,7 +186,7 @@ class WakeUps:
         self._armed.pop(name, None)
 
     def kick(self) -> None:
-        """Wake the keeper."""
+        """Wake the keeper, so that it checks the rings that were full."""
         if self._to_keeper is not None:
             with suppress(BlockingIOError, BrokenPipeError):
                 os.write(self._to_keeper, _ONE)

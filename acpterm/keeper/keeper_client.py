@@ -4,6 +4,9 @@ Order of calls: `connect`, which fills `terminals` and `entries`; `watch` for ea
 `ready`, which waits until the keeper lets this worker publish; then `run`, in a nursery, for as
 long as the worker lives. Reports about a terminal that is not watched yet are kept for `watch`.
 
+An *entry* is a key with a value and descriptors. A worker stores entries in the keeper (`put`), and
+its successor receives them.
+
 No method waits for room in the keeper's socket: messages that do not fit are queued, and `run`
 sends them. There is one method or handler for each message of `protocol`.
 """
@@ -72,7 +75,7 @@ class KeeperClient:
         }
 
     async def connect(self) -> None:
-        """Receive the state of the previous worker: `terminals` and `entries`.
+        """Receive the state that previous workers left: fill `terminals` and `entries`.
 
         Also requests short time slices for worker and keeper. Raises `KeeperLostError`.
         """
@@ -82,7 +85,7 @@ class KeeperClient:
             request_short_slices(pid)
 
     async def ready(self) -> None:
-        """Report that the state is restored, and wait until the keeper lets this worker serve.
+        """Report that this worker has restored the state; wait until the keeper lets it serve.
 
         Raises `KeeperLostError`.
         """
@@ -118,9 +121,9 @@ class KeeperClient:
         self._wake_ups.close()
 
     def refuse(self, reason: str) -> None:
-        """Report that this worker cannot take over, and why: `reason` reads like `refuses: …`.
+        """Report that this worker cannot take over; it must then exit without calling `ready`.
 
-        The worker must then exit without calling `ready`.
+        `reason` continues a sentence that begins with "the new worker", such as `refuses: …`.
         """
         self._connection.send("refuse", reason)
 
@@ -139,8 +142,9 @@ class KeeperClient:
         """Start a program on a new terminal `name`; return the result of `make`.
 
         `make` is called with the keeper's response as soon as it arrives, before any report about
-        the terminal. `ring_size` is the size of the ring in bytes. The keeper stores `record` as
-        the entry `t/NAME`. `cgroup` is an open directory of the control group for the program.
+        the terminal. `ring_size` is the size of the ring in bytes. The keeper stores `record`, the
+        terminal's state for the next worker, under the key `t/NAME`. `cgroup` is a descriptor of
+        the directory of the program's control group, or None.
 
         Raises `OSError` if the keeper refuses the request, and `KeeperLostError`. If this call is
         cancelled, the program is killed as soon as the keeper has reported its start.
@@ -153,42 +157,47 @@ class KeeperClient:
         return await self._requests.wait_spawned(request, make)
 
     def watch(self, name: str, events: TerminalEvents) -> None:
-        """Pass all reports about one of `terminals` to `events`, including those kept so far."""
+        """Pass all reports about the terminal `name`, which `connect` found, to `events`.
+
+        Also passes the reports that have arrived before this call.
+        """
         self._watched[name] = events
         for report in self._pending_reports.pop(name, ()):
             report(events)
 
     def unwatch(self, name: str) -> None:
-        """Drop all further reports about a terminal. Idempotent."""
+        """Stop passing on reports about a terminal: drop them. Idempotent."""
         self._watched.pop(name, None)
         self._pending_reports.pop(name, None)
         self._wake_ups.disarm(name)
 
     def arm(self, name: str, header: memoryview) -> None:
-        """Request one call of `wake` when the keeper next writes to the ring with this header.
+        """Request one call of `TerminalEvents.wake` at the next output of the terminal `name`.
 
-        After this call and before it waits, the caller must check `HEAD`: the keeper may have
-        written before the request took effect.
+        `header` is the header of the terminal's ring.
+
+        After this call, the caller must check `HEAD` before it waits: the keeper may have written
+        output before the request took effect.
         """
         self._wake_ups.arm(name, header)
 
     def disarm(self, name: str) -> None:
-        """Undo `arm`. Must be called before the ring is unmapped. Idempotent."""
+        """Cancel the request of `arm`. Must be called before the ring is unmapped. Idempotent."""
         self._wake_ups.disarm(name)
 
     def kick(self) -> None:
-        """Notify the keeper that a ring with `STALLED` set has free space again."""
+        """Notify the keeper that a ring that was full (`STALLED` is set) has free space again."""
         self._wake_ups.kick()
 
     def put(self, key: str, value: bytes, fds: Sequence[int] = ()) -> None:
-        """Store an entry for the next worker, replacing any entry of that key.
+        """Store a value and descriptors in the keeper, for the next worker.
 
-        The caller keeps ownership of `fds`.
+        Replaces what is stored under `key`. The caller keeps ownership of `fds`.
         """
         self._connection.send("put", key, value, fds=fds)
 
     def delete(self, key: str) -> None:
-        """Delete an entry if it exists."""
+        """Delete what `put` has stored in the keeper under `key`, if anything."""
         self._connection.send("delete", key)
 
     @property
@@ -197,9 +206,9 @@ class KeeperClient:
         return self._connection.is_flushed
 
     async def flushed(self) -> None:
-        """Wait until every `put` so far was sent to the keeper, and so survives this worker.
+        """Wait until every `put` so far was sent to the keeper. Usually returns at once.
 
-        Usually returns at once.
+        What was sent survives the death of this worker.
         """
         await self._connection.flushed()
 
@@ -217,7 +226,7 @@ class KeeperClient:
         self._connection.send("status", text)
 
     def alive(self) -> None:
-        """Reset the service manager's watchdog: this worker's event loop runs."""
+        """Report that this worker's event loop runs, which resets the manager's watchdog."""
         self._connection.send("alive")
 
     def end(self) -> None:

@@ -10,7 +10,10 @@ from acpterm.keeper.reports import KeeperLostError, Spawned, TerminalEvents
 
 
 class PendingSpawn:
-    """A spawn request. `make` converts the response into the result of `KeeperClient.spawn`."""
+    """A spawn request that has no response yet.
+
+    `make` converts the keeper's response into the result of `KeeperClient.spawn`.
+    """
 
     def __init__(self, make: Callable[[Spawned], TerminalEvents]) -> None:
         self.make: Final = make
@@ -22,7 +25,7 @@ class PendingSpawn:
         return self._task is None
 
     async def wait(self) -> TerminalEvents:
-        """Wait until `finish` is called; return the value or raise the error passed to it."""
+        """Wait until `finish` is called; return the value or raise the error passed to `finish`."""
 
         def abandon(_raise: object) -> trio.lowlevel.Abort:
             self._task = None
@@ -54,17 +57,27 @@ class PendingRequests:
     async def wait_spawned(
         self, request: int, make: Callable[[Spawned], TerminalEvents]
     ) -> TerminalEvents:
-        """Wait for the response to a spawn request; return the result of `make`, called with it."""
+        """Wait for the response to the spawn request with the number `request`.
+
+        Returns the value, or raises the error, that `PendingSpawn.finish` gets. The caller of
+        `finish` makes that value: it calls `make` with the response.
+        """
         spawn = self._spawns[request] = PendingSpawn(make)
         return await spawn.wait()
 
     def pop_spawn(self, request: int) -> PendingSpawn | None:
-        """Remove and return a spawn request; None if it is unknown or was cancelled."""
+        """Remove the spawn request with this number.
+
+        Returns the request, or None if it is unknown or the task that waited was cancelled.
+        """
         spawn = self._spawns.pop(request, None)
         return None if spawn is None or spawn.is_cancelled else spawn
 
     async def wait_restarted(self, request: int) -> None:
-        """Wait until a restart request fails, and raise the error."""
+        """Wait until a restart request fails, and raise the error.
+
+        Never returns: if the restart succeeds, this process is killed.
+        """
         self._restarts[request] = trio.lowlevel.current_task()
 
         def abandon(_raise: object) -> trio.lowlevel.Abort:

@@ -7,7 +7,7 @@ UNKNOWN: Final = -1
 
 
 class ExitReport(NamedTuple):
-    """How a program exited."""
+    """How a program exited, as the keeper reports it."""
 
     status: int
     """Wait status as returned by `os.wait`, or `UNKNOWN`."""
@@ -37,7 +37,7 @@ class Spawned(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A terminal of the previous worker. The receiver owns `master` and `ring`."""
+    """A terminal that a previous worker created. The receiver owns `master` and `ring`."""
 
     name: str
     pid: int
@@ -54,14 +54,17 @@ class Found(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An entry that a previous worker has stored. The receiver owns `fds`."""
+    """A value and descriptors that a previous worker has stored in the keeper under a key.
+
+    The receiver owns `fds`.
+    """
 
     value: bytes
     fds: tuple[int, ...]
 
 
 class TerminalEvents(Protocol):
-    """Callbacks for one terminal. They must not block and must not raise."""
+    """Callbacks for the keeper's reports about one terminal. They must not block or raise."""
 
     def exited(self, report: ExitReport) -> None:
         """Handle the program's exit; the keeper has reaped it. Called once, before `closed`."""
@@ -70,7 +73,7 @@ class TerminalEvents(Protocol):
         """Handle the end of the output, at position `end`. Called once."""
 
     def wake(self) -> None:
-        """Handle new output. Called once for each call of `KeeperClient.arm`."""
+        """Handle new output. Called at most once for each call of `KeeperClient.arm`."""
 
 
 class KeeperLostError(Exception):

@@ -140,10 +140,10 @@ class RingFile:
                     return
 
     def read(self, since: int, max_bytes: int) -> tuple[int, bytes]:
-        """Return the position of the output that is read, and at most `max_bytes` of it.
+        """Return the position of the first byte that is read, and at most `max_bytes` of output.
 
         The output starts at position `since`, or at the oldest retained byte if that is later. If
-        there is no output, returns the position of the next byte to be written.
+        there is no such output, the position is that of the next byte to be written.
         """
         header, data, capacity = self.header, self.data, self.capacity
         end = header[HEAD]
@@ -160,9 +160,10 @@ class RingFile:
         return start, copy
 
     def mark_unread(self, head: int, end: int) -> None:
-        """Fill the space from `head` to `end`, so that `recover` can tell how much a read wrote.
+        """Fill the space that the next read may write to, so that `recover` finds what it wrote.
 
-        Fills at most as many bytes as `UNREAD` has, since a read of a PTY returns no more.
+        The space is from position `head` to `end`. At most `len(UNREAD)` bytes are filled, since a
+        single read of a PTY returns no more.
         """
         at = head % self.capacity
         size = min(end - head, len(UNREAD), self.capacity - at)
@@ -172,7 +173,11 @@ class RingFile:
         self.header[MARKED] = head + 1
 
     def recover(self) -> None:
-        """Add the output of the last read of a keeper that was killed before it updated `HEAD`."""
+        """Restore the output that a killed keeper had written to the ring without updating `HEAD`.
+
+        Sets `HEAD` to the end of that output. Finds only output of a read before which
+        `mark_unread` was called.
+        """
         header = self.header
         head = header[HEAD]
         end = header[RESERVED] if header[MARKED] == head + 1 else head
@@ -182,7 +187,10 @@ class RingFile:
         header[RESERVED] = header[HEAD]
 
     def write_record(self, record: bytes) -> bool:
-        """Replace the record; return False, and keep the old one, if the new one does not fit."""
+        """Replace the record: the terminal's state for the next worker.
+
+        Returns False, and keeps the old record, if the new one does not fit.
+        """
         location = self.header[RECORD]
         offset, length = location >> 32, location & 0xFFFF_FFFF
         size = len(record)
@@ -195,14 +203,17 @@ class RingFile:
         return True
 
     def record(self) -> bytes:
-        """Return the record; empty if there is none."""
+        """Return the record (the terminal's state for the next worker); empty if there is none."""
         location = self.header[RECORD]
         offset, length = location >> 32, location & 0xFFFF_FFFF
         return bytes(self._record_area[offset : offset + length])
 
 
 def capacity_for(ring_size: int) -> int:
-    """Return `ring_size` in bytes, rounded up to whole pages and to `CAPACITY_MIN_BYTES`."""
+    """Return the capacity in bytes of a ring of at least `ring_size` bytes.
+
+    It is a whole number of pages, and at least `CAPACITY_MIN_BYTES`.
+    """
     return -(-max(ring_size, CAPACITY_MIN_BYTES) // _PAGE_BYTES) * _PAGE_BYTES
 
 

@@ -45,20 +45,20 @@ _QUIET_S: Final = 0.05
 
 
 class Turns:
-    """Lets the consumers of a worker take turns: one slice at a time."""
+    """Lets the consumers of a worker take turns, so that only one processes output at a time."""
 
     def __init__(self) -> None:
         self._lock = trio.Lock()
 
     async def take(self, step: Callable[[], object]) -> None:
-        """Run `step` when no other step runs. Always a checkpoint."""
+        """Wait for the calling consumer's turn, and run `step` once. Always a checkpoint."""
         async with self._lock:
             step()
 
     async def take_until_done(self, step: Callable[[], bool]) -> None:
-        """Run `step` repeatedly until it returns False, with a checkpoint after each run.
+        """Wait for the calling consumer's turn, and run `step` repeatedly until it returns False.
 
-        No other consumer gets a turn before that.
+        Has a checkpoint between two runs, but no other consumer gets a turn before the last run.
         """
         async with self._lock:
             while step():
@@ -66,7 +66,10 @@ class Turns:
 
 
 class Consumer:
-    """Consumes one ring. Calls `on_change` after each slice, and after each new terminal size."""
+    """Feeds the output in one terminal's ring to the text, the emulator and the timeline.
+
+    Calls `on_change` after each slice of output, and after each new terminal size.
+    """
 
     __slots__ = (
         "_emulator",
@@ -123,7 +126,10 @@ class Consumer:
         return not self._ring.unread and not self._text.flush()
 
     async def caught_up(self) -> None:
-        """Wait until all output written before this call is consumed, including deferred text."""
+        """Wait until all output written before this call is consumed.
+
+        This includes output that the text view had stored unprocessed.
+        """
         await trio.lowlevel.checkpoint()
         target = self._ring.head
         while self._ring.position < target:
@@ -142,7 +148,11 @@ class Consumer:
             await self._turns.take(self._slice)
 
     async def _wait(self) -> None:
-        """Wait for more output. Process a piece of deferred text if none comes for `_QUIET_S`."""
+        """Wait for more output.
+
+        If none comes for `_QUIET_S` seconds, processes a piece of the output that the text view has
+        stored unprocessed, if any.
+        """
         if not self._text.has_deferred:
             # Without a cancel scope, which would take most of the memory of an idle terminal.
             await self._wake.wait()
@@ -174,8 +184,8 @@ class Consumer:
     def _feed(self, data: bytes) -> int:
         """Feed as much of `data` as one slice allows; return the number of bytes fed.
 
-        Returns 0 if deferred text has to be processed first and more of it is left after this
-        slice.
+        Returns 0 if this slice was spent on earlier output that the text view had stored
+        unprocessed, and more such output is left.
         """
         is_worthwhile = len(data) >= _SIMPLE_MIN_BYTES or self._text.has_deferred
         simple = simple_output.find_end(data) if is_worthwhile else 0

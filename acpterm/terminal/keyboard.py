@@ -37,9 +37,10 @@ class InputFullError(Exception):
 
 
 class Keyboard:
-    """The input of one terminal, written to `master`.
+    """The input of one terminal, written to the PTY's `master`.
 
-    `start` starts a task in the terminal's nursery, which types the queued input.
+    `start` is called with an async function to run in the terminal's nursery: it types the queued
+    input.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class Keyboard:
         self.listeners: Final[list[Listener]] = []
 
     def type(self, data: bytes) -> int:
-        """Type `data`, now or as soon as the PTY has room; return the argument for `wait`.
+        """Type `data`, now or as soon as the PTY has room.
+
+        Returns a number to pass to `wait`, which waits until the PTY has taken `data`.
 
         Raises `trio.ClosedResourceError` if the terminal is closed, `OSError` if the write to the
         PTY fails, and `InputFullError` if more than `input_bytes_max` bytes would be queued.
@@ -75,7 +78,11 @@ class Keyboard:
         return self._put(data)
 
     def reply(self, data: bytes) -> None:
-        """Type a reply of the emulator; drop it if too many are queued, or the write fails."""
+        """Type a reply of the emulator to a query of the program.
+
+        Drops the reply if more than `REPLY_BYTES_MAX` bytes of replies would be queued, or if the
+        write to the PTY fails.
+        """
         waiting = sum(end - max(begin, self._passed) for begin, end in self._replies)
         if self._master.closed or waiting + len(data) > REPLY_BYTES_MAX:
             return

@@ -41,7 +41,7 @@ _SHUT_DOWN: Final = "acpterm is shutting down: no terminal is created any more"
 
 
 class TerminalSpec(NamedTuple):
-    """The parameters of a terminal."""
+    """The parameters with which a terminal is created or adopted."""
 
     size: tuple[int, int] = (120, 40)
     """Columns and rows."""
@@ -154,10 +154,10 @@ class Pool:
         return terminal
 
     def adopt(self, found: Found, tree: ProcessTree, spec: TerminalSpec) -> Terminal:
-        """Return a terminal for `found`, which an earlier worker created.
+        """Return a `Terminal` for a terminal that an earlier worker created.
 
-        `tree` tracks the terminal's processes. Its text and screen are rebuilt from the output that
-        the ring retains.
+        `tree` tracks the terminal's processes. The terminal's text and screen are rebuilt from the
+        output that the ring retains.
         """
         spawned = Spawned(found.name, found.pid, found.started, found.master, found.ring, "adopted")
         terminal = self._make(spawned, tree, spec, adopted=True)
@@ -170,14 +170,20 @@ class Pool:
         return terminal
 
     def release(self, terminal: Terminal, by: EndedBy) -> None:
-        """Drop `terminal`, and begin to end its processes, on behalf of `by`. Idempotent."""
+        """Remove `terminal` from the pool, and begin to end its processes. Idempotent.
+
+        `by` is reported as what ended the program, unless another cause came first.
+        """
         self.terminals.pop(terminal.id, None)
         terminal.release(by)
         if terminal.is_closed and not terminal.retained:
             self._keeper.forget(terminal.id)
 
     def forget(self, terminal: Terminal) -> None:
-        """Make the keeper drop the output of a released terminal, now or once it is closed."""
+        """Make the keeper drop the output of a released terminal.
+
+        The output is dropped now if the terminal is closed, otherwise once it closes.
+        """
         terminal.retained = False
         if terminal.is_closed:
             self._keeper.forget(terminal.id)
@@ -256,7 +262,7 @@ class Pool:
 
 
 async def _discard(tree: ProcessTree) -> None:
-    """Kill and forget a tree whose terminal `create` failed to return."""
+    """Kill and forget the processes of a terminal that `create` could not return."""
     with trio.CancelScope(shield=True):
         with trio.move_on_after(_DISCARD_TIMEOUT_S):
             await tree.kill()

@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 
 class Slice(NamedTuple):
-    """Consecutive bytes of the stream, and how many requested bytes before them are lost."""
+    """The result of a read of a ring: consecutive bytes of the output.
+
+    `lost` is the number of requested bytes before them that are no longer in the ring.
+    """
 
     data: bytes
     #: The absolute position of the first byte of `data`.
@@ -25,9 +28,10 @@ class Slice(NamedTuple):
 
 
 def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int, int]:
-    """Return the position and the length of a read of at most `max_bytes` from `since` on.
+    """Return the position and the number of the bytes that a read of a ring returns.
 
-    The bytes from `start` to `end` can be read. Raises `ValueError` if `since` is negative or after
+    The read requests at most `max_bytes` (None: all) from position `since` on, and the ring retains
+    the bytes from position `start` to `end`. Raises `ValueError` if `since` is negative or after
     `end`, or if `max_bytes` is negative.
     """
     if not 0 <= since <= end:
@@ -40,7 +44,10 @@ def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int
 
 
 class Ring:
-    """The last `capacity` bytes of a stream. With capacity 0, only the positions grow."""
+    """The last `capacity` bytes of a stream.
+
+    With capacity 0, no bytes are retained, and only the positions grow.
+    """
 
     __slots__ = ("_buffer", "_end", "capacity")
 

@@ -33,7 +33,11 @@ _TRIM_MIN_BYTES: Final = 64 * 1024
 
 
 class EmulatorMark:
-    """A context manager that marks a ring's header while the emulator is at work."""
+    """A context manager that marks a ring's header while the emulator processes its output.
+
+    A new worker that finds the mark continues the terminal without an emulator, since the emulator
+    has probably crashed the previous worker.
+    """
 
     __slots__ = ("_header",)
 
@@ -48,12 +52,12 @@ class EmulatorMark:
 
 
 class SharedRing:
-    """The consumer's side of one ring file.
+    """The consumer's side of one ring file: consumes output, and makes consumed output readable.
 
     `fd` is the ring file, and `retained` the number of consumed bytes that stay readable. `arm` is
-    called with the header to request a wake-up from the keeper. `on_room` is called when the keeper
-    had stopped for lack of room and can continue. `adopted` is true if an earlier worker has
-    consumed from the file.
+    called with the file's header to request a wake-up from the keeper. `on_room` is called when the
+    ring has room again after the keeper had stopped for lack of room. `adopted` is true if an
+    earlier worker has consumed from the file.
     """
 
     __slots__ = (
@@ -122,7 +126,8 @@ class SharedRing:
     def peek(self, max_bytes: int) -> bytes:
         """Return the next bytes to consume, at most `max_bytes`.
 
-        They never cross the position up to which an earlier worker has answered queries.
+        Either all or none of them are before the position up to which an earlier worker has
+        answered the queries in the output.
         """
         if self.position < self.replied_until:
             max_bytes = min(max_bytes, self.replied_until - self.position)
@@ -131,31 +136,34 @@ class SharedRing:
         return data
 
     def advance(self, count: int) -> None:
-        """Consume `count` bytes, and release the oldest ones in excess of `retained`."""
+        """Consume `count` bytes; release the oldest bytes, so that `retained` stay readable."""
         self.position += count
         self._release()
 
     def give_back_room(self) -> None:
-        """Return the memory of released bytes to the system, once the keeper writes no more."""
+        """Return the memory of released bytes to the system.
+
+        Must be called only once the keeper writes no more.
+        """
         if self.position > _TRIM_MIN_BYTES:
             self._file.release_free_pages()
 
     def arm(self) -> bool:
         """Request a wake-up at the keeper's next write; return whether to wait for the wake-up.
 
-        False means that the keeper has written in the meantime: consume that output instead.
+        False means that there is unread output, which the caller must consume instead.
         """
         self._arm(self._header)
         return int(self._header[layout.HEAD]) == self.position
 
     @property
     def emulator_mark(self) -> EmulatorMark:
-        """A reusable context manager that marks the header while the emulator is at work."""
+        """A reusable context manager that marks the header while the emulator processes output."""
         return EmulatorMark(self._header)
 
     @property
     def has_emulator_mark(self) -> bool:
-        """Whether an earlier worker ended while the emulator was at work on this output."""
+        """Whether an earlier worker ended while the emulator processed this terminal's output."""
         return bool(self._header[layout.EMULATOR])
 
     def claim_reply(self) -> bool:
@@ -169,12 +177,15 @@ class SharedRing:
         return True
 
     def hold(self, reader: object, position: int) -> None:
-        """Retain all bytes from `position` on, until `reader` holds a later position or none."""
+        """Retain all bytes from `position` on, even if they are more than `retained`.
+
+        Lasts until `hold` is called for the same `reader` with a later position, or `let_go`.
+        """
         self._holds[reader] = position
         self._release()
 
     def let_go(self, reader: object) -> None:
-        """Release the bytes that were retained only for `reader`. Idempotent."""
+        """Undo `hold`: release the bytes that were retained only for `reader`. Idempotent."""
         if self._holds.pop(reader, None) is not None:
             self._release()
 

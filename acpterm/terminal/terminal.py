@@ -57,9 +57,10 @@ _KILL_TIMEOUT_S: Final = 5.0
 class Terminal:
     """A terminal, created and run by `Pool.create` or `Pool.adopt`.
 
-    `pid` is the program's, `tree` its processes. `limit` is the maximum length of the text in
-    bytes, and `size` the columns and rows. `created_time` and `started_at` are as in
-    `pool.TerminalSpec`. `on_exit` is called once, with the terminal, right after `exit` is set.
+    `pid` is the program's pid, and `tree` tracks the processes that come from the program. `limit`
+    is the maximum length of the text in bytes, and `size` the columns and rows. `created_time` and
+    `started_at` are as in `pool.TerminalSpec`. `on_exit` is called once, with the terminal, right
+    after `exit` is set.
     """
 
     # With this many attributes, a dictionary would take 1 KiB more per terminal.
@@ -217,13 +218,13 @@ class Terminal:
         await self._changed.park()
 
     def notify(self) -> None:
-        """Wake all tasks in `wait_changed`."""
+        """Make all pending calls of `wait_changed` return."""
         self._changed.unpark_all()
 
     def kill(self, by: EndedBy) -> None:
-        """Begin to end the whole process tree on behalf of `by`. Returns at once.
+        """Begin to end the whole process tree. Returns at once. Idempotent.
 
-        Idempotent. The first `by` is reported as the cause of the exit, unless the program had
+        The `by` of the first call is reported as what ended the program, unless the program had
         exited before.
         """
         if self.exit is None and not self._ending.is_set() and self._report is None:
@@ -236,7 +237,7 @@ class Terminal:
         self._lifetime.deadline = math.inf
 
     def release(self, by: EndedBy) -> None:
-        """Mark the terminal as released, and begin to end its process tree. Idempotent."""
+        """Mark the terminal as released, and begin to end its processes like `kill`. Idempotent."""
         self.released = True
         self.kill(by)
 
@@ -256,7 +257,10 @@ class Terminal:
         return self._master.waits_for_input(time.monotonic() - last_output)
 
     def signal(self, number: int) -> bool:
-        """Signal the foreground process group; return whether there is such a group."""
+        """Send the signal `number` to the PTY's foreground process group.
+
+        Returns whether there is such a group.
+        """
         return not self._master.closed and self._master.signal_foreground(number)
 
     # Reports of the keeper; see `keeper.client.TerminalEvents`
@@ -274,7 +278,7 @@ class Terminal:
         self._after_consuming()
 
     def closed(self, end: int) -> None:
-        """Record that all output ends at `end`: no process has the PTY open any more."""
+        """Record the position at which all output ends: no process has the PTY open any more."""
         self._closed_at = end
         self._consumer.catch_up()
         self._consumer.wake()
@@ -355,7 +359,10 @@ class Terminal:
         self.kill(EndedBy.TIMEOUT)
 
     def _after_consuming(self) -> None:
-        """Apply each report of the keeper whose position the consumer has reached."""
+        """Apply the keeper's reports (exit, end of output) that the consumer has come up to.
+
+        A report is applied once all output before its position is consumed.
+        """
         report = self._report
         if self.ring.position >= self._closed_at:
             self._end_output()

@@ -28,7 +28,7 @@ SIZES_MAX: Final = 256
 
 
 class Slice(NamedTuple):
-    """A part of the output that came at one known time."""
+    """A part of the output, with the time at which it came."""
 
     time: float
     """Seconds since the terminal's start."""
@@ -51,7 +51,7 @@ class Resize(NamedTuple):
 class Timeline:
     """The times of one terminal's output. `start` is the time at which the terminal was created.
 
-    `kept` is the number of bytes of output that the terminal retains; older output needs no marks.
+    `kept` is the number of bytes of output that the terminal retains; older output needs no times.
     `size` is the columns and rows at the start. `end` is the position of the first byte to be
     recorded, and `known_from` that of the first byte that no earlier worker has consumed.
     """
@@ -121,20 +121,27 @@ class Timeline:
         self._due = now
 
     def resize_at(self, number: int) -> Resize | None:
-        """Return resize `number`, counted from 0, or the first later one that is kept, if any."""
+        """Return the change of the terminal size with this number; the first change has number 0.
+
+        If that change is no longer kept, returns the oldest one that is; None if there is no
+        change of this number or a higher one.
+        """
         index = max(0, number - self.first_resize)
         return self._resizes[index] if index < len(self._resizes) else None
 
     @property
     def first_resize(self) -> int:
-        """The number of the oldest resize that is kept; of the next resize if none is kept."""
+        """The number of the oldest change of the size that is kept, for `resize_at`.
+
+        If none is kept, the number of the next change.
+        """
         return self.resized - len(self._resizes)
 
     def slice_at(self, position: int) -> Slice:
-        """Return the slice that begins at `position` and ends at the next mark.
+        """Return the slice that begins at `position` and ends where the next recorded time begins.
 
-        Output before the oldest mark has the time of that mark. Raises `ValueError` unless a byte
-        was recorded at `position`, whether it is still retained or not.
+        Output before the oldest time that is kept gets that time. Raises `ValueError` unless a byte
+        was recorded at `position`; the byte need not be retained.
         """
         if not 0 <= position < self.end:
             raise ValueError(f"no such position: {position}; the stream is at 0 to {self.end}")
@@ -143,9 +150,10 @@ class Timeline:
         return Slice(self._times[behind - 1] - self.start, position, end)
 
     def position_at(self, time: float) -> int:
-        """Return the position of the first output that came at `time` or later, or the end.
+        """Return the position of the first output that came at `time` or later.
 
-        `time` is in seconds since the terminal's start. Output with an unknown time is skipped.
+        `time` is in seconds since the terminal's start. Output with an unknown time is skipped. If
+        there is no such output, returns the position of the next byte.
         """
         found = bisect_left(self._times, time + self.start)
         position = self._positions[found] if found < len(self._positions) else self.end
@@ -170,9 +178,9 @@ class Timeline:
 def _apart(
     times: "array[float]", positions: "array[int]", spacing: float
 ) -> tuple["array[float]", "array[int]"]:
-    """Return the marks that are at least `spacing` seconds after the previous returned mark.
+    """Thin out times and their positions; return the times that are kept, and their positions.
 
-    Marks are given and returned as their times and their positions.
+    Each time that is kept is at least `spacing` seconds after the previous one that is kept.
     """
     kept: tuple[array[float], array[int]] = array("d"), array("q")
     last = -math.inf

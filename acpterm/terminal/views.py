@@ -19,7 +19,7 @@ __all__ = ["Part", "last", "raw", "since"]
 
 
 class Part(NamedTuple):
-    """A part of the output that `since` returns."""
+    """A part of the output, as text or raw: the result of `since`."""
 
     data: bytes
     """UTF-8 for text, unchanged bytes for raw."""
@@ -30,10 +30,10 @@ class Part(NamedTuple):
 
 
 def raw(terminal: Terminal) -> tuple[str, bool]:
-    """Return the raw output as text, and whether its beginning is missing.
+    """Return the end of the raw output, decoded, with escape sequences.
 
-    The text has at most `terminal.limit` UTF-8 bytes, and begins with a whole character. Invalid
-    bytes become U+FFFD.
+    Also returns whether the beginning of the output is missing. The string has at most
+    `terminal.limit` UTF-8 bytes, and begins with a whole character. Invalid bytes become U+FFFD.
     """
     ring, limit = terminal.ring, terminal.limit
     start = max(ring.start, ring.end - limit)
@@ -57,9 +57,9 @@ def since(terminal: Terminal, position: int | None, max_bytes: int, *, as_text: 
     """Return at most `max_bytes` of output from `position` on, as text or raw.
 
     If `position` is None, starts at the oldest retained byte. Text ends before an incomplete
-    character or escape sequence, so that the next part can begin with it. To return any text, more
-    than `max_bytes` are read if an escape sequence is longer. Raises `ValueError` if the output has
-    not reached `position`.
+    character or escape sequence, so that the next part can begin with it. If nothing is left
+    because an escape sequence is longer than `max_bytes`, more bytes are read. Raises `ValueError`
+    if the output has not reached `position`.
     """
     asked = terminal.ring.start if position is None else position
     data, start, lost = terminal.ring.read(asked, max_bytes)

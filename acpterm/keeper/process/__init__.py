@@ -6,7 +6,7 @@
 - `worker`: one worker process; `respawn`: when to start a new worker after one has died;
 - `link`: the keeper's end of its socket to a worker;
 - `loop`: the event loop;
-- `store`: entries that a worker stores for the next one;
+- `store`: entries, which are values and descriptors that a worker stores for the next one;
 - `notify`: messages and descriptors for the service manager; `inherited_fds`: descriptors from it;
 - `diagnostics`: the keeper's log, and the lock file.
 """

@@ -36,7 +36,10 @@ _LISTEN_FDS_START = 3
 def adopt_all(
     environ: Mapping[str, str], terminals: Terminals, store: Store, notifier: Notifier
 ) -> None:
-    """Restore terminals and entries from all descriptors that the service manager has passed."""
+    """Take over all descriptors that the service manager has passed to this process.
+
+    Masters and rings become terminals; all others become entries of `store`, for the worker.
+    """
     masters: dict[str, int] = {}
     rings: dict[str, int] = {}
     others = 0

@@ -34,7 +34,9 @@ _ONE = (1).to_bytes(8, sys.byteorder)
 
 
 class Keeper:
-    """Owns the terminals and the entries, and sends reports about them to workers.
+    """Owns the terminals, and the entries that workers store; sends both to the next worker.
+
+    Reports the exit of a program, and the end of a terminal's output, to the worker.
 
     With `embedded`, the keeper is the child of its worker. With `pidfds`, the exit of a child is
     detected by its pidfd if the system supports that, otherwise by SIGCHLD.
@@ -74,9 +76,9 @@ class Keeper:
             handler(message)
 
     def send_state(self, link: Link, *, takeovers: int) -> None:
-        """Send a worker all terminals and entries, and from now on all reports.
+        """Send a worker all terminals and stored entries, and from now on all reports.
 
-        `takeovers` is the number of workers that served before.
+        `takeovers` is the number of workers that served before this one.
         """
         self._links.append(link)
         events = self._wake_worker[0], self._wake_keeper[1]
@@ -99,7 +101,7 @@ class Keeper:
             self._links.remove(link)
 
     def wake(self) -> None:
-        """Wake the worker."""
+        """Wake the worker, so that it checks the rings for output."""
         _notify(self._wake_worker[1])
 
     def before_wait(self) -> float | None:
@@ -138,7 +140,7 @@ class Keeper:
     def _start(self, message: Message) -> tuple[Terminal, str]:
         """Create the ring, then the child, so that a failure leaves no program behind.
 
-        Returns the terminal, and the way in which the child was created.
+        Returns the terminal, and how the child was created, such as `posix_spawn`.
         """
         _, name, program, cols, rows, ring_size, record = message.fields[:7]
         if message.cut:

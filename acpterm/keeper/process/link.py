@@ -28,9 +28,10 @@ _RETRY_S = 0.02
 
 
 class Link:
-    """The socket `sock` to one worker.
+    """The keeper's end of its socket to one worker.
 
-    Calls `receive` with each message, and `lost` once, with the reason, when the socket is closed.
+    Calls `receive` with each message. Calls `lost` once, with the reason, when a message cannot be
+    received, or with an empty reason when the worker has closed its end.
     """
 
     def __init__(
@@ -52,7 +53,11 @@ class Link:
         loop.add_reader(sock.fileno(), self._readable)
 
     def send(self, kind: str, *fields: object, fds: Descriptors | None = None) -> None:
-        """Send or queue a message; `fds` returns its descriptors. Does nothing once closed."""
+        """Send or queue a message. Does nothing once closed.
+
+        `fds` is called when the message is sent, and returns its descriptors. If it returns None,
+        the message is dropped.
+        """
         if self.open:
             self._queue.append((protocol.encode(kind, *fields), fds))
             if len(self._queue) == 1:
@@ -114,7 +119,10 @@ class Link:
             self._queue.popleft()
 
     def _wait(self, *, blocked: bool) -> None:
-        """Flush again when the socket is writable (`blocked`), or else after a short time."""
+        """Send the queue again later: after a short time, or when the socket is writable.
+
+        `blocked` is true if the socket's buffer is full, so that it will become writable.
+        """
         if blocked:
             try:
                 self._loop.add_writer(self._sock.fileno(), self._flush)

@@ -68,7 +68,10 @@ class Poller:
 
 
 class Loop:
-    """Calls handlers for events, until `stop` is called."""
+    """The event loop: calls handlers when a descriptor is ready, a timer expires or a signal comes.
+
+    One *turn* waits for events and calls their handlers.
+    """
 
     def __init__(self) -> None:
         self._poller = Poller()
@@ -145,7 +148,7 @@ class Loop:
         return any(ready != fd for ready, _ in self._poller.wait(0, 2))
 
     def stop(self) -> None:
-        """Make `run` return after this turn."""
+        """Make `run` return after it has called the handlers of the current events."""
         self._running = False
 
     def run(self, before_wait: Callable[[], float | None]) -> None:

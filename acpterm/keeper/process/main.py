@@ -75,16 +75,16 @@ def prepare_process() -> tuple[int, int]:
 
 
 def _open_standard_fds() -> None:
-    """Open `/dev/null` as 0, 1 and 2 if they are closed, so that no PTY gets such a number."""
+    """Open `/dev/null` as descriptors 0 to 2 if they are closed, so that no PTY becomes one."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         continue
     os.close(fd)
 
 
 class Embedded:
-    """A keeper that is the child of its worker: it kills all programs when the worker exits.
+    """A keeper that is the child of its worker. Kills all programs when the worker exits.
 
-    It ignores signals, because its worker decides when it exits.
+    The keeper ignores signals, because the worker decides when the keeper exits.
     """
 
     def __init__(self, loop: Loop, sock: _socket.socket, *, parent: int) -> None:
@@ -103,7 +103,10 @@ class Embedded:
         return 0
 
     def _watch_parent(self) -> None:
-        """Stop when the parent exits, even if another process has its end of the socket open."""
+        """Stop the loop when the parent, the worker, exits.
+
+        The socket alone does not tell, since another process may have the worker's end open.
+        """
         pidfd = system.open_pidfd(self._parent)
         if os.getppid() != self._parent:
             self._loop.stop()

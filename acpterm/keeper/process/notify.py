@@ -86,11 +86,11 @@ class Notifier:
             self._send("WATCHDOG=1")
 
     def has_stored(self, name: str) -> bool:
-        """Return whether a descriptor of this name is stored."""
+        """Return whether the manager stores a descriptor of this name."""
         return name in self._stored
 
     def adopt(self, name: str) -> None:
-        """Record that a previous keeper has stored a descriptor of this name."""
+        """Record that the manager still stores a descriptor of this name for a previous keeper."""
         self._stored.add(name)
 
     def store(self, name: str, fd: int) -> None:

@@ -35,7 +35,7 @@ class Respawn:
         """Whether no new worker is started any more, until `reset` is called."""
 
     def worker_died(self, what: str) -> None:
-        """Schedule the next start, or give up.
+        """Schedule the start of a new worker, or give up after too many deaths within a minute.
 
         `what` describes the death for the log, such as `the worker was killed by signal 9`.
         """
@@ -49,7 +49,7 @@ class Respawn:
         self._loop.call_later(delay, self._start)
 
     def reset(self) -> None:
-        """Forget all deaths, so that workers are started again."""
+        """Forget all deaths, so that new workers may be started again."""
         self._deaths = []
         self.given_up = False
 
@@ -66,9 +66,9 @@ class Respawn:
         self._feed_watchdog()
 
     def _feed_watchdog(self) -> None:
-        """Keep resetting the watchdog, or the service manager would kill all programs.
+        """Reset the service manager's watchdog repeatedly, for as long as this has given up.
 
-        The status line has reported the failure already.
+        Otherwise the manager would kill all programs. Its status line shows the failure already.
         """
         interval = self._notifier.watchdog_s
         if self.given_up and interval is not None:

@@ -1,4 +1,7 @@
-"""Entries that a worker stores for the next worker: opaque bytes with descriptors, by key."""
+"""What a worker stores in the keeper for the next worker: entries by key.
+
+An *entry* is a value, bytes that the keeper does not interpret, with descriptors.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Entry:
-    """A value and its descriptors, which the entry owns."""
+    """A value and descriptors that a worker stores for the next worker. Owns the descriptors."""
 
     __slots__ = ("_fds", "value")
 
@@ -30,7 +33,7 @@ class Entry:
 
 
 class Store:
-    """All entries by key."""
+    """All entries that a worker stores for the next worker, by key."""
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}

@@ -53,7 +53,7 @@ _NOTIFY_TIMEOUT_S = 0.5
 
 
 class Supervisor:
-    """A daemon's keeper.
+    """The main process of a daemon: a keeper that starts, restarts and replaces the worker.
 
     `sock` is the socket to the first worker, whose pid is `first_worker`. `command` starts later
     workers. `open_files` is the workers' soft and hard limit of open files.
@@ -236,9 +236,10 @@ class Supervisor:
             self._roll_back(f"the new worker was not ready within {READY_TIMEOUT_S:g} s")
 
     def _stop(self, serving: Worker, deadline: float) -> None:
-        """Stop the serving worker with SIGSTOP, then send the candidate the state.
+        """Stop the serving worker with SIGSTOP, then send the state to the candidate (the new one).
 
-        Rolls back if the worker is not stopped by `deadline`.
+        Rolls back the replacement if the worker has not stopped by `deadline`, which is a time of
+        `time.monotonic`.
         """
         candidate = self._candidate
         if candidate is None or serving is not self._serving:
@@ -255,7 +256,7 @@ class Supervisor:
             self._roll_back("the present worker cannot be stopped")
 
     def _replace(self, candidate: Worker) -> None:
-        """Make the candidate the serving worker, and kill the old worker."""
+        """Make the candidate, a new worker that is ready, the serving one; kill the old worker."""
         old, self._serving = self._serving, candidate
         self._candidate = self._stopped = self._restart_request = None
         self._takeovers += 1
@@ -267,7 +268,10 @@ class Supervisor:
             self._keeper.terminals.clear_emulator_marks()
 
     def _roll_back(self, reason: str) -> None:
-        """Kill the candidate, and let the old worker continue."""
+        """Kill the candidate (the new worker), and let the old worker continue.
+
+        `reason` is sent to the worker that requested the restart, or logged.
+        """
         candidate, self._candidate = self._candidate, None
         if candidate is not None:
             self._keeper.remove_link(candidate.link)

@@ -44,8 +44,8 @@ CLOSED_TIMEOUT_S = 3.0
 class Worker:
     """A running worker process.
 
-    Calls `receive` with each of its messages, and `gone` once, with its wait status, when it has
-    ended.
+    Calls `receive` with each message of the worker. Calls `gone` once, with the wait status, when
+    the process was reaped and all its messages were received.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Worker:
             os.kill(self.pid, number)
 
     def is_stopped(self) -> bool:
-        """Return whether the process is stopped or has exited."""
+        """Return whether the process is stopped (by SIGSTOP) or has exited."""
         if sys.platform == "darwin":
             return self.ended  # Python has no waitid there before 3.13.
         options = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT

@@ -33,8 +33,9 @@ def spawn(
 ) -> int:
     """Execute a program as a session leader on a PTY; return its pid.
 
-    `slave` is the path of the PTY's slave, and `cgroup` an open directory of the control group, or
-    None for that of the keeper. Raises `OSError`, and `ValueError` for strings with a null byte.
+    `slave` is the path of the PTY's slave, and `cgroup` a descriptor of the control group's
+    directory, or None for the keeper's group. Raises `OSError`, and `ValueError` for strings with a
+    null byte.
     """
     libc = _libc()
     attributes = ctypes.create_string_buffer(_OPAQUE_BYTES)

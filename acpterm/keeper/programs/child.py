@@ -63,7 +63,7 @@ def exec_program(program: Program) -> NoReturn:
 
 
 def login_tty(slave: int) -> None:
-    """Create a session with `slave` as its controlling terminal and as 0, 1 and 2.
+    """Create a session with `slave` as controlling terminal and as descriptors 0, 1 and 2.
 
     Does the same as login_tty(3).
     """

@@ -72,10 +72,10 @@ class Reader:
         self._waiting = array.array("i", (0,))
 
     def read(self, master: int, ring: RingFile, max_bytes: int, how: int) -> int:
-        """Read at most `max_bytes` of output from `master` into `ring`.
+        """Read at most `max_bytes` of output from a PTY's `master` into `ring`.
 
-        `how` is `PLAIN`, `GATHER` or `AVAILABLE`. Returns why the read stopped: `EMPTY`,
-        `LIMIT_REACHED`, `RING_FULL` or `HUNG_UP`.
+        `how` is the way to read: `PLAIN`, `GATHER` or `AVAILABLE`. Returns why the read stopped:
+        `EMPTY`, `LIMIT_REACHED`, `RING_FULL` or `HUNG_UP`. This module documents these constants.
         """
         header = ring.header
         head = header[HEAD]
@@ -134,7 +134,8 @@ class Reader:
     def _wait_for_more(self, master: int, deadline: float) -> bool:
         """Wait a short time for output on an empty PTY; return whether there is output.
 
-        Stops as soon as another descriptor is ready: a quiet terminal must not wait for a flood.
+        Returns False as soon as another descriptor is ready, so that a terminal with much output
+        does not delay the others. `deadline` is a time of `time.monotonic`.
         """
         for attempt in range(_YIELDS_MAX):
             before = _monotonic()

@@ -51,7 +51,10 @@ class Child:
         self._wait_result: tuple[int, int, resource.struct_rusage] | None = None
 
     def watch(self, loop: Loop, ended: Callable[[], None]) -> None:
-        """Call `ended` when the process has ended. Without a pidfd, do nothing."""
+        """Call `ended` when the process has ended.
+
+        Without a pidfd, does nothing: call `check_ended` at each SIGCHLD instead.
+        """
         if self._pidfd is not None:
             loop.add_reader(self._pidfd, ended)
 
@@ -83,7 +86,7 @@ class Child:
         """Reap the process, which has ended, and return the report of its exit.
 
         `end` is the position at which its output ends. Returns None while a debugger traces the
-        process: its pidfd is readable before the keeper can reap it.
+        process, because the keeper cannot reap it yet.
         """
         try:
             if self._wait_result is None or self._wait_result[0] == 0:
@@ -98,7 +101,10 @@ class Child:
 
 
 def write_exit(header: memoryview, report: Exit) -> None:
-    """Write a report into the header of a ring. `EXITED` is set last, since it means valid."""
+    """Write the report of an exit into the header of a ring.
+
+    The word `EXITED` is set last: readers ignore the report until it is set.
+    """
     status, cpu, max_rss, at, end = report
     header[EXIT_END] = end
     header[EXIT_CPU] = int(cpu * 1e6)
@@ -108,7 +114,7 @@ def write_exit(header: memoryview, report: Exit) -> None:
 
 
 def read_exit(header: memoryview) -> Exit | None:
-    """Return the report from the header of a ring; None if there is none."""
+    """Return the report of an exit from the header of a ring; None if there is none."""
     exited = header[EXITED]
     if not exited:
         return None

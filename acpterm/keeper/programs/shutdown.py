@@ -21,7 +21,7 @@ _SIGKILL = 9
 
 
 def end_programs(terminals: Terminals) -> None:
-    """SIGKILL every program with its process group and session, and every child of the keeper.
+    """Kill every program with its process group and session, and every child of the keeper.
 
     Orphans of killed processes become children of the keeper, which is a subreaper, and are killed
     in the next round. Returns when no process is left, or after `ENDING_MAX_S` seconds.
@@ -37,10 +37,10 @@ def end_programs(terminals: Terminals) -> None:
 
 
 def _kill_round(roots: set[int], unreaped: dict[int, Terminal]) -> bool:
-    """Kill all processes, and reap those that have ended; return whether any may be left.
+    """Kill all programs and all children of the keeper, and reap those that have ended.
 
-    `roots` are the pids of all programs. `unreaped` are the terminals whose program is not reaped,
-    by pid; reaped ones are removed.
+    Returns whether any process may be left. `roots` are the pids of all programs. `unreaped` has,
+    by pid, the terminals whose program is not reaped; programs that this call reaps are removed.
     """
     members = set(_session_members(roots, unreaped.keys()))
     children = set(system.children_of_this_process()) or set(unreaped)
@@ -59,7 +59,7 @@ def _kill_round(roots: set[int], unreaped: dict[int, Terminal]) -> bool:
 
 
 def _session_members(roots: set[int], unreaped: Collection[int]) -> Iterator[int]:
-    """Yield the living processes of all sessions that a program led.
+    """Yield the pids of the living processes in all sessions whose leader is or was a program.
 
     A session's id is the pid of its leader, which the kernel does not reuse while the session has
     members. So if a process has the pid of a root that was reaped, the pid was reused, and that

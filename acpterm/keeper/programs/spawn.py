@@ -53,10 +53,10 @@ _HARMLESS = {_RLIMIT_LOCKS} | {
 def spawn(program: Program, cols: int, rows: int, cgroup: int | None) -> tuple[int, int, str]:
     """Start a program on a new PTY; return its pid, the PTY's master, and the way that was used.
 
-    The way is `posix_spawn`, `clone3`, `fork` or `ptyprocess`. `cgroup` is an open directory of the
-    control group to start in; None for the keeper's. If the program cannot be found or executed,
-    the child prints a message, and exits with 127 or 126. Raises `OSError`, and leaves nothing
-    behind, if no PTY, process or descriptor is available.
+    The way is `posix_spawn`, `clone3`, `fork` or `ptyprocess`. `cgroup` is a descriptor of the
+    directory of the control group to start in; None for the keeper's. If the program cannot be
+    found or executed, the child prints a message, and exits with 127 or 126. Raises `OSError`, and
+    leaves nothing behind, if no PTY, process or descriptor is available.
     """
     _require_descriptors()
     if not system.LINUX:
@@ -154,9 +154,11 @@ def _can_execute(path: str) -> bool:
 def _limit_changes(
     limits: Sequence[tuple[int, int, int]],
 ) -> list[tuple[int, tuple[int, int], tuple[int, int]]] | None:
-    """Return the limits to change around a spawn: resource, program's value, keeper's value.
+    """Return the limits to change in the keeper around a spawn, since the child inherits them.
 
-    Returns None if one of the changes could harm the keeper.
+    Each has the resource, the program's soft and hard limit, and the keeper's, to be restored.
+
+    Returns None if a change could harm the keeper: use another way to spawn.
     """
     changes = []
     for limit, soft, hard in limits:

@@ -43,8 +43,8 @@ def protect_memory() -> None:
 def clone_into(cgroup: int) -> int:
     """Fork into the control group whose directory is open as `cgroup`.
 
-    Returns the child's pid, or 0 in the child. Raises `OSError`. Because CLONE_VM is not set, it
-    behaves like fork: the child has one thread, and its memory is copied on write.
+    Returns the child's pid, or 0 in the child. Raises `OSError`. Because CLONE_VM is not set, this
+    call behaves like fork: the child has one thread, and its memory is copied on write.
     """
     arguments = _CLONE_ARGS.pack(_CLONE_INTO_CGROUP, 0, 0, 0, _SIGCHLD, 0, 0, 0, 0, 0, cgroup)
     pid: int = _libc.syscall(_SYS_CLONE3, arguments, len(arguments))

@@ -44,9 +44,10 @@ _TRIM_BYTES = 64 * 1024
 
 
 class Terminal:
-    """One terminal. Owns `master` and the ring's descriptor.
+    """One terminal in the keeper. Owns the PTY's `master` and the ring's descriptor.
 
-    The constructor adds the terminal to `terminals`. `ring` is None once it is unmapped.
+    The constructor adds the terminal to `terminals`. The attribute `ring` is None once the ring is
+    unmapped.
     """
 
     __slots__ = (
@@ -105,7 +106,7 @@ class Terminal:
         return [self.ring_fd] if self.master is None else [self.ring_fd, self.master]
 
     def check_child(self) -> None:
-        """Check whether a child without pidfd has ended. Must be called at each SIGCHLD."""
+        """Check whether the child has ended, if it has no pidfd. Must be called at each SIGCHLD."""
         if not self.ended and self.child.check_ended():
             self.child_ended()
 
@@ -117,14 +118,17 @@ class Terminal:
             self._drain()
 
     def restore_exit(self, report: Exit) -> None:
-        """Restore the child's exit from the report in the ring's header."""
+        """Set the exit of a child that an earlier keeper has reaped.
+
+        `report` comes from the ring's header.
+        """
         self.ended = True
         self.exit = report
         self._terminals.by_pid.pop(self.child.pid, None)
         self._close_if_finished()
 
     def resume(self, fraction: float) -> None:
-        """Resume reading if more than `fraction` (0 to 1) of the ring is free."""
+        """Resume reading the PTY if more than `fraction` (0 to 1) of the ring is free."""
         if self.ring is not None and self.ring.free_bytes() > fraction * self.ring.capacity:
             self._unstall()
             if self.ended and self.exit is None:
@@ -173,7 +177,10 @@ class Terminal:
             self._hung_up()
 
     def _read(self, max_bytes: int, how: int) -> int:
-        """Read output into the ring, and stall if the ring is full; return as `Reader.read`."""
+        """Read output into the ring; if the ring is full, do not poll the PTY until there is space.
+
+        Returns why the read stopped, as `Reader.read` does.
+        """
         assert self.master is not None and self.ring is not None  # noqa: S101, PT018  polled
         head = self.ring.header[HEAD]
         stopped = self._terminals.reader.read(self.master, self.ring, max_bytes, how)
@@ -215,7 +222,10 @@ class Terminal:
             self._terminals.loop.call_later(IDLE_RETRY_S, self._poll)
 
     def _drain(self) -> None:
-        """Read the child's output, then reap the child. If the ring is full, `resume` continues."""
+        """Read the output that is left of the child, which has ended; then reap the child.
+
+        If the ring becomes full, returns; `resume` continues when there is space.
+        """
         self._stop_polling()
         stopped = reading.LIMIT_REACHED
         while stopped == reading.LIMIT_REACHED and self.master is not None and self._drain_left > 0:

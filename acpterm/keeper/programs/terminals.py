@@ -28,10 +28,11 @@ _EMULATOR_KILLS_MAX = 3
 
 
 class Terminals:
-    """All terminals by name, and those whose child is not reaped by pid.
+    """All terminals of a keeper.
 
-    For each terminal that is not forgotten, calls `exited` once with the report of its exit, and
-    later `closed` once with the position at which its output ends.
+    `by_name` has all of them; `by_pid` has those whose child is not reaped yet. For each terminal
+    that is not forgotten, calls `exited` once, with the report of the child's exit, and later
+    `closed` once, with the position at which the output ends.
     """
 
     def __init__(
@@ -56,7 +57,10 @@ class Terminals:
         self._trimming = False
 
     def mark_written(self, terminal: Terminal) -> None:
-        """Record output of this terminal. Its consumer is woken at the end of the turn."""
+        """Record that a terminal has new output.
+
+        Its consumer, in the worker, is woken at the end of this turn of the loop.
+        """
         self._written[terminal] = 0
 
     def trim_when_idle(self, terminal: Terminal) -> None:
@@ -83,16 +87,18 @@ class Terminals:
 
     @property
     def needs_recheck(self) -> bool:
-        """Whether a consumer may have started to wait since the last `disarm_waiting`.
+        """Whether `disarm_waiting` has to be called again soon.
 
-        Consumers are in the worker, and wait by setting `ARMED` in their ring.
+        A consumer in the worker may have set `ARMED` just after `disarm_waiting` checked its ring,
+        without having seen the latest output.
         """
         return bool(self._written)
 
     def disarm_waiting(self) -> bool:
-        """Clear `ARMED` of consumers that wait although there is output; return whether any does.
+        """Clear `ARMED` in all rings that have new output and whose consumer waits for output.
 
-        Each terminal is checked in two turns, because a consumer may set `ARMED` in between.
+        Returns whether there was such a ring: the worker must then be woken. Each ring with new
+        output is checked by two calls, because its consumer may set `ARMED` after the first.
         """
         wake = False
         for terminal, checks in tuple(self._written.items()):
@@ -107,10 +113,10 @@ class Terminals:
         return wake
 
     def clear_emulator_marks(self, *, was_killed: bool = False) -> None:
-        """Clear `EMULATOR` in all rings, because the worker did not crash on a terminal's output.
+        """Clear the mark `EMULATOR` in all rings, since the worker has ended without a crash.
 
-        If the worker was killed (`was_killed`), an emulator may have used up all memory. So a
-        terminal whose emulator was fed during `_EMULATOR_KILLS_MAX` such kills keeps the mark.
+        If the worker was killed (`was_killed`), an emulator may have used up all memory. So a ring
+        that was marked in `_EMULATOR_KILLS_MAX` workers that were killed keeps the mark.
         """
         for terminal in self.by_name.values():
             # Access the file, since the ring of a closed terminal is not mapped.
@@ -122,16 +128,19 @@ class Terminals:
                 _write_word(terminal.ring_fd, EMULATOR, 0)
 
     def stall(self, terminal: Terminal) -> None:
-        """Check this terminal's full ring repeatedly, and resume reading when it has space."""
+        """Check a terminal's ring, which is full, repeatedly; resume reading when it has space."""
         self._stalled[terminal] = None
         self._retry_later()
 
     def unstall(self, terminal: Terminal) -> None:
-        """Undo `stall`. Idempotent."""
+        """Stop checking a terminal's ring for space. Idempotent."""
         self._stalled.pop(terminal, None)
 
     def resume_stalled(self) -> None:
-        """Resume reading of all stalled terminals with enough free space in their ring."""
+        """Resume reading the PTYs of stalled terminals whose ring has enough free space again.
+
+        A *stalled* terminal is not read because its ring was full.
+        """
         for terminal in tuple(self._stalled):
             terminal.resume(_RESUME_FRACTION)
 

@@ -109,9 +109,10 @@ _NOT_EL = -1
 
 
 class Controls:
-    """Converts a stream of whole UTF-8 characters into a line program.
+    """Removes escape sequences from a stream of whole UTF-8 characters.
 
-    A line program has no escape sequences; see this module's docstring.
+    The result is a *line program*: text in which the only controls are TAB, LF, CR, BS and one
+    character for each erasure in the line.
     """
 
     __slots__ = ("_first_over", "_length", "_parameter", "_state", "plain")
@@ -128,11 +129,15 @@ class Controls:
 
     @property
     def inside(self) -> bool:
-        """Whether the data so far ends within a sequence."""
+        """Whether the data fed so far ends within an escape sequence."""
         return self._state is not _State.GROUND
 
     def feed(self, data: bytes) -> bytes:
-        """Return the line program for `data`, the next output, which has only whole characters."""
+        """Return the next output, `data`, without escape sequences, as a line program.
+
+        `data` consists of whole UTF-8 characters. The only controls in a line program are TAB, LF,
+        CR, BS and one character for each erasure in the line.
+        """
         if b"\xc2" in data:
             data = _C1.sub(b"", data)
         controls = data.translate(None, _PRINTING)
@@ -157,7 +162,11 @@ class Controls:
         )
 
     def _begin(self, data: bytes) -> bytes:
-        """Return `data`, which begins with its only ESC, without the sequence."""
+        """Return `data`, which begins with ESC and has no other ESC, without the escape sequence.
+
+        An erasure in the line becomes one character. If the sequence is incomplete, the next output
+        continues it.
+        """
         data = _mark_erasures(data)
         if data[0] != 0x1B:
             self._state = _State.GROUND
@@ -170,7 +179,10 @@ class Controls:
         return self._consume(data[1:])
 
     def _consume(self, data: bytes) -> bytes:
-        """Return the part of `data` after the current sequence. `data` has no ESC."""
+        """Return `data`, which continues an escape sequence, without the rest of that sequence.
+
+        `data` has no ESC. Controls such as CR within the sequence are kept, since they take effect.
+        """
         text = data.decode()
         done: list[str] = []
         at = 0
@@ -194,9 +206,10 @@ class Controls:
         return at + skipped
 
     def _step(self, text: str, at: int, done: list[str]) -> int:
-        """Process the character at `at` in a sequence that is not a string; return the next index.
+        """Process the character of `text` at index `at`, within a sequence that is not a string.
 
-        Appends to `done` what the character adds to the line program.
+        Returns the index to continue at. Appends to `done` a control that takes effect within the
+        sequence, or an erasure if the character ends the sequence of one.
         """
         char = text[at]
         if char > "~":
@@ -236,10 +249,10 @@ class Controls:
 
 
 def is_ground(data: bytes | bytearray) -> bool:
-    """Return whether `data` is sure to end outside of a sequence, whatever came before it.
+    """Return whether `data` certainly ends outside of an escape sequence, whatever came before.
 
-    It does if the sequence of its last ESC is complete, or if it has no ESC and at least
-    `SEQUENCE_MAX` ASCII characters.
+    That is so if the sequence of its last ESC is complete, or if it has no ESC and at least
+    `SEQUENCE_MAX` ASCII characters, since no sequence is longer.
     """
     last = data.rfind(b"\x1b")
     if last >= 0:
@@ -249,7 +262,10 @@ def is_ground(data: bytes | bytearray) -> bool:
 
 
 def _strip_cut(data: bytes) -> bytes:
-    """Strip sequences from `data`, which is empty or begins with ESC, and is followed by ESC."""
+    """Return `data` without escape sequences; an erasure in the line becomes one character.
+
+    `data` is empty or begins with ESC. Another ESC comes after `data`, and ends its last sequence.
+    """
     data = _mark_erasures(data)
     stripped = _CUT.sub(b"", data)
     if b"\x1b" not in stripped:
@@ -277,8 +293,8 @@ def _mark_erasures(data: bytes) -> bytes:
 def _unix(data: bytes) -> bytes:
     """Replace CRLF by LF: a CR before an LF moves the cursor on a line that ends anyway.
 
-    There is a fast path if each run of CR and LF has as many CRs as LFs. This is true exactly if
-    `data` without its CRs has LFs where `data` without its LFs has CRs.
+    Fast path: if each run of CRs and LFs has as many CRs as LFs, all CRs are dropped. That is so if
+    dropping all CRs and then turning LFs into CRs gives the same as dropping all LFs.
     """
     begin = data.startswith(b"\n")
     end = len(data) - data.endswith(b"\r")

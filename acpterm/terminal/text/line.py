@@ -29,7 +29,7 @@ _TOKEN = re.compile("[^\b\r\x11-\x13]+|\b+|\r+|[\x11-\x13]")
 
 
 class Line:
-    """The current line, and its cursor."""
+    """The line of the output that has no newline yet, and the cursor in this line."""
 
     __slots__ = ("_cells", "_column")
 
@@ -47,7 +47,7 @@ class Line:
         return self._cells.replace(_ERASED, " ")
 
     def end(self) -> str:
-        """Return the text of the line, and begin a new line."""
+        """Return the text of the line, without a newline, and begin a new line."""
         text = self.text()
         self._cells = ""
         self._column = 0
@@ -58,7 +58,10 @@ class Line:
         self._column = 0
 
     def write(self, run: str) -> str:
-        """Write printing characters at the cursor; return the text of lines that became full."""
+        """Write the printing characters `run` at the cursor.
+
+        Returns the text of the lines that became full, without newlines.
+        """
         if self._column + len(run) <= WIDTH:
             self._put(run)
             return ""
@@ -73,7 +76,7 @@ class Line:
         return "".join(ended)
 
     def run(self, program: str) -> str:
-        """Run `program`, which has characters, LF, CR, BS and the three erasures.
+        """Apply `program`, text with LF, CR, BS and erasures (`ERASE_RIGHT`, …), to the line.
 
         Returns the text of the lines that ended, with their newlines.
         """

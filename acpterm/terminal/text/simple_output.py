@@ -20,10 +20,11 @@ _MAY_BE_SGR: Final = b"\x1b[0123456789;:m\r"
 
 
 def find_end(data: bytes) -> int:
-    """Return the length of `data` if all of it is simple output, else 0.
+    """Return the index at which the simple output in `data` ends; 0 if not all of it is simple.
 
-    A CR or an incomplete SGR sequence at the very end is not counted, since it depends on the next
-    output whether that is simple. `data` must not begin within a sequence.
+    Simple output is printing ASCII, TAB, LF, CR and whole SGR sequences. A CR or an incomplete SGR
+    sequence at the very end of `data` is left out, because the next output decides whether it is
+    simple. `data` must not begin within an escape sequence.
     """
     end = len(data)
     if cut := _CUT_SGR.search(data, max(0, data.rfind(b"\x1b"))):
@@ -37,9 +38,9 @@ def find_end(data: bytes) -> int:
 
 
 def text_bytes_min(data: bytes) -> int | None:
-    """Return the minimum number of bytes of text in the complete lines of `data`, simple output.
+    """Return a lower bound for the bytes of text in the complete lines of `data`, simple output.
 
-    Returns None if a CR is not followed by LF: later text may then overwrite all text.
+    Returns None if a CR is not followed by LF, since the text after it may overwrite the line.
     """
     returns = data.count(b"\r")
     if data.count(LINE_END) != returns:
@@ -51,7 +52,10 @@ def text_bytes_min(data: bytes) -> int | None:
 
 
 def text_of(lines: bytes) -> bytes:
-    """Return the text of complete lines of simple output in which each CR is followed by LF."""
+    """Return the text of `lines`, without SGR sequences and with LF as line end.
+
+    `lines` are complete lines of simple output in which each CR is followed by LF.
+    """
     if b"\x1b" in lines:
         lines = b"".join(SGR.split(lines))
     return lines.replace(LINE_END, b"\n")

@@ -23,12 +23,12 @@ _STRING_REST = re.compile(rb"[^\x1b\n]*(?:\a|\x1b\\)")
 
 
 def text_of(data: bytes, *, final: bool) -> tuple[str, int]:
-    """Return the text of a slice of the stream, and how many bytes of the slice it covers.
+    """Return the text of a slice of the output, and how many bytes of the slice were processed.
 
-    `data` begins just past the covered bytes of the previous slice, or at `resync`. CR, BS and EL
-    act only within the slice. Unless the slice is `final`, the last one, it does not cover an
-    incomplete character, escape sequence or CRLF at its end: the next slice begins with that. A
-    slice of `SLICE_MIN_BYTES` or more always covers some bytes.
+    The rest is an incomplete character, escape sequence or CRLF at the end of `data`: the next
+    slice must begin with the rest. A `final` slice, the last one, has no rest. If `data` has
+    `SLICE_MIN_BYTES` or more, some bytes are always processed. CR, BS and EL act only within the
+    slice. If bytes before `data` are lost, the caller must first skip what `resync` returns.
     """
     end = len(data) if final else _clean_end(data)
     if not end and len(data) >= SLICE_MIN_BYTES:
@@ -52,10 +52,11 @@ def _clean_end(data: bytes) -> int:
 
 
 def resync(data: bytes) -> int:
-    """Return how many leading bytes to skip when the bytes before `data` are lost.
+    """Return how many leading bytes of `data` to skip when the bytes before `data` are lost.
 
-    Skips up to the first LF within 4 KiB, because only after an LF the parser's state is known. If
-    there is no LF, skips bytes that look like the rest of a string, a CSI sequence or a character.
+    `data` may begin within an escape sequence. So everything up to the first LF, if it is within
+    4 KiB, is skipped. If there is none, bytes that look like the rest of a string, a CSI sequence
+    or a character are skipped.
     """
     newline = data.find(b"\n", 0, _RESYNC_MAX_BYTES)
     if newline >= 0:

@@ -45,7 +45,7 @@ _MOVES = (b"\b", ERASE_LEFT.encode(), ERASE_LINE.encode())
 
 
 class _Deferred(NamedTuple):
-    """A piece of simple output, and the minimum number of bytes of its text."""
+    """Simple output that is stored unprocessed, and a lower bound for the bytes of its text."""
 
     data: bytes
     text_min: int
@@ -54,7 +54,7 @@ class _Deferred(NamedTuple):
 class TextView:
     """The last `limit` bytes of a terminal's text; a limit of 0 keeps no text.
 
-    `truncated` is true if there was output before the first `feed`.
+    Pass `truncated` if there was earlier output, which this view is not fed.
     """
 
     __slots__ = (
@@ -117,11 +117,11 @@ class TextView:
 
     @property
     def retained_bytes(self) -> int:
-        """The number of bytes in memory: of finished lines and of deferred output."""
+        """The number of bytes in memory: of finished lines, and of output stored unprocessed."""
         return self._tail.retained + self._deferred_bytes
 
     def text(self) -> str:
-        """Return the text: the same string until the text changes or `forget` is called."""
+        """Return the text. Returns the same object until the text changes or `forget` is called."""
         if self._cached is None:
             # A caller of `text` must see `truncated` as it was for this text, now and later.
             self._truncated = self.truncated
@@ -134,7 +134,10 @@ class TextView:
         self._cached = None
 
     def _parts(self) -> tuple[int, bytes]:
-        """Return how many bytes of finished lines are in the text, and the current line."""
+        """Return the two parts of the text within the limit.
+
+        They are the number of bytes at the end of the finished lines, and the current line.
+        """
         line = self._line.text().encode()
         if len(line) > self._limit:
             return 0, line[utf8.boundary(line, len(line) - self._limit) :]
@@ -145,8 +148,8 @@ class TextView:
     ) -> bool:
         """Process the next output: all of `data`, or its first `size` bytes.
 
-        Returns whether the view has restarted at a line within `data`, so that all output before
-        that line was skipped.
+        Returns whether the view has skipped all output before some line in `data`, because the text
+        from that line on exceeds the limit.
         """
         if size is None:
             size = len(data)
@@ -158,7 +161,11 @@ class TextView:
         return False
 
     def feed_simple(self, data: bytes) -> None:
-        """Process `data`, simple output (`simple_output`), like `feed` but faster."""
+        """Process `data`, the next output, which must be simple output (see `simple_output`).
+
+        Faster than `feed`: if possible, stores `data` unprocessed until the text is read or `flush`
+        is called.
+        """
         text_min = simple_output.text_bytes_min(data)
         is_clean = bool(self._deferred) or not (self._controls.inside or self._utf8.has_incomplete)
         if text_min is None or not is_clean or not self._may_defer(len(data), text_min):
@@ -181,7 +188,10 @@ class TextView:
             self._tail = Tail(self._limit)
 
     def _may_defer(self, size: int, text_min: int) -> bool:
-        """Return whether `size` bytes, with at least `text_min` bytes of text, may be deferred."""
+        """Return whether the next output may be stored unprocessed.
+
+        It has `size` bytes, with at least `text_min` bytes of text.
+        """
         held = self._deferred_bytes + size
         return held <= _DEFERRED_RATIO * (self._deferred_text_min + text_min) + _PIECE_BYTES
 
@@ -193,11 +203,14 @@ class TextView:
 
     @property
     def has_deferred(self) -> bool:
-        """Whether there is deferred output, for `flush`."""
+        """Whether there is output that is stored unprocessed, for `flush`."""
         return bool(self._deferred)
 
     def flush(self) -> bool:
-        """Process one piece of deferred output; return whether more is left."""
+        """Process one piece of the output that `feed_simple` has stored unprocessed.
+
+        Returns whether more such output is left.
+        """
         if self._deferred:
             data = self._pop_deferred()
             first, end = data.find(b"\n") + 1, data.rfind(b"\n") + 1
@@ -269,7 +282,7 @@ class TextView:
             self._commit(self._line.write(text[end:].decode()))
 
     def _erase_right(self, program: bytes) -> None:
-        """Run `program`, whose only controls are TAB, LF and ERASE_RIGHT.
+        """Write `program`, text whose only controls are TAB, LF and ERASE_RIGHT.
 
         Compilers and grep erase to the right at the end of the line, where this has no effect.
         """
@@ -286,10 +299,11 @@ class TextView:
 
 
 def fresh_start(data: bytes | bytearray | mmap.mmap, size: int, keep: int) -> int:
-    """Return the index in `data` of a line at which the text can restart; 0 if there is none.
+    """Return the index in `data` of a line from which the text does not depend on earlier output.
 
-    Only the first `size` bytes of `data` are considered, and at least `keep` of them follow the
-    returned index. The LF before the line certainly ends a line, whatever came before `data`.
+    Returns 0 if there is none. Only the first `size` bytes of `data` are considered, and at least
+    `keep` of them follow the returned index. The LF before the line certainly ends a line, and is
+    not part of an escape sequence, whatever came before `data`.
     """
     newline = data.rfind(b"\n", 0, max(0, size - keep))
     if newline < 0 or not is_ground(data[max(0, newline - 4 * SEQUENCE_MAX) : newline]):

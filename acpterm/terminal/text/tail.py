@@ -36,7 +36,7 @@ class Tail:
 
     @property
     def retained(self) -> int:
-        """The number of bytes in memory."""
+        """The number of bytes of the text that are in memory."""
         return self._retained
 
     def add(self, data: bytes) -> None:
@@ -69,7 +69,10 @@ class Tail:
             return b"".join((head[skip:], *self._pieces[first + 1 :], self._open, suffix))
 
     def fit(self, length: int) -> int:
-        """Return the length in bytes of the whole UTF-8 characters in the last `length` bytes."""
+        """Return how many of the last `length` bytes to keep so that they begin with a character.
+
+        Skips the continuation bytes at the beginning of these bytes.
+        """
         skip = max(0, self._retained - length)
         while skip < self._retained:
             first, offset = self._locate(skip)

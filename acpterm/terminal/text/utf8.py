@@ -25,11 +25,11 @@ class Utf8:
 
     @property
     def has_incomplete(self) -> int:
-        """The number of bytes held back."""
+        """The number of bytes held back of an incomplete character; 0 if there is none."""
         return len(self._incomplete)
 
     def feed(self, data: bytes) -> bytes:
-        """Return the characters that `data` completes, as valid UTF-8."""
+        """Return the characters that are complete with `data`, as valid UTF-8."""
         if self._incomplete:
             data = self._incomplete + data
             self._incomplete = b""
@@ -56,7 +56,10 @@ def is_continuation(byte: int) -> bool:
 
 
 def boundary(data: bytes, index: int) -> int:
-    """Return the index of the first character of `data`, valid UTF-8, at or after `index`."""
+    """Return the index in `data` at which the first character at or after `index` begins.
+
+    `data` is UTF-8. Returns its length if no character begins there.
+    """
     while index < len(data) and is_continuation(data[index]):
         index += 1
     return index

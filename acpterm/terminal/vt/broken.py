@@ -1,6 +1,6 @@
-"""The replacement for the emulator of a terminal whose output has crashed the library.
+"""The replacement for the emulator of a terminal whose output has crashed libghostty-vt.
 
-A crash of the library ends the worker. The next worker finds the mark that was set around the call
+A crash of this library ends the worker. The next worker finds the mark that was set around the call
 (`shared_ring.EmulatorMark`), and does not feed the same bytes again. From then on, that terminal's
 screen shows a message, and its program's queries get no replies.
 """
@@ -42,11 +42,11 @@ class BrokenEmulator:
         """Ignore the program's next output."""
 
     def feed_for(self, data: memoryview, _seconds: float) -> int:
-        """Ignore the program's next output; return its size."""
+        """Ignore the program's next output; return its size in bytes."""
         return len(data)
 
     def feed_simple_for(self, data: bytes, _seconds: float) -> int:
-        """Ignore the program's next output; return its size."""
+        """Ignore the program's next output; return its size in bytes."""
         return len(data)
 
     def resize(self, cols: int, rows: int) -> None:
@@ -54,7 +54,10 @@ class BrokenEmulator:
         self._cols, self._rows = cols, rows
 
     def screen(self) -> Screen:
-        """Return a screen with the message. Raises `ScreenTooLargeError` like `Emulator`."""
+        """Return a screen with the message that the emulator has failed.
+
+        Raises `ScreenTooLargeError` if the terminal is too large.
+        """
         check_size(self._cols, self._rows)
         emulator = Emulator(self._cols, self._rows)
         emulator.feed("\r\n".join(MESSAGE).encode())

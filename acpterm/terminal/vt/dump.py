@@ -1,4 +1,6 @@
-"""The native terminal's whole state, parsed from libghostty's binary snapshot (format version 1).
+"""The state of a native terminal, parsed from libghostty's binary snapshot (format version 1).
+
+A *native terminal* is a terminal object of libghostty-vt.
 
 The format is documented in libghostty's `snapshot.h`; integers are little-endian. An envelope is
 followed by records of a tag, a length, a checksum and a payload: one TERMINAL, then per screen one
@@ -72,13 +74,14 @@ LNM: Final = -20
 
 
 class DumpError(Exception):
-    """The library's snapshot is not in the expected format."""
+    """A snapshot of libghostty-vt is not in the expected format."""
 
 
 class Charsets(NamedTuple):
-    """The character sets of G0 to G3, and the one in use.
+    """The character sets in the slots G0 to G3, and which slot is in use.
 
-    A set is 0 to 3 for `utf8`, `ascii`, `british` and `dec_special`. `gl` is 0 to 3 for G0 to G3.
+    A set is 0 to 3 for `utf8`, `ascii`, `british` and `dec_special`. `gl` is the slot in use, 0 to
+    3.
     """
 
     sets: tuple[int, int, int, int]
@@ -86,7 +89,7 @@ class Charsets(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """The state saved by DECSC."""
+    """The state of the cursor that a program has saved by DECSC."""
 
     x: int
     """The column from 0; the screen's width if the next character goes to the next row."""
@@ -142,7 +145,7 @@ class Page:
         return len(self._rows)
 
     def words(self, y: int) -> bytes:
-        """Return row `y` of this page, not decoded."""
+        """Return the encoded cells of row `y` of this page."""
         flags, count, at = self._rows[y]
         return bytes(self._data[at : at + (count << (flags >> 4 & 3))])
 
@@ -222,7 +225,7 @@ class ScreenState:
 
 
 class Dump:
-    """The state of the native terminal, parsed from `data`, the library's snapshot."""
+    """The state of a libghostty terminal, parsed from its binary snapshot `data`."""
 
     def __init__(self, data: bytes) -> None:
         if not data.startswith(_MAGIC):
@@ -295,7 +298,10 @@ def _charsets(packed: int) -> Charsets:
 
 
 def _stack(index: int, flags: bytes) -> tuple[int, ...]:
-    """Return kitty's stack of keyboard flags, oldest first; the last entry is in effect."""
+    """Return kitty's stack of keyboard flags, oldest first; the last entry is in effect.
+
+    `flags` is the library's circular buffer of entries, and `index` that of the newest entry.
+    """
     index &= 7
     if any(flags[index + 1 :]):
         # The stack has overflowed, so the oldest entries come after the newest.
@@ -304,7 +310,7 @@ def _stack(index: int, flags: bytes) -> tuple[int, ...]:
 
 
 def _link(data: memoryview, at: int) -> tuple[str, int]:
-    """Return the hyperlink at index `at`, as in `Style.link`, and the index just past it."""
+    """Return the hyperlink at index `at`, in the form of `Style.link`, and the index past it."""
     kind = data[at]
     at += 5
     parameters = ""

@@ -57,7 +57,7 @@ Data: TypeAlias = bytes | bytearray | memoryview
 
 
 class ScreenTooLargeError(Exception):
-    """The terminal has too many cells to be emulated: more than `CELLS_MAX`."""
+    """The terminal is too large to be emulated: it has more than `CELLS_MAX` cells."""
 
     def __init__(self, cols: int, rows: int) -> None:
         super().__init__(
@@ -73,7 +73,7 @@ def check_size(cols: int, rows: int) -> None:
 
 
 def preload() -> None:
-    """Load the library, if installed, before a terminal needs it. This takes some 60 ms."""
+    """Load libghostty-vt, if installed, before a terminal needs it. This takes some 60 ms."""
     with suppress(EmulatorMissingError):
         native()
 
@@ -81,8 +81,9 @@ def preload() -> None:
 class Emulator:
     """The emulator of a terminal of `cols` columns and `rows` rows.
 
-    `on_reply` is called with the replies to the program's queries. `at_work` is entered around each
-    call of the library, so it must be reusable. Raises `ValueError` for a size below 1.
+    `on_reply` is called with the replies to the program's queries. `at_work` is a context manager
+    that is entered around each call of libghostty-vt that could crash, so it must be reusable.
+    Raises `ValueError` for a size below 1.
     """
 
     __slots__ = ("_at_work", "_cols", "_is_closed", "_on_reply", "_rows", "_tail", "_terminal")
@@ -116,7 +117,7 @@ class Emulator:
 
     @property
     def is_available(self) -> bool:
-        """Whether the library is installed."""
+        """Whether libghostty-vt is installed. If not, output is ignored and there is no screen."""
         try:
             load()
         except EmulatorMissingError:
@@ -150,7 +151,10 @@ class Emulator:
             self._on_reply(bytes(feeding.replies))
 
     def _without_links(self, data: Data) -> bytes:
-        """Return `data` with hyperlinks disabled, even those that are divided between calls."""
+        """Return `data`, the next output, with hyperlinks disabled.
+
+        Also disables a hyperlink whose introducer is divided between two calls.
+        """
         tail = self._tail
         whole = tail + bytes(data)
         self._tail = b""
@@ -162,13 +166,17 @@ class Emulator:
         return whole.replace(_LINK, _NO_LINK)[len(tail) :]
 
     def feed_for(self, data: memoryview, seconds: float) -> int:
-        """Feed `data` for about `seconds`; return how many bytes were fed, at least one."""
+        """Emulate as much of `data`, the next output, as possible in about `seconds`.
+
+        Returns how many bytes were processed, at least one if there are any.
+        """
         return self._feed_for(data, 0, time.monotonic() + seconds)
 
     def feed_simple_for(self, data: bytes, seconds: float) -> int:
-        """Feed simple output (`simple_output`) like `feed_for`, but skip lines that scroll off.
+        """Emulate as much of `data`, the next output, as possible in about `seconds`.
 
-        Skipped bytes are included in the result.
+        `data` must be simple output (see `simple_output`). Lines that later lines in `data` scroll
+        off the screen are skipped. Returns how many bytes were processed or skipped.
         """
         end = time.monotonic() + seconds
         fed = 0
@@ -178,7 +186,10 @@ class Emulator:
         return self._feed_for(memoryview(data), fed, end)
 
     def _feed_for(self, data: memoryview, fed: int, end: float) -> int:
-        """Feed `data` from index `fed` on, until the time `end`; return the index reached."""
+        """Feed `data` from index `fed` on, until the time `end`; return the index reached.
+
+        `end` is a time of `time.monotonic`.
+        """
         now = time.monotonic()
         step = _STEP_FIRST_BYTES
         # A few bytes can redraw all cells, or repeat a character 65,535 times.
@@ -198,7 +209,10 @@ class Emulator:
         return fed
 
     def _scrolled_off(self, data: bytes) -> scrolled_off.ScrolledOff | None:
-        """Return the part of `data` that certainly need not be fed, if any; see `scrolled_off`."""
+        """Return the part of `data` that is certain to scroll off the screen, if any.
+
+        That part need not be fed. `data` is simple output.
+        """
         if self._terminal is None or self._tail:
             return None
         library = native()
@@ -236,7 +250,7 @@ class Emulator:
         """Return a snapshot of the screen as it is now.
 
         Raises `ScreenTooLargeError` while the terminal is too large, and `EmulatorMissingError` if
-        the library is not installed.
+        libghostty-vt is not installed.
         """
         check_size(self._cols, self._rows)
         if self._is_closed:
@@ -261,14 +275,14 @@ class Emulator:
         return Screen(Dump(data), self._cols, self._rows)
 
     def close(self) -> None:
-        """Free the native terminal. Idempotent."""
+        """Free the libghostty terminal. Idempotent."""
         self._is_closed = True
         terminal, self._terminal = self._terminal, None
         if terminal is not None:
             native().ffi.release(terminal)
 
     def _live(self) -> Any:
-        """Return the native terminal, created at the first call."""
+        """Return the libghostty terminal, created at the first call."""
         if self._terminal is None:
             load()
             library = native()
@@ -279,7 +293,10 @@ class Emulator:
         return self._terminal
 
     def _native_size(self) -> tuple[int, int] | None:
-        """Return the size that the native terminal must have; None to leave its size unchanged."""
+        """Return the columns and rows that the libghostty terminal must have.
+
+        Returns None to leave its size unchanged, while this terminal is too large.
+        """
         try:
             check_size(self._cols, self._rows)
         except ScreenTooLargeError:

@@ -44,7 +44,8 @@ _DOT: Final = "·"
 class Frames:
     """Produces the frames of one window of `cols` columns and `rows` rows.
 
-    Use a new object for another size. `paint.LEAVE` restores the window's own terminal.
+    If the size of the window changes, use a new object. `paint.LEAVE` restores the window's own
+    terminal: the terminal program in which the user has attached.
     """
 
     def __init__(self, cols: int, rows: int) -> None:
@@ -77,7 +78,10 @@ class Frames:
         return "".join(parts).encode()
 
     def _scroll(self, screen: Screen) -> str:
-        """Scroll the window to the cursor; return the sequences that place the window's cursor."""
+        """Choose the part of the screen to show, so that it has the cursor.
+
+        Returns the sequences that place the cursor in the window.
+        """
         x, y = screen.cursor
         self._left = _moved(self._left, x, self._cols, screen.cols)
         self._top = _moved(self._top, y, self._rows, screen.rows)
@@ -104,12 +108,15 @@ class Frames:
         return changed
 
     def _outside(self, at: int, inside: int) -> str:
-        """Return the dots for row `at` of the window, after the `inside` columns of the screen."""
+        """Return sequences that fill row `at` of the window with dots where it exceeds the screen.
+
+        `inside` is the number of columns of this row that show the screen.
+        """
         dots = _DOT * (self._cols - inside)
         return f"\x1b[{at + 1};{inside + 1}H\x1b[2m{dots}\x1b[m" if dots else ""
 
     def _changed_state(self, screen: Screen) -> list[str]:
-        """Return sequences for the changes of modes, keyboard, cursor shape and title."""
+        """Return sequences for what changed: modes, keyboard, cursor shape and title."""
         parts = []
         before, self._modes = self._modes, screen.modes
         new = screen.modes[len(before) :]
@@ -134,9 +141,10 @@ class Frames:
 
 
 def _moved(start: int, cursor: int, window: int, size: int) -> int:
-    """Return the first column or row to show, as near to `start` as showing the cursor allows.
+    """Return the first column (or row) of the screen to show, as near to `start` as possible.
 
-    `window` and `size` are the width or height of the window and of the screen.
+    The window must show the column `cursor`. `window` is the width (or height) of the window, and
+    `size` that of the screen.
     """
     start = min(start, max(0, size - window))
     return min(max(start, cursor - window + 1), cursor)

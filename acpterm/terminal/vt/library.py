@@ -114,13 +114,16 @@ class EmulatorMissingError(Exception):
 
 
 class Library(NamedTuple):
-    """The loaded library: `ffi` has its types, and `lib` its functions and constants."""
+    """libghostty-vt, loaded by cffi: `ffi` has its types, `lib` its functions and constants."""
 
     ffi: Any
     lib: Any
 
     def check(self, result: int, call: str) -> None:
-        """Raise `MemoryError` or `RuntimeError` unless `result` means that `call` succeeded."""
+        """Raise `MemoryError` or `RuntimeError` if a function of libghostty-vt has failed.
+
+        `result` is what the function returned. `call` names the call in the error's message.
+        """
         if result == self.lib.GHOSTTY_OUT_OF_MEMORY:
             raise MemoryError(f"libghostty: {call}")
         if result:
@@ -129,7 +132,7 @@ class Library(NamedTuple):
 
 @cache
 def _load() -> Library | str:
-    """Return the library, or the reason why it cannot be loaded. Tries only once."""
+    """Return libghostty-vt, or the reason why it cannot be loaded. Tries only once."""
     try:
         from cffi import FFI  # noqa: PLC0415  loaded only when it is needed
 
@@ -146,7 +149,10 @@ def _constants() -> str:
 
 
 def _path() -> str:
-    """Return the path of the shared library in the package."""
+    """Return the path of the shared library of libghostty-vt in the package `pyghostty`.
+
+    Raises `ImportError` if there is none.
+    """
     found = find_spec(PACKAGE)
     for directory in (found and found.submodule_search_locations) or ():
         for name in ("libghostty-vt.so", "libghostty-vt.dylib"):
@@ -156,7 +162,7 @@ def _path() -> str:
 
 
 def load() -> Library:
-    """Return the library, loaded at the first call. Raises `EmulatorMissingError`."""
+    """Return libghostty-vt, loaded at the first call. Raises `EmulatorMissingError`."""
     found = _load()
     if isinstance(found, str):
         raise EmulatorMissingError(found)

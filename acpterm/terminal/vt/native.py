@@ -1,7 +1,8 @@
-"""The native terminal of libghostty-vt: its options, its callbacks, and the calls that are used.
+"""Native terminals: their options, their callbacks, and the calls that are used.
 
-All terminals share the callbacks, because each callback takes memory. A callback looks up the state
-of the terminal that is being fed by the address of the native terminal.
+A *native terminal* is a terminal object of libghostty-vt. All of them share the callbacks, because
+each callback takes memory. A callback gets the address of a native terminal, by which it finds the
+`Feeding` of the terminal that is being fed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _APC_MAX_BYTES: Final = 64 * 1024
 
 
 class Feeding:
-    """The size of a terminal that is being fed, and the replies that its callbacks collect."""
+    """What callbacks need while a terminal is fed: its size, and where to collect replies."""
 
     __slots__ = ("cols", "is_own_query", "replies", "rows")
 
@@ -40,7 +41,10 @@ feeding_by_address: Final[dict[int, Feeding]] = {}
 
 
 class Native:
-    """The library, with the callbacks shared by all terminals and memory for arguments."""
+    """The calls of libghostty-vt that emulators use.
+
+    There is one `Native` for all emulators, so that they share the callbacks.
+    """
 
     def __init__(self, library: Library) -> None:
         ffi, lib = library
@@ -119,7 +123,7 @@ class Native:
         )
 
     def new(self, cols: int, rows: int) -> Any:
-        """Return a new native terminal, which is freed when it is garbage-collected."""
+        """Return a new terminal object of libghostty-vt, freed when it is garbage-collected."""
         holder = self.ffi.new("GhosttyTerminal *")
         self.check(self.lib.ghostty_terminal_new(self.ffi.NULL, holder, cols, rows), "new")
         terminal = self.ffi.gc(holder[0], self.lib.ghostty_terminal_free)
@@ -128,24 +132,27 @@ class Native:
         return terminal
 
     def address(self, terminal: Any) -> int:
-        """Return the address of a native terminal: its key in `feeding_by_address`."""
+        """Return the address of a libghostty terminal, its key in `feeding_by_address`."""
         return int(self.ffi.cast("uintptr_t", terminal))
 
     def size(self, terminal: Any) -> tuple[int, int]:
-        """Return the native terminal's columns and rows."""
+        """Return the columns and rows of a libghostty terminal."""
         lib, out = self.lib, self._size
         lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_COLS, out)
         lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_ROWS, out + 1)
         return out[0], out[1]
 
     def is_ground(self, terminal: Any) -> bool:
-        """Return whether the terminal's parser is outside of any escape sequence."""
+        """Return whether the output fed so far ends outside of any escape sequence."""
         out = self.ffi.new("bool *")
         self.lib.ghostty_terminal_get(terminal, self.lib.GHOSTTY_TERMINAL_DATA_VT_GROUND, out)
         return bool(out[0])
 
     def ask(self, terminal: Any, query: bytes) -> bytes:
-        """Return the terminal's reply to `query`, which does not come from the program."""
+        """Return a libghostty terminal's reply to `query`, a query of acpterm itself.
+
+        The program does not get the reply.
+        """
         address = self.address(terminal)
         feeding_by_address[address] = feeding = Feeding(0, 0, is_own_query=True)
         try:
@@ -155,15 +162,15 @@ class Native:
         return bytes(feeding.replies)
 
     def resize(self, terminal: Any, cols: int, rows: int) -> None:
-        """Change the native terminal's size."""
+        """Change the size of a libghostty terminal."""
         cell = replies.CELL_SIZE
         self.check(self.lib.ghostty_terminal_resize(terminal, cols, rows, *cell), "resize")
 
     def dump(self, terminal: Any) -> bytes | None:
-        """Return the terminal's state in the library's snapshot format; see `dump`.
+        """Return the state of a libghostty terminal as a binary snapshot, which `Dump` parses.
 
-        Returns None if the library cannot encode the state: an incomplete sequence is longer than
-        the library keeps, or a wide character is cut in half.
+        Returns None if the library cannot encode the state: an incomplete escape sequence is longer
+        than the library stores, or a wide character is cut in half.
         """
         data, size = self.ffi.new("uint8_t **"), self.ffi.new("size_t *")
         result = self.lib.ghostty_snapshot_encode_alloc(terminal, self.ffi.NULL, data, size)
@@ -182,5 +189,8 @@ def _colour(number: int) -> tuple[int, int, int]:
 
 @cache
 def native() -> Native:
-    """Return the library, loaded at the first call. Raises `EmulatorMissingError`."""
+    """Return the only `Native`; the first call loads libghostty-vt.
+
+    Raises `EmulatorMissingError`.
+    """
     return Native(load())

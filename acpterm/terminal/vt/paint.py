@@ -72,8 +72,8 @@ _ALTERNATE_SWITCH: Final = re.compile(rb"\x1b\[\?(?:47|104[79])([hl])")
 def snapshot(screen: Screen) -> bytes:
     """Return the bytes that put a viewer's terminal of the same size into the state of `screen`.
 
-    They exclude the beginning of an incomplete sequence (`Screen.held`). They set the title only if
-    the program has set one.
+    A viewer's terminal is the one in which the user attaches. The bytes exclude the beginning of an
+    incomplete sequence (`Screen.held`). They set the title only if the program has set one.
     """
     parts = [NEUTRAL, *_tab_stops(screen.tabs)]
     main = screen.main
@@ -86,15 +86,16 @@ def snapshot(screen: Screen) -> bytes:
 
 
 def alternate_snapshot(screen: Screen) -> bytes:
-    """Return the bytes of `snapshot` without the main screen. The alternate screen must be shown.
+    """Return the bytes that put a viewer's alternate screen into the state of `screen`.
 
-    When the program leaves the alternate screen, the caller must paint the main screen.
+    Unlike `snapshot`, they do not change the viewer's main screen. `screen` must show the alternate
+    screen. When the program leaves the alternate screen, the caller must paint the main screen.
     """
     return "".join([_ALTERNATE, *_tab_stops(screen.tabs), *_active(screen)]).encode()
 
 
 def tail_snapshot(ring: SharedRing, rows: int) -> bytes:
-    """Return a reset of the viewer's terminal, and the last lines of output, at most `rows`.
+    """Return bytes that reset the viewer's terminal, then the last lines of output, at most `rows`.
 
     For use if no emulator is installed. Raises `EmulatorMissingError` while the program shows the
     alternate screen, which only an emulator can paint.
@@ -111,7 +112,7 @@ def tail_snapshot(ring: SharedRing, rows: int) -> bytes:
 
 
 def _active(screen: Screen) -> list[str]:
-    """Return the sequences that paint the current screen and set its state."""
+    """Return the sequences that paint the current screen, main or alternate, and set its state."""
     parts = [pushed_key_flags(screen.keys), *_painted(screen, main=False)]
     parts += _saved_cursor(screen, screen.saved or NOTHING_SAVED, main=False)
     parts += [f"\x1b7{_DEFAULTS}"]
@@ -163,7 +164,10 @@ def _tab_stops(stops: Iterable[int]) -> Iterable[str]:
 
 
 def _saved_cursor(screen: Screen, saved: Saved, *, main: bool) -> Iterable[str]:
-    """Return the sequences that set the cursor as in `saved`. No margins may be set."""
+    """Return the sequences that set the cursor as in `saved`, so that it can be saved again.
+
+    The viewer's terminal must have no margins. `main` is true for the cursor of the main screen.
+    """
     if saved.origin:
         yield "\x1b[?6h"
     yield from _cursor(screen, saved.x, saved.y, main=main)
@@ -185,7 +189,7 @@ def _margins(screen: Screen) -> Iterable[str]:
 
 
 def _origin(screen: Screen) -> tuple[int, int]:
-    """Return the column and the row that cursor addresses are relative to."""
+    """Return the column and the row, from 0, that cursor addresses are relative to (DECOM)."""
     if screen.is_clipped or not screen.is_set(DECOM):
         return 0, 0
     return screen.side_margins[0] if screen.is_set(DECLRMM) else 0, screen.margins[0]
@@ -226,16 +230,16 @@ def _charsets(charsets: Charsets) -> Iterable[str]:
 
 
 def pushed_key_flags(stack: tuple[int, ...]) -> str:
-    """Return the sequences that build `stack`, of kitty's keyboard flags, from an empty stack."""
+    """Return the sequences that build kitty's stack of keyboard flags from an empty stack."""
     first, *rest = stack
     return (key_flags(first) if first else "") + "".join(f"\x1b[>{number}u" for number in rest)
 
 
 def key_flags(number: int) -> str:
-    """Return the sequence that sets the current keyboard flags without pushing any."""
+    """Return the sequence that sets kitty's current keyboard flags without pushing any."""
     return f"\x1b[={number}u"
 
 
 def other_keys_level(number: int) -> str:
-    """Return the sequence that sets the level of modifyOtherKeys."""
+    """Return the sequence that sets the level of xterm's modifyOtherKeys."""
     return f"\x1b[>4;{number}m"

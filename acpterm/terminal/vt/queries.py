@@ -3,7 +3,8 @@
 The emulator replies to a program's queries. The window's own terminal must not get the queries too:
 its replies would be typed as well, even by a read-only window, or into the user's shell after the
 window has detached. So the filter removes every sequence that makes a terminal reply. It also
-removes writes to the clipboard (OSC 52), unless they are allowed. All other bytes pass unchanged.
+removes writes to the clipboard (OSC 52), unless they are allowed. All other bytes pass unchanged: a
+sequence *passes* if the window is sent it.
 
 What is removed:
 
@@ -85,9 +86,9 @@ _DCS: Final = re.compile(rb"[0-?]*([ -/]*)([@-~])")
 
 
 class QueryFilter:
-    """Removes queries from the output of one program.
+    """Removes queries from the output of one program before it is sent to a window.
 
-    `clipboard` is true if the program may write to the window's clipboard.
+    `clipboard` is true if the program may write to the clipboard of the window's own terminal.
     """
 
     __slots__ = ("_clipboard", "_dropping", "_held")
@@ -99,7 +100,10 @@ class QueryFilter:
         self._dropping: re.Pattern[bytes] | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """Return the part of `data`, the next output, that passes the filter."""
+        """Return what to send to the window for `data`, the next output.
+
+        An incomplete sequence at the end of `data` may be held until the next call.
+        """
         if self._held:
             data, self._held = self._held + data, b""
         at = 0
@@ -126,7 +130,10 @@ class QueryFilter:
         return b"".join(parts)
 
     def _pass(self, token: re.Match[bytes], parts: list[bytes]) -> int:
-        """Append the part of a non-string sequence that passes to `parts`; return its end index."""
+        """Append to `parts` what the window is sent of the sequence `token`, which is no string.
+
+        Returns the index just past the sequence.
+        """
         whole = token[0]
         if token["final"] is not None:
             parts.append(_csi(whole, token["body"], token["final"]))
@@ -143,7 +150,12 @@ class QueryFilter:
         return token.end()
 
     def _string(self, data: bytes, token: re.Match[bytes], parts: list[bytes]) -> int:
-        """Pass, drop or hold the string that `token` begins; return the index to continue at."""
+        """Process the string (OSC, DCS, …) in `data` that the introducer `token` begins.
+
+        If the string is harmless, appends its introducer to `parts`, and the caller continues with
+        its content. Otherwise the string is dropped, or held until more output comes. Returns the
+        index in `data` to continue at.
+        """
         kind = token["kind"] or _KINDS[token["c1"]]
         begin = token.end()
         ends = _OSC_END if kind == b"]" else _STRING_END
@@ -165,9 +177,10 @@ class QueryFilter:
         return self._drop(data, begin, ends)
 
     def _drop(self, data: bytes, at: int, ends: re.Pattern[bytes]) -> int:
-        """Drop a string from index `at` to its end, which `ends` matches; return the end's index.
+        """Drop a string from index `at` on; return the index to continue at.
 
-        If the end is not in `data`, the next `feed` continues to drop.
+        `ends` matches what ends the string. If the end is not in `data`, the next `feed` continues
+        to drop.
         """
         self._dropping = None
         end = ends.search(data, at)
@@ -179,10 +192,11 @@ class QueryFilter:
         return end.end() if len(end[0]) > 1 or end[0] == b"\a" else end.start()
 
     def _decide(self, kind: bytes, content: bytes, *, is_whole: bool) -> bool | None:
-        """Return whether a string passes; None if that depends on bytes that have not come yet.
+        """Return whether the window is sent a string; None if that depends on bytes still to come.
 
-        `kind` is the final byte of its introducer, and `content` its beginning, or all of it if it
-        `is_whole`.
+        `kind` is the last byte of the string's introducer, such as `]` for OSC. `content` is what
+        follows, without control characters: at most `INCOMPLETE_MAX` bytes. `is_whole` is true if
+        the string's terminator has come.
         """
         if kind == b"]":
             return self._decide_osc(content, is_whole=is_whole)
@@ -243,7 +257,11 @@ def _executed(body: bytes) -> bytes:
 
 
 def _csi(whole: bytes, body: bytes, final: bytes) -> bytes:
-    """Return the part of the control sequence `whole` that passes."""
+    """Return what the window is sent of the control sequence `whole`.
+
+    `body` is what is between CSI and the `final` byte. Of a query, the window is sent only the
+    control characters that it contains.
+    """
     known = _CSI.fullmatch(body.translate(None, _CONTROLS))
     if known is None:
         # Its private marker is misplaced: some terminals accept that, but no program needs it.

@@ -1,4 +1,4 @@
-"""Repair of a screen that the library cannot encode.
+"""Repair of a screen that libghostty-vt cannot encode in a snapshot.
 
 A window that becomes narrower without rewrapping its lines (the alternate screen, or without
 DECAWM) can cut a wide character in two: the native terminal keeps the left half in the last column,
@@ -23,7 +23,7 @@ _ALTERNATE: Final = 1
 
 
 def repair(ffi: Any, lib: Any, terminal: Any) -> None:
-    """Erase the halves of wide characters on both screens."""
+    """Overwrite halves of wide characters with blanks, on the main and the alternate screen."""
     _erase_halves(ffi, lib, terminal)
     key = lib.GHOSTTY_TERMINAL_DATA_ACTIVE_SCREEN
     is_alternate = _get(ffi, lib, terminal, key, "GhosttyTerminalScreen") == _ALTERNATE
@@ -70,7 +70,7 @@ def _mode(ffi: Any, lib: Any, terminal: Any, number: int) -> Any:
 
 
 def _rows(ffi: Any, lib: Any, terminal: Any) -> Iterator[list[int]]:
-    """Yield each row of the screen as the width kinds of its cells, such as `_WIDE`."""
+    """Yield, for each row of the screen, the kinds of its cells, such as `_WIDE`."""
     state, rows = ffi.new("GhosttyRenderState *"), ffi.new("GhosttyRenderStateRowIterator *")
     view = ffi.new("GhosttyCellsView *")
     if lib.ghostty_render_state_new(ffi.NULL, state):

@@ -24,7 +24,7 @@ def rows(screen: Screen) -> list[str]:
 
 
 def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
-    """Return cells as text with SGR sequences, without default blanks at the end.
+    """Return cells as text with SGR sequences, without blanks in default style at the end.
 
     With `links`, includes hyperlinks. Their total length is limited, because a link may be two
     thousand times as long as the text that it covers.
@@ -49,12 +49,15 @@ def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
 
 
 def linked(link: str) -> str:
-    """Return the sequence that begins the hyperlink `link`; if it is empty, that ends one."""
+    """Return the sequence that begins the hyperlink `link`, which has the form of `Style.link`.
+
+    With an empty `link`, the sequence ends the current hyperlink.
+    """
     return f"\x1b]8;{link or ';'}\x1b\\"
 
 
 def trimmed(cells: Sequence[Cell]) -> Sequence[Cell]:
-    """Return cells without default blanks at the end."""
+    """Return cells without the blanks in default style at the end."""
     end = len(cells)
     while end and cells[end - 1] == BLANK:
         end -= 1

@@ -32,8 +32,8 @@ _SHAPES: Final = (5, 1, 3, 1)
 class Screen:
     """The screen of a terminal of `cols` columns and `rows` rows.
 
-    The emulator has a minimum size. If this size is smaller, the screen is the part of the
-    emulator's screen with the cursor.
+    The emulator has a minimum size. If the terminal is smaller, this is the part of the emulator's
+    screen that has the cursor.
     """
 
     __slots__ = ("_active", "_dump", "_main", "_top", "cols", "rows")
@@ -50,9 +50,9 @@ class Screen:
     # The cells
 
     def cells(self, y: int, *, main: bool = False) -> list[Cell]:
-        """Return the cells of row `y`, counted from 0, without default blanks at the end.
+        """Return the cells of row `y`, from 0, without blanks in default style at the end.
 
-        With `main`, the row of the main screen, even while the alternate screen is shown.
+        The row is on the screen that is shown, or with `main` always on the main screen.
         """
         page, at = self._row(y, main=main)
         if page is None:
@@ -69,9 +69,10 @@ class Screen:
         return cells
 
     def row_key(self, y: int) -> tuple[bytes, bytes]:
-        """Return a value that is equal only for rows with equal cells.
+        """Return a key of row `y`, for a fast check that a row has not changed.
 
-        The values of rows with equal cells may differ. Comparing values is faster than decoding.
+        If two keys are equal, the rows have equal cells. Rows with equal cells may have different
+        keys.
         """
         page, at = self._row(y, main=False)
         return (b"", b"") if page is None else (page.tables, page.words(at))
@@ -124,7 +125,7 @@ class Screen:
 
     @property
     def charsets(self) -> Charsets:
-        """The character sets in use."""
+        """The character sets in the slots G0 to G3, and which slot is in use."""
         return self._active.charsets
 
     @property
@@ -161,7 +162,7 @@ class Screen:
 
     @property
     def is_clipped(self) -> bool:
-        """Whether this is only a part of the emulator's screen."""
+        """Whether this is only a part of the emulator's screen, which has a minimum size."""
         return (self.cols, self.rows) != (self._dump.cols, self._dump.rows)
 
     @property
@@ -170,12 +171,12 @@ class Screen:
         return self._dump.tabs
 
     def is_set(self, mode: int) -> bool:
-        """Return whether a mode is set; negative numbers are ANSI modes."""
+        """Return whether a mode is set: a private mode, or with a negative number an ANSI mode."""
         return mode in self._dump.modes
 
     @property
     def modes(self) -> tuple[int, ...]:
-        """The private modes that the program has set and a viewer's terminal must have."""
+        """The private modes that the program has set and that the viewer's terminal needs, too."""
         modes = [mode for mode in _MODES if mode in self._dump.modes]
         modes += [mode for mode in (self._dump.mouse_event, self._dump.mouse_format) if mode]
         return tuple(modes)

@@ -25,7 +25,7 @@ MARGINS_QUERY: Final = b"\x1bP$qr\x1b\\\x1bP$qs\x1b\\"
 
 
 class ScrolledOff(NamedTuple):
-    """The part of simple output that need not be emulated, and its substitute."""
+    """Output that scrolls off the screen, and what to feed the emulator in place of it."""
 
     size: int
     """How many leading bytes of the output are skipped."""
@@ -34,12 +34,15 @@ class ScrolledOff(NamedTuple):
 
 
 def no_margins(rows: int) -> bytes:
-    """Return the reply to `MARGINS_QUERY` while the whole screen of `rows` rows scrolls."""
+    """Return the emulator's reply to `MARGINS_QUERY` if a screen of `rows` rows has no margins."""
     return b"\x1bP1$r1;%dr\x1b\\\x1bP0$r\x1b\\" % rows
 
 
 def find(data: bytes, rows: int) -> ScrolledOff | None:
-    """Return the part of simple output that scrolls off a screen of `rows` rows; None for none."""
+    """Return the part of `data` that scrolls off a screen of `rows` rows; None if there is none.
+
+    `data` is simple output.
+    """
     size = len(data)
     for _ in range(2 * rows + 1):
         size = data.rfind(simple_output.LINE_END, 0, size)

@@ -86,7 +86,10 @@ class Style(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One cell: a character with its combining marks, or empty: the right half of a wide one."""
+    """One cell of the screen.
+
+    `data` is a character with its combining marks; empty in the right half of a wide character.
+    """
 
     data: str
     style: Style
