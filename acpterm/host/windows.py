@@ -94,7 +94,7 @@ class Windows:
             self._restored.append(entry)
 
     def settle(self) -> None:
-        """Give restored terminals their detached size, unless a window has reattached: `restore`."""
+        """Give restored terminals their detached size, unless a window has reattached."""
         restored, self._restored = self._restored, []
         for entry in restored:
             attached = self._attached.get(entry.id)

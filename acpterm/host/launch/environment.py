@@ -50,8 +50,8 @@ def terminal_environment(
 ) -> dict[str, str]:
     """Return the environment of a terminal's program: that of `context`, adapted, and `more`.
 
-    The variables in `more` take precedence. `attended`: whether the user creates the terminal. If an
-    agent creates it, pagers are disabled, and the variables of the setting `agent_env` are added.
+    The variables in `more` take precedence. `attended`: whether the user creates the terminal. For
+    an agent's terminal, pagers are disabled and the variables of the setting `agent_env` added.
     """
     env = {name: value for name, value in context.env.items() if name not in _NOT_INHERITED}
     env.update(_ALWAYS_SET)

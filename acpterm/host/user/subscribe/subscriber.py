@@ -292,7 +292,7 @@ class Subscriber:
             self._sent = {call: None for call in self._sent if calls.get(call)}
 
     def _next_due(self) -> TerminalCursor | None:
-        """Return the cursor of a terminal that has updates and may send them now; else None."""
+        """Return the cursor of a terminal whose updates can be sent now; None if there is none."""
         now = trio.current_time()
         return next((cursor for cursor in self._due if cursor.next_turn <= now), None)
 
