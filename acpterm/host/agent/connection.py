@@ -242,7 +242,7 @@ class AgentConnection:
         return entry.terminal
 
     def close(self) -> None:
-        """Release all terminals and forget all sessions. Idempotent."""
+        """Release all terminals that the user does not own, and forget all sessions. Idempotent."""
         if self._closed:
             return
         self._closed = True

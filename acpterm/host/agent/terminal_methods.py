@@ -189,7 +189,10 @@ def kill(
 def release(
     connection: AgentConnection, params: TerminalRequest
 ) -> Empty | Coroutine[Any, Any, Empty]:
-    """`terminal/release`: end the program, and make the terminal's id invalid. Idempotent."""
+    """`terminal/release`: make the terminal's id invalid, and end the program. Idempotent.
+
+    A program whose terminal the user owns keeps running.
+    """
     session = connection.session(params.session_id)
     terminal = connection.release(session, params.terminal_id, EndedBy.AGENT)
     return Empty() if terminal is None else terminal_ops.respond_after_exit(terminal)
