@@ -67,7 +67,7 @@ def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> 
 
 
 def _set_close_on_exec(handed: Container[int]) -> None:
-    """Prevent programs from inheriting descriptors except the first three and `handed`."""
+    """Prevent programs from inheriting descriptors, except 0, 1, 2 and those in `handed`."""
     for fd in _open_descriptors():
         if fd > 2 and fd not in handed:
             with contextlib.suppress(OSError):
@@ -96,8 +96,8 @@ async def serve(
 ) -> None:
     """Serve agents and the user as a worker of `keeper`, until a shutdown is requested.
 
-    The daemon ends by itself after `idle_exit_s` seconds without a connection and without a
-    terminal that is not released. Raises `ListenError` and `TrackingError`. Raises
+    The daemon also ends after it has had no connection and no unreleased terminal for `idle_exit_s`
+    seconds. Raises `ListenError` and `TrackingError`. Raises
     `StateVersionError`, before anything is restored, if the previous worker was a newer acpterm. If
     the keeper is lost, ends all terminals and raises `KeeperLostError`.
     """
@@ -171,13 +171,16 @@ async def _serve_until(
 
 
 def _exit_at_once(error: BaseException) -> None:
-    """Exit without unwinding, which would end the programs: the next worker adopts them."""
+    """Log `error` and exit without cleaning up, so that the next worker adopts the programs.
+
+    Cleaning up would end the programs.
+    """
     _log.critical("the worker failed, another one takes over", exc_info=error)
     os._exit(_EXIT_FAILED)
 
 
 async def _report_alive(keeper: KeeperClient) -> None:
-    """Report to the keeper periodically that the event loop is running, for the service manager."""
+    """Reset the service manager's watchdog periodically, to show that the event loop is running."""
     while True:
         keeper.alive()
         await trio.sleep(_ALIVE_PERIOD_S)
@@ -231,7 +234,7 @@ async def _accept(
 async def _rotate_log(path: str, pid: int) -> None:
     """Rotate the log periodically, so that it does not grow without limit.
 
-    The log at `path` exists only if a command has started the daemon, whose main process is `pid`.
+    The log at `path` exists only if a command has started the daemon. `pid` is the keeper's.
     """
     while True:
         with contextlib.suppress(OSError):
@@ -260,7 +263,7 @@ async def _keep_bound(
 
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
-    """Serve the agent at the other end of `stream` until it disconnects or a signal ends this."""
+    """Serve the agent at the other end of `stream`, until it disconnects or a signal arrives."""
     context = exec_context.current()
     raise_open_files()
     restore_signal_defaults()

@@ -40,13 +40,13 @@ class Session(Protocol):
         """Return the ids of the tool calls that show the terminal with this id."""
 
     def release(self, identifier: str) -> "TerminalEntry | None":
-        """Make the id of a terminal invalid, so that the agent can no longer name the terminal."""
+        """Make the id of a terminal invalid for the agent. See `agent.session.Session.release`."""
 
 
 class Origin:
-    """Replaces the session of a restored terminal whose agent's connection has ended.
+    """Stands in for the session of a restored terminal whose agent's connection has ended.
 
-    It has only the session's id and the agent's identity.
+    Only the session's id and the agent's identity are left.
     """
 
     def __init__(self, identifier: str, agent: AgentInfo) -> None:
@@ -54,12 +54,12 @@ class Origin:
         self.agent: Final = agent
 
     def calls_showing(self, identifier: str) -> list[str]:
-        """Return no ids: the terminal's record has the ids of the tool calls."""
+        """Return an empty list: `TerminalEntry.tool_calls` then uses the terminal's record."""
         del identifier
         return []
 
     def release(self, identifier: str) -> None:
-        """Do nothing: no agent can name the terminal any more."""
+        """Do nothing: no agent can use the terminal's id any more."""
 
 
 class TerminalEntry:
@@ -128,7 +128,7 @@ class TerminalEntry:
 
     @property
     def retained_bytes(self) -> int:
-        """The memory that the terminal's output takes, in bytes."""
+        """The memory that the terminal's retained output takes, in bytes."""
         return self.terminal.retained_bytes
 
     @property
@@ -160,15 +160,15 @@ class TerminalEntry:
 
     @property
     def is_over(self) -> bool:
-        """Whether only the output is left: released, or owned by the user and exited."""
+        """Whether only output is left: released, or owned by the user and the program exited."""
         return self.released_at is not None or (self.is_users and self.terminal.exit is not None)
 
     @property
     def over_since(self) -> float:
-        """When the terminal was over (see `is_over`), in seconds of the boot clock.
+        """Since when only the terminal's output is left (`is_over`), in seconds of the boot clock.
 
-        While the terminal is not over, this is when it started. The boot clock cannot be set, so
-        that correcting the time of day does not change a terminal's age.
+        While `is_over` is False, this is when the terminal was started. The boot clock cannot be
+        set, so that correcting the time of day does not change a terminal's age.
         """
         if self.record.released_at is not None:
             return self.record.released_at
@@ -181,10 +181,10 @@ class TerminalEntry:
             self._writer.changed(self._key, self.record.encode)
 
     def forget(self) -> None:
-        """Stop storing the record: the keeper deletes the record together with the terminal.
+        """Stop storing the record, since the keeper deletes it together with the terminal.
 
-        If processes of the terminal are still running, store the record once more: the next worker
-        must see that the terminal was released.
+        If processes of the terminal are still running, first store pending changes, so that the
+        next worker sees that the terminal was released.
         """
         if self.launch is not None:
             self._writer.removed(launch_key(self.id))
@@ -200,12 +200,12 @@ class TerminalEntry:
         self.mark_changed()
 
     def set_recorded(self, progress: RecordingRecord | None) -> None:
-        """Record the progress of the recording; None means that the recording has ended."""
+        """Record how far the recording has got; None means that the recording has ended."""
         self.record.recorded = progress
         self.mark_changed()
 
     def store_launch(self) -> None:
-        """Schedule the launch record, if there is one, to be stored."""
+        """Schedule `launch`, if it is not None, to be stored."""
         if self.launch is not None:
             self._writer.changed(launch_key(self.id), self.launch.encode)
 
@@ -215,28 +215,31 @@ class TerminalEntry:
         self.mark_changed()
 
     def record_kill(self, by: EndedBy) -> None:
-        """Record what first caused the program, or the processes that it left, to be killed."""
+        """Record that the terminal's processes are killed: when, and why (`by`).
+
+        Only the first kill is recorded.
+        """
         if self.record.killed_by is None:
             self.record.killed_by, self.record.killed_at = by.value, boot_time()
             self.mark_changed()
 
     def record_answer(self) -> None:
-        """Record that the agent has used the terminal's id: it has the response to its request.
+        """Record that the agent has received the response to its create request.
 
-        From now on a new create request may have the same JSON-RPC id (see `agent.creates`).
+        A later request with the same JSON-RPC id then creates another terminal (`agent.creates`).
         """
         if self.record.request is not None:
             self.record.request = None
             self.mark_changed()
 
     def record_id_release(self) -> None:
-        """Record that the session can no longer name the terminal, and which tool calls show it."""
+        """Record that the terminal's id is invalid for its agent, and which tool calls show it."""
         self._store_tool_calls()
         self.record.is_held = False
         self.mark_changed()
 
     def release(self, by: EndedBy) -> None:
-        """Record that the terminal was released, and which tool calls show it."""
+        """Record that the terminal was released, why (`by`), and which tool calls show it."""
         self.record_kill(by)
         self._store_tool_calls()
         self.record.released_by = by.value

@@ -2,7 +2,7 @@
 
 A subscription queues at most `QUEUE_MAX` events, each of which is small. If a subscriber does not
 keep up, the oldest events are dropped, and the subscriber gets their number. While there is no
-subscription, no terminal is described for events.
+subscription, no event about a terminal is made, since describing a terminal takes time.
 """
 
 import time
@@ -27,8 +27,8 @@ UPDATE_BYTES_MAX: Final = 16 * 1024
 class Event:
     """Something that happened in the host, at the time `at` in seconds since 1970.
 
-    `event` is its kind: see `acp.user_streams.EventNotification`. `by` is the cause of an event
-    about a terminal. `update` is the session update of a `tool_call` event.
+    `event` is the event's kind. For the kinds and their members, see
+    `acp.user_streams.EventNotification`. `update` is the session update of a `tool_call` event.
     """
 
     def __init__(
@@ -107,11 +107,11 @@ class EventBus:
             subscription.put(event)
 
     def publish_terminal(self, event: str, entry: TerminalEntry, by: str | None = None) -> None:
-        """Publish an event of the kind `event` about a terminal; `by` is its cause.
+        """Publish an event of the kind `event` about a terminal; `by` is the event's cause.
 
-        The event has a snapshot of the terminal, since subscribers may read the event much later.
-        The snapshot has the cached `waiting` flag: only the input monitor changes the flag, and
-        publishes its own events.
+        The event describes the terminal as it is now, since subscribers may read the event much
+        later. Whether the program waits for input is not checked for this: the event has the result
+        of the input monitor's last check.
         """
         if self.has_subscribers:
             info = terminal_info(entry, waiting=entry.waiting)

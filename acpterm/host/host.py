@@ -134,9 +134,9 @@ class Host:
         return self._trees.tracking
 
     def is_needed(self) -> bool:
-        """Return whether the host has a connection, served or unresumed, or a held terminal.
+        """Return whether the host has any connection, or any terminal that is not released.
 
-        A terminal is held until it is released.
+        An agent's connection counts even if its client has yet to resume it after a take-over.
         """
         return bool(self._connections or self._resumption.unresumed) or self.state.registry.is_busy
 
@@ -215,10 +215,11 @@ class Host:
             await self.wait_changed()
 
     async def expire_unresumed(self) -> None:
-        """Give the previous worker's clients time to reconnect, then close unresumed connections.
+        """Wait for the previous worker's clients to reconnect, then give up those that have not.
 
-        The time is the setting `resume_timeout`, in seconds. Terminals whose windows have not
-        reattached by then get their detached size.
+        The wait takes `resume_timeout` seconds, a setting. Then the connections that no client has
+        resumed are closed, and terminals to which no window has reattached get the size that they
+        have without windows.
         """
         await trio.sleep(self.settings.resume_timeout)
         self._resumption.expire()
@@ -252,7 +253,7 @@ class Host:
 
 
 def release_memory() -> None:
-    """Collect cycles, and return the heap's free memory to the system.
+    """Collect garbage, and return the heap's free memory to the system.
 
     This takes about 1 ms, and another 1 ms for each thousand terminals and connections, since the
     objects that existed at the start are exempt from collections (`daemon.freeze`).

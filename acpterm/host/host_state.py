@@ -132,5 +132,8 @@ class HostState:
         self.registry.restore(entry)
 
     def terminal_info(self, entry: TerminalEntry) -> TerminalInfo:
-        """Describe a terminal for the wire. Takes some 100 µs to probe if it waits for input."""
+        """Describe a terminal for the wire.
+
+        This takes some 100 µs, to check whether the terminal's program waits for input.
+        """
         return terminal_info(entry, waiting=is_waiting(entry))

@@ -1,7 +1,7 @@
 """Detection of programs that wait for input, to distinguish a prompt from a slow program.
 
-`is_waiting` probes one terminal, unless it has printed within the last `QUIET_S` seconds: a program
-that prints does not wait for input. While the event bus has subscribers, `InputMonitor` probes all
+`is_waiting` checks one terminal, unless it has printed within the last `QUIET_S` seconds: a program
+that prints does not wait for input. While the event bus has subscribers, `InputMonitor` checks all
 running terminals every `PERIOD_S` seconds, and publishes an event for each change.
 """
 
@@ -44,7 +44,7 @@ class InputMonitor:
         self._bus: Final = bus
 
     def check(self, entry: TerminalEntry) -> None:
-        """Probe a terminal; publish an event if its program has begun or stopped waiting."""
+        """Check a terminal; publish an event if its program has begun or stopped waiting."""
         before, entry.waiting = entry.waiting, is_waiting(entry)
         if entry.waiting == before:
             return

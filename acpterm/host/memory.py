@@ -1,9 +1,10 @@
 """Limits on the memory of agents' sessions: per connection, and for all connections together.
 
-If a connection exceeds its own limit, its least recently used sessions are shrunk. If all
-connections together exceed the total limit, sessions of the connection that takes the most memory
-are shrunk first. So no agent loses data because another agent takes more memory than it does. The
-session whose message is being handled is never shrunk.
+If a connection exceeds its own limit, `CONNECTION_BYTES`, its least recently used sessions are
+shrunk: memory of them is freed. If all connections together exceed the total limit, `TOTAL_BYTES`,
+sessions of the connection that takes the most memory are shrunk first. So no agent loses data
+because another agent takes more memory than it does. The session whose message is being handled is
+never shrunk.
 """
 
 from collections import OrderedDict
@@ -15,7 +16,7 @@ TOTAL_BYTES: Final = 128 * 1024 * 1024
 
 
 class Counted(Protocol):
-    """A session whose memory is counted."""
+    """A session whose memory counts towards `CONNECTION_BYTES` and `TOTAL_BYTES`."""
 
     @property
     def size(self) -> int:
@@ -33,10 +34,10 @@ class SessionMemory:
         self.connections: Final[set[ConnectionMemory[Any]]] = set()
 
     def limit(self, counting: "ConnectionMemory[Any]") -> None:
-        """Shrink sessions, of the largest connections first, until the total is within the limit.
+        """Shrink sessions until all of them together take at most `TOTAL_BYTES`.
 
-        The session that the connection `counting` used last is not shrunk: its message is being
-        handled.
+        The connection that takes the most memory is first. `counting` is the connection whose
+        message is being handled: the session that it used last is not shrunk.
         """
         if self.is_within_limit():
             return
@@ -46,14 +47,14 @@ class SessionMemory:
                 return
 
     def is_within_limit(self) -> bool:
-        """Return whether all sessions together are within the limit."""
+        """Return whether all sessions together take at most `TOTAL_BYTES`."""
         return self.total <= TOTAL_BYTES
 
 
 class ConnectionMemory(Generic[C]):
     """The memory of one connection's sessions, counted until `close`.
 
-    `shrink` is called with a session, must free memory of it, and then call `recount` or `remove`.
+    `shrink` is a function that frees memory of a session, and then calls `recount` or `remove`.
     """
 
     def __init__(self, memory: SessionMemory, shrink: Callable[[C], None]) -> None:
@@ -65,7 +66,10 @@ class ConnectionMemory(Generic[C]):
         memory.connections.add(self)
 
     def count(self, session: C) -> None:
-        """Count a session that was just used; shrink other sessions if that exceeds a limit."""
+        """Count the memory of a session that was just used.
+
+        If the connection's or the total limit is exceeded, shrink other sessions.
+        """
         self._add(session.size - self._sizes.get(session, 0))
         self._sizes[session] = session.size
         self._sizes.move_to_end(session)
@@ -73,12 +77,12 @@ class ConnectionMemory(Generic[C]):
         self._memory.limit(self)
 
     def recount(self, session: C) -> None:
-        """Count a session that was shrunk, without treating that as a use."""
+        """Count the memory of a session again after it was shrunk; this does not count as a use."""
         self._add(session.size - self._sizes[session])
         self._sizes[session] = session.size
 
     def remove(self, session: C) -> None:
-        """Stop counting a session."""
+        """Stop counting the memory of a session."""
         self._add(-self._sizes.pop(session, 0))
 
     def shrink(self, is_enough: Callable[[], bool], *, spare_last: bool) -> None:
@@ -96,7 +100,7 @@ class ConnectionMemory(Generic[C]):
                 return
 
     def close(self) -> None:
-        """Stop counting the connection's sessions."""
+        """Stop counting the memory of the connection's sessions."""
         self._add(-self.total)
         self._sizes.clear()
         self._memory.connections.discard(self)

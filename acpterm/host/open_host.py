@@ -137,7 +137,7 @@ async def open_host(
 
 
 def _handover(keeper: KeeperClient) -> Handover | None:
-    """Return what the previous worker has stored about its process trees; None if nothing."""
+    """Return what the previous worker has stored about terminals' process trees, or None."""
     entry = keeper.entries.get(TREES_KEY)
     return None if entry is None else Handover(entry.value, entry.fds)
 
@@ -147,7 +147,7 @@ def _new_host(context: ExecContext) -> HostRecord:
 
 
 async def _expire_periodically(state: HostState) -> None:
-    """Forget terminals that are too old, periodically; some requests also do so at once."""
+    """Forget terminals that are too old, periodically; requests that list terminals also do so."""
     while True:
         await trio.sleep(_EXPIRY_PERIOD_S)
         state.registry.expire()

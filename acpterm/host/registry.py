@@ -28,7 +28,7 @@ from acpterm.config import Settings
 from acpterm.host import names
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import EventBus
-from acpterm.host.retention import Share, surplus
+from acpterm.host.retention import RetentionLimits, surplus
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.pool import Pool
@@ -49,7 +49,7 @@ class TerminalRegistry:
         self._pool: Final = pool
         self._bus: Final = bus
         self._on_change: Final = on_change
-        self._share: Final = Share(
+        self._limits: Final = RetentionLimits(
             settings.keep_released, settings.keep_released_bytes, settings.keep_released_age
         )
         # In order of creation.
@@ -78,8 +78,8 @@ class TerminalRegistry:
     def find(self, name: str, *, own: bool = False) -> TerminalEntry:
         """Return the entry that `name` means: an id, a prefix of an id, a name, or @last.
 
-        For `own` see `names.find`. Raises `RpcError`: -32002 if no terminal matches, -32602 if the
-        prefix is ambiguous.
+        With `own`, @last is the newest terminal that the user owns (`names.find`). Raises
+        `RpcError`: -32002 if no terminal matches, -32602 if the prefix is ambiguous.
         """
         if entry := self._entries.get(name):
             return entry
@@ -89,8 +89,8 @@ class TerminalRegistry:
     def reserve_name(self, name: str | None) -> Iterator[None]:
         """Reserve a name for a terminal that is created in the block; None reserves nothing.
 
-        Raises `RpcError` (-32602) if the name is not allowed, reserved, or that of a terminal which
-        is not over.
+        Raises `RpcError` (-32602) if the name is not allowed or reserved, or if another terminal
+        has it, unless only that terminal's output is left.
         """
         if name is None:
             yield
@@ -145,7 +145,7 @@ class TerminalRegistry:
             self._on_change()
 
     def kill(self, entry: TerminalEntry, by: EndedBy) -> None:
-        """Begin to end a terminal's program and all its descendants, without waiting for that.
+        """Begin to end a terminal's program and all its descendants, without waiting for their end.
 
         `by` is recorded as the cause.
         """
@@ -209,8 +209,8 @@ class TerminalRegistry:
     def rename(self, entry: TerminalEntry, name: str) -> None:
         """Set or replace the name of a terminal.
 
-        Raises `RpcError` (-32602) if the name is not allowed, reserved, or that of another terminal
-        which is not over.
+        Raises `RpcError` (-32602) if the name is not allowed or reserved, or if another terminal
+        has it, unless only that terminal's output is left.
         """
         if entry.name == name:
             return
@@ -220,14 +220,17 @@ class TerminalRegistry:
         self._bus.publish_terminal("renamed", entry, EndedBy.USER.value)
 
     def expire(self) -> None:
-        """Forget the terminals that are too old."""
+        """Forget terminals that exceed the limits of `retention`, such as their age."""
         if self._remove_surplus():
             self._on_change()
 
     def _remove_surplus(self) -> bool:
-        """Forget the terminals that exceed the limits of `retention`; return whether any did."""
+        """Forget terminals of which only output is left, to stay within the limits (`retention`).
+
+        Return whether any were forgotten.
+        """
         over = (entry for entry in self._entries.values() if entry.is_over)
-        found = surplus(over, self._share, boot_time())
+        found = surplus(over, self._limits, boot_time())
         for entry in found:
             self._forget(entry, EndedBy.USER)
         return bool(found)

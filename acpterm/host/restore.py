@@ -1,8 +1,9 @@
 """Restore the connections, sessions and terminals of the previous worker.
 
-First the connections and sessions of the snapshot are restored, which have no transport until their
-clients resume them (`agent.resumption`); then each terminal that the keeper holds, with its record.
-A terminal whose record cannot be read has no owner: its processes are ended.
+First the connections and sessions of the snapshot are restored. A restored connection has no
+transport until its client resumes it (`agent.resumption`). Then each terminal that the keeper holds
+is restored with its record. A terminal whose record cannot be read has no owner: its processes are
+ended.
 """
 
 import math
@@ -34,8 +35,8 @@ _log = structlog.get_logger("acpterm.restore")
 class Restorer:
     """Restores the state of a new host after a take-over.
 
-    `context` is the execution context for connections that have stored none. Tasks that release
-    terminals later run in `nursery`.
+    `context` is the execution context for connections without a stored one. Tasks that will release
+    terminals of cancelled turns run in `nursery`.
     """
 
     def __init__(
@@ -147,7 +148,9 @@ class Restorer:
             host.registry.release(entry, EndedBy.DISCONNECT)
 
     def _connection_of(self, record: TerminalRecord) -> AgentConnection | None:
-        """Return the agent's connection that can name the terminal of `record`; None if none can.
+        """Return the agent's connection that created the terminal of `record`, or None.
+
+        There is none if the user created the terminal, or if the connection has ended.
 
         If the previous keeper has died too, only the records of terminals are left. The connection
         is then created from such a record, with the execution context of the daemon.
@@ -179,7 +182,7 @@ class Restorer:
 
 
 def _ended_by(record: TerminalRecord, report: ExitReport | None) -> EndedBy | None:
-    """Return what has killed the program, or will have when it exits; None if nothing.
+    """Return what has ended the program, or is ending it; None if nothing has killed it.
 
     `report` is the keeper's report of the exit; None while the program runs.
     """

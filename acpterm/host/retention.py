@@ -1,10 +1,10 @@
 """Chooses the terminals to forget, of those that are over, to stay within the limits.
 
 A terminal is over when it is released, or when the user owns it and its program has exited
-(`TerminalEntry.is_over`). The user has one share of the memory, and all agents together have
-another share of the same size, so terminals of agents never displace terminals of the user. Within
-the agents' share, the connection that takes the most loses its oldest terminals first, so an agent
-with many terminals does not displace those of other agents.
+(`TerminalEntry.is_over`). The limits apply to the user's terminals, and separately to those of all
+agents together, so terminals of agents never displace terminals of the user. Among the agents'
+connections, the one that takes the most loses its oldest terminals first, so an agent with many
+terminals does not displace those of other agents.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeVar
 
 
 class Retained(Protocol):
-    """A terminal that is over. `entry.TerminalEntry` implements it."""
+    """A terminal of which only output is left. `entry.TerminalEntry` implements it."""
 
     @property
     def is_users(self) -> bool:
@@ -25,18 +25,21 @@ class Retained(Protocol):
 
     @property
     def over_since(self) -> float:
-        """Since when the terminal is over, in seconds of the boot clock."""
+        """Since when only the terminal's output is left, in seconds of the boot clock."""
 
     @property
     def retained_bytes(self) -> int:
-        """The memory that the terminal's output takes, in bytes."""
+        """The memory that the terminal's retained output takes, in bytes."""
 
 
 R = TypeVar("R", bound=Retained)
 
 
-class Share:
-    """The limits of a share: number of terminals, bytes of output, and age in seconds."""
+class RetentionLimits:
+    """Limits on terminals of which only output is left: number, bytes, and age in seconds.
+
+    They apply to the user's terminals, and separately to those of all agents together.
+    """
 
     def __init__(self, number: int, size: int, age: float) -> None:
         self.count: Final = number
@@ -44,33 +47,34 @@ class Share:
         self.age: Final = age
 
 
-def surplus(entries: Iterable[R], share: Share, now: float) -> list[R]:
-    """Return those of `entries` that must be forgotten to stay within the limits of each share.
+def surplus(entries: Iterable[R], limits: RetentionLimits, now: float) -> list[R]:
+    """Return those of `entries` that must be forgotten to stay within `limits`.
 
-    All `entries` are over. `now` is the time of the boot clock, in seconds.
+    `entries` are all terminals of which only output is left. `now` is the time of the boot clock,
+    in seconds.
     """
     entries = sorted(entries, key=lambda entry: entry.over_since)
-    found = [entry for entry in entries if entry.over_since < now - share.age]
+    found = [entry for entry in entries if entry.over_since < now - limits.age]
     left = entries[len(found) :]
     users: dict[str | None, list[R]] = {None: [entry for entry in left if entry.is_users]}
     agents: defaultdict[str | None, list[R]] = defaultdict(list)
     for entry in left:
         if not entry.is_users:
             agents[entry.connection_id].append(entry)
-    return [*found, *_above(users, share), *_above(agents, share)]
+    return [*found, *_above(users, limits), *_above(agents, limits)]
 
 
-def _above(queues: dict[str | None, list[R]], share: Share) -> list[R]:
-    """Return the entries that exceed the limits of one share.
+def _above(queues: dict[str | None, list[R]], limits: RetentionLimits) -> list[R]:
+    """Remove entries from `queues` until number and bytes are within `limits`; return them.
 
-    `queues` has the entries by owner, oldest first. While a limit is exceeded, the oldest entry of
-    the owner that takes the most is removed.
+    `queues` has the entries of each agent's connection, or the user's under None, oldest first. The
+    oldest entry of the connection that takes the most is removed first.
     """
     found: list[R] = []
     numbers = {owner: len(queue) for owner, queue in queues.items()}
     sizes = {owner: sum(entry.retained_bytes for entry in queue) for owner, queue in queues.items()}
-    while sum(numbers.values()) > share.count or sum(sizes.values()) > share.size:
-        most = numbers if sum(numbers.values()) > share.count else sizes
+    while sum(numbers.values()) > limits.count or sum(sizes.values()) > limits.size:
+        most = numbers if sum(numbers.values()) > limits.count else sizes
         owner = max(most, key=most.__getitem__)
         entry = queues[owner].pop(0)
         numbers[owner] -= 1

@@ -61,7 +61,7 @@ def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo
 
 
 def _unix_time(entry: TerminalEntry, moment: float) -> float:
-    """Convert a time of the monotonic clock to seconds since 1970."""
+    """Convert a time in the terminal's timeline, on the monotonic clock, to seconds since 1970."""
     return entry.created_at + moment - entry.terminal.timeline.start
 
 
@@ -78,10 +78,11 @@ def exit_info(status: ExitStatus | None) -> ExitInfo | None:
 
 
 def gives_signal_code(settings: Settings, agent: str | None = None) -> bool:
-    """Return whether the exit code of a program that was ended by signal n is 128 + n, not null.
+    """Return whether the exit code of a program ended by signal n is sent as 128 + n, not as null.
 
     `agent` is the name that the agent sent in `initialize`; None for the user. The setting
-    `signal_exit_code` decides; its value `auto` selects 128 + n for agents that take null for 0.
+    `signal_exit_code` decides; its value `auto` selects 128 + n for agents known to take a null
+    exit code for success.
     """
     if settings.signal_exit_code == "auto":
         return (agent or "").rpartition("/")[2].lower() in _NULL_IS_SUCCESS
@@ -91,7 +92,7 @@ def gives_signal_code(settings: Settings, agent: str | None = None) -> bool:
 def exit_status(status: ExitStatus | None, *, signal_code: bool) -> TerminalExitStatus | UnsetType:
     """Return an exit status as agents get it; UNSET while the program runs.
 
-    `signal_code` is the result of `gives_signal_code`.
+    `signal_code`: whether the code of a program ended by signal n is 128 + n, not None.
     """
     if status is None:
         return UNSET
@@ -100,7 +101,10 @@ def exit_status(status: ExitStatus | None, *, signal_code: bool) -> TerminalExit
 
 
 def exit_code(status: ExitStatus, *, signal_code: bool) -> int | None:
-    """Return the exit code as agents get it; `signal_code` is the result of `gives_signal_code`."""
+    """Return the exit code as agents get it.
+
+    `signal_code`: whether the code of a program ended by signal n is 128 + n, not None.
+    """
     if status.signal is not None and signal_code:
         return 128 + number_of(status.signal)
     return status.code

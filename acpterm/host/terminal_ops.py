@@ -50,7 +50,7 @@ class Reader(Protocol):
 
     @property
     def signal_code(self) -> bool:
-        """Whether the peer is sent an exit code for a program that was ended by a signal.
+        """Whether the exit code of a program ended by signal n is sent as 128 + n, not as null.
 
         See `terminal_info.gives_signal_code`.
         """
@@ -59,10 +59,10 @@ class Reader(Protocol):
 def read(
     reader: Reader, terminal: Terminal, params: ReadParams
 ) -> Coroutine[Any, Any, ReadResponse]:
-    """Return a coroutine that waits up to `wait_ms` for output after `since`, and returns it.
+    """Return a coroutine that returns the output after the position `since`, or the screen.
 
-    The wait ends early if the program exits. Raises `RpcError` (-32602) at once if the output has
-    not reached `since`.
+    The coroutine waits for such output up to `wait_ms`, or until the program exits. Raises
+    `RpcError` (-32602) at once if `since` is after the end of the output.
     """
     view = params.format or terminal.view
     if view == "screen":
@@ -115,7 +115,10 @@ def _response(
 
 
 def resize(windows: Windows, entry: TerminalEntry, cols: int, rows: int) -> Empty:
-    """Set the terminal's size, now or once no window is attached. Raises `RpcError` if it ended."""
+    """Set the size that a terminal has while no window is attached.
+
+    Raises `RpcError` (-32602) if the terminal has ended.
+    """
     try:
         windows.resize(entry, cols, rows)
     except (trio.ClosedResourceError, OSError) as error:
@@ -124,9 +127,10 @@ def resize(windows: Windows, entry: TerminalEntry, cols: int, rows: int) -> Empt
 
 
 def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]:
-    """Write `data` as keyboard input; return a coroutine that waits until it was taken.
+    """Write `data` as keyboard input; return a coroutine that waits until the terminal took it.
 
-    The input is queued before this function returns, so inputs keep the order of the calls.
+    The input is queued before this function returns, so inputs keep the order of the calls. Raises
+    `RpcError` (-32602) if the terminal has ended, or if too much input is queued.
     """
     try:
         typed = terminal.keyboard.type(data)
@@ -150,7 +154,10 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
 
 
 def signal(terminal: Terminal, name: str) -> None:
-    """Send the signal `name`, such as `SIGINT`, to the terminal's foreground process group."""
+    """Send the signal `name`, such as `SIGINT`, to the terminal's foreground process group.
+
+    Raises `RpcError` (-32602) if there is no such signal or group.
+    """
     try:
         number = number_of(name)
     except ValueError as error:
@@ -166,7 +173,7 @@ def signal(terminal: Terminal, name: str) -> None:
 
 
 def has_ended(terminal: Terminal) -> RpcError:
-    """Return the error for an operation that a terminal whose program has ended cannot perform."""
+    """Return the error for an operation that is impossible because the terminal has ended."""
     return RpcError(
         INVALID_PARAMS, f"terminal {terminal.id!r} has ended: its output can still be read"
     )
@@ -190,7 +197,7 @@ def respond_after_exit(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]
 
 
 class CurrentScreen(NamedTuple):
-    """A screen, and the position of the output just past the last byte that it shows."""
+    """A screen, and the position in the output just past the last byte that the screen shows."""
 
     screen: Screen
     position: int

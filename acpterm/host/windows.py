@@ -40,7 +40,7 @@ class Window:
 
 
 class _AttachedTerminal:
-    """The windows of one terminal, and the size for when no window is attached."""
+    """The windows of one terminal, and the size that it has while no window is attached."""
 
     def __init__(self, detached_size: tuple[int, int]) -> None:
         self.detached_size = detached_size
@@ -64,10 +64,10 @@ class Windows:
         return list(attached.windows) if attached else []
 
     def is_shown_in(self, terminals: Collection[str], entry: TerminalEntry) -> bool:
-        """Return whether `entry` is, or displays, one of the terminals with the ids `terminals`.
+        """Return whether the terminal `entry` is, or shows, one of `terminals`, which are ids.
 
-        A terminal displays another one if a client that runs in it has a window attached to the
-        other, directly or through further terminals.
+        Terminal A shows terminal B if a client that runs in A is attached to B, or to a terminal
+        that shows B. A client in B must not attach to A: the two would show each other without end.
         """
         reached, pending = set[str](), [entry.id]
         while pending:
@@ -86,14 +86,15 @@ class Windows:
     def restore(self, entry: TerminalEntry, detached_size: tuple[int, int]) -> None:
         """Restore a terminal after a take-over: it keeps its size until its windows reattach.
 
-        If no window reattaches, `settle` gives the terminal its `detached_size`.
+        If no window reattaches, `settle` gives the terminal its `detached_size`, in columns and
+        rows.
         """
         if detached_size != (entry.terminal.cols, entry.terminal.rows):
             self._attached[entry.id] = _AttachedTerminal(detached_size)
             self._restored.append(entry)
 
     def settle(self) -> None:
-        """Give restored terminals to which no window has reattached their detached size."""
+        """Give restored terminals their detached size, unless a window has reattached."""
         restored, self._restored = self._restored, []
         for entry in restored:
             attached = self._attached.get(entry.id)
@@ -130,7 +131,9 @@ class Windows:
         entry.terminal.notify()
 
     def resize(self, entry: TerminalEntry, cols: int, rows: int) -> None:
-        """Set the detached size of a terminal, and apply it unless a window determines the size.
+        """Set the size that a terminal has while no window is attached.
+
+        If no window determines the terminal's size now, change the size at once.
 
         Raises `trio.ClosedResourceError` if the terminal has ended, and `OSError`.
         """

@@ -49,7 +49,7 @@ class Resumer(Protocol):
     """Lets an agent's connection continue on another transport. See `resumption.Resumption`."""
 
     def resume(self, fresh: "AgentConnection", secret: str) -> "AgentConnection | None":
-        """Move the transport of `fresh` to the connection that has `secret`.
+        """Move the transport of the new connection `fresh` to the connection that has `secret`.
 
         Return the connection that has `secret`; None if there is none.
         """
@@ -58,7 +58,9 @@ class Resumer(Protocol):
 class AgentConnection:
     """The state of one agent's connection.
 
-    `connection` is its id. `secret` is None for a new connection. For `holders`, see the attribute.
+    `connection` is the connection's id. `secret` is the secret of a restored connection; None
+    generates a new one. `holders` are the processes that use the connection, each as pid and start
+    time.
     """
 
     def __init__(
@@ -93,21 +95,21 @@ class AgentConnection:
 
     @property
     def signal_code(self) -> bool:
-        """Whether the agent is sent an exit code for a program that was ended by a signal.
+        """Whether the exit code of a program ended by signal n is sent as 128 + n, not as null.
 
         See `terminal_info.gives_signal_code`.
         """
         return gives_signal_code(self.settings, self.agent.name)
 
     def flush_state(self) -> None:
-        """Store all changed records. Called before each response that may depend on them."""
+        """Write all changed records to the keeper's store. Called before a response is sent."""
         self.host.state_writer.flush()
 
     def session(self, identifier: str) -> Session:
-        """Return the session with this id; create a session if there is none.
+        """Return the connection's session with this id, or a new session if there is none.
 
-        A new session is not retained before `retain`. Raises `RpcError` (-32602) for an id that is
-        too long.
+        A new session belongs to the connection only after `retain`. Raises `RpcError` (-32602) for
+        an id that is too long.
         """
         if len(identifier) > _SESSION_ID_MAX:
             raise RpcError(
@@ -126,7 +128,7 @@ class AgentConnection:
         return Session(identifier, self.agent, state, self.creates)
 
     def add_relayed_agent(self) -> None:
-        """Add the agent to `holders`: the process that connected only relays its messages."""
+        """Add the agent's process to `holders`: the process that connected only relays for it."""
         relay = processes.identity(self.holders[0][0]) if self.holders else None
         if relay is None or relay.started != self.holders[0][1]:
             return
@@ -159,15 +161,15 @@ class AgentConnection:
         self._numbers = itertools.count(max(number + 1, next(self._numbers)))
 
     def restore_terminal(self, session: Session, entry: TerminalEntry) -> None:
-        """Restore a terminal of the previous worker, so that the agent may name it."""
+        """Add a terminal of the previous worker to `session`, so that the agent can use its id."""
         self.sessions.setdefault(session.id, session).add(entry)
         self.creates.add(entry)
 
     def retain(self, session: Session) -> None:
-        """Retain a session, because a request is about to change its state.
+        """Add a session to the connection, if it is new, because a request will change its state.
 
-        At most `SESSIONS_MAX` sessions are retained: one more replaces the oldest session without a
-        terminal. Raises `RpcError` (-32603) if all retained sessions have terminals.
+        A connection has at most `SESSIONS_MAX` sessions: one more replaces the oldest session that
+        has no terminal. Raises `RpcError` (-32603) if all sessions have terminals.
         """
         if session.id not in self.sessions and len(self.sessions) >= SESSIONS_MAX:
             for other in self.sessions.values():
@@ -188,7 +190,8 @@ class AgentConnection:
     def count_memory(self, session: Session) -> None:
         """Count the memory of a session that was just used.
 
-        If that exceeds a limit, less recently used sessions are shrunk.
+        If a limit of `host.memory` is exceeded, other sessions lose their tool calls, or are
+        dropped if they have no terminals.
         """
         if not self._closed and self.sessions.get(session.id) is session:
             self._memory.count(session)
@@ -211,7 +214,7 @@ class AgentConnection:
     ) -> None:
         """Add a terminal that was just created; release it if the connection has closed.
 
-        If the session was forgotten while the terminal was being created, it is retained again.
+        If the session was dropped while the terminal was being created, it is added again.
         """
         if session.id not in self.sessions:
             self.sessions[session.id] = session
@@ -226,10 +229,10 @@ class AgentConnection:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
 
     def release(self, session: Session, identifier: str, by: EndedBy) -> Terminal | None:
-        """Release the terminal with this id; return the terminal if that ends its program.
+        """Make the terminal's id invalid, and end its processes; return the terminal.
 
-        Return None if the terminal was released before, or if the user owns it: the program then
-        keeps running. Raises `RpcError` (-32002) if the id is unknown.
+        End nothing, and return None, if the id was released before or if the user owns the
+        terminal. `by` is recorded as the cause. Raises `RpcError` (-32002) if the id is unknown.
         """
         entry = session.release(identifier)
         self.count_memory(session)
@@ -239,7 +242,7 @@ class AgentConnection:
         return entry.terminal
 
     def close(self) -> None:
-        """Release all terminals and forget all sessions. Idempotent."""
+        """Release all terminals that the user does not own, and forget all sessions. Idempotent."""
         if self._closed:
             return
         self._closed = True

@@ -1,7 +1,8 @@
 """Recognises `terminal/create` requests that a client repeats, so that none is executed twice.
 
-A client whose connection was resumed on another transport repeats the requests to which it has no
-response. A repeated request has the same JSON-RPC id as before. States of an id:
+The client is the process at the other end of the connection: the agent, or a relay such as `acpterm
+stdio`. After its connection was resumed on another transport, it repeats the requests to which it
+has no response. A repeated request has the same JSON-RPC id as before. States of an id:
 
 - *in flight*: the terminal is being created.
 - *unconfirmed*: the terminal exists, and its record contains the id. This ends when a later request
@@ -28,12 +29,12 @@ _ID_MAX: Final = 256
 
 
 def recognisable_id(request: Id) -> RequestId | None:
-    """Return the request's id, or None if the id is null or a string too long to be recognised."""
+    """Return a request's JSON-RPC id; None if it is null, or a string too long to be stored."""
     return None if isinstance(request, str) and len(request) > _ID_MAX else request
 
 
 class Creates:
-    """The `terminal/create` requests of one agent's connection, by their ids."""
+    """The `terminal/create` requests of one agent's connection, by their JSON-RPC ids."""
 
     def __init__(self) -> None:
         self._entries: dict[RequestId, TerminalEntry] = {}
@@ -41,12 +42,19 @@ class Creates:
         self._repeatable: set[RequestId] = set()
 
     def add(self, entry: TerminalEntry) -> None:
-        """Record that the request whose id is in the terminal's record has created the terminal."""
+        """Record that a request has created the terminal.
+
+        The request's JSON-RPC id is in the terminal's record.
+        """
         if entry.record.request is not None:
             self._entries[entry.record.request] = entry
 
     def confirm(self, entry: TerminalEntry) -> None:
-        """Record that a later request has named the terminal, so its id is known to the client."""
+        """Record that the client has the response to the request that created the terminal.
+
+        This is known once a later request names the terminal. From then on a create request with
+        the same JSON-RPC id is a new request, not a repetition.
+        """
         request = entry.record.request
         if request is not None:
             if self._entries.get(request) is entry:
@@ -58,10 +66,10 @@ class Creates:
         self._repeatable = self._entries.keys() | self._in_flight.keys()
 
     def repeated(self, request: RequestId | None) -> TerminalEntry | None:
-        """Return the terminal that exists already if this request is a repetition; else None.
+        """Return the terminal that the request has created already; None for a new request.
 
-        If an earlier request had the same id but this one is new, the client has reused the id, so
-        it has the response to the earlier request: the earlier terminal is confirmed.
+        If a new request has the JSON-RPC id of an earlier one, the client has reused the id. So it
+        has the response to the earlier request, whose terminal is confirmed (`confirm`).
         """
         entry = None if request is None else self._entries.get(request)
         if entry is None:
@@ -73,13 +81,13 @@ class Creates:
         return None
 
     async def wait_in_flight(self, request: RequestId | None) -> None:
-        """Wait until no create request with this id is in flight."""
+        """Wait until no create request with this JSON-RPC id is in flight."""
         while request is not None and (done := self._in_flight.get(request)) is not None:
             await done.wait()
 
     @contextmanager
     def in_flight(self, request: RequestId | None) -> Iterator[None]:
-        """Mark a create request as in flight during the block."""
+        """Mark the create request with this JSON-RPC id as in flight during the block."""
         if request is None:
             yield
             return

@@ -6,7 +6,8 @@ two cases in which a client can connect again and continue its connection, with 
 - The worker was replaced. The new worker restores each connection, without a transport.
 - The client notices the loss of the transport before the host does.
 
-The client identifies the connection by its secret: it has received the secret in the response to
+The client is the process at the other end of a transport: the agent, or a relay such as `acpterm
+stdio`. It identifies the connection by its secret: it has received the secret in the response to
 `initialize`, and sends it in the `initialize` of the new transport (`resume`).
 
 States of a connection (`AgentConnection`):
@@ -31,19 +32,20 @@ class Transport(Protocol):
     """The number of bytes received from the peer."""
 
     def serve_as(self, served: AgentConnection, name: str) -> None:
-        """Serve the connection `served` from now on, without closing the previous connection.
+        """Serve the connection `served` from now on, instead of the previous connection.
 
-        `name` is the id of `served`, for logs.
+        The previous connection is not closed. `name` is the id of `served`, for logs.
         """
 
     def abandon(self) -> None:
-        """Close the stream without closing the connection."""
+        """Close the stream, but not the agent's connection that it serves."""
 
 
 class Resumption:
-    """The agents' connections of a host, each with its transport or None.
+    """All agents' connections of a host: lets a client continue one on another transport.
 
-    Connects and disconnects are published on `bus`.
+    Each connection has a transport, or is unresumed: restored, and waiting for its client. Connects
+    and disconnects are published on `bus`.
     """
 
     def __init__(self, bus: EventBus) -> None:
@@ -52,7 +54,7 @@ class Resumption:
 
     @property
     def connections(self) -> list[AgentConnection]:
-        """All connections, served and unresumed."""
+        """All agents' connections: those with a transport, and those not resumed yet."""
         return list(self._transports)
 
     @property
@@ -65,8 +67,8 @@ class Resumption:
     def holders(self) -> set[tuple[int, float]]:
         """Return the processes that use the agents' connections, each as pid and start time.
 
-        A connection on which nothing was received is left out: the user's commands also connect to
-        the agents' socket, only to make the service manager start the daemon.
+        Connections on which nothing was received are left out, since they need not be agents': the
+        user's commands connect to the agents' socket to make the service manager start the daemon.
         """
         return {
             holder
@@ -81,13 +83,13 @@ class Resumption:
         self._publish("connected", connection)
 
     def restored(self, connection: AgentConnection) -> None:
-        """Add a connection of the previous worker: it is unresumed."""
+        """Add a connection of the previous worker, which has no transport until it is resumed."""
         self._transports[connection] = None
 
     def disconnected(self, transport: Transport) -> None:
-        """Close and remove the connection that `transport`, which has ended, served.
+        """Close and remove the connection of `transport`, because the transport has ended.
 
-        If another transport has resumed the connection, do nothing.
+        If the connection was resumed on another transport, do nothing.
         """
         for connection, other in self._transports.items():
             if other is transport:
@@ -95,10 +97,10 @@ class Resumption:
                 return
 
     def resume(self, fresh: AgentConnection, secret: str) -> AgentConnection | None:
-        """Move the transport of `fresh` to the connection that has `secret`, and close `fresh`.
+        """Move the transport of the new connection `fresh` to the connection that has `secret`.
 
-        Return the connection that has `secret`; None if there is none. Raises `RpcError` (-32600)
-        if `fresh` already has sessions.
+        Close `fresh`. Return the connection that has `secret`; None if there is none. Raises
+        `RpcError` (-32600) if `fresh` already has sessions.
         """
         found = self._find(secret)
         if found is None or found is fresh:
@@ -125,7 +127,7 @@ class Resumption:
         return found
 
     def expire(self) -> None:
-        """Close and remove the unresumed connections."""
+        """Close and remove the restored connections that no client has resumed."""
         for connection in self.unresumed:
             self._remove(connection)
 

@@ -61,18 +61,21 @@ class SessionState:
         self._is_stored = False
 
     def store(self, record: Callable[[], SessionRecord]) -> None:
-        """Schedule the record that `record` returns to be stored, now and after each change."""
+        """Begin to store the session: schedule its record, which `record` returns, to be stored.
+
+        From now on, `changed` and `call_changed` schedule changes to be stored.
+        """
         self._is_stored = True
         self.changed(record)
 
     def restored(self) -> None:
-        """Record that the previous worker has stored the session already."""
+        """Record that the store has the session's record already, from the previous worker."""
         self._is_stored = True
 
     def changed(self, record: Callable[[], SessionRecord]) -> None:
         """Schedule the session's record, which `record` returns, to be stored again.
 
-        If the session is unstored, do nothing.
+        Do nothing if the session is not stored.
         """
         if self._is_stored:
             self._writer.changed(self._key, lambda: record().encode())
@@ -80,7 +83,7 @@ class SessionState:
     def call_changed(self, number: int, record: Callable[[], ToolCallRecord] | None) -> None:
         """Schedule a tool call's record to be stored, or to be removed if `record` is None.
 
-        `number` is the tool call's number. Nothing is stored while the session is unstored.
+        `number` is the tool call's number. Nothing is stored if the session is not stored.
         """
         key = tool_call_key(self._connection, self._number, number)
         if record is None:
@@ -89,7 +92,10 @@ class SessionState:
             self._writer.changed(key, lambda: record().encode())
 
     def remove(self, calls: Iterable[int]) -> None:
-        """Remove the stored records of the session and of its tool calls; `calls` are numbers."""
+        """Remove the records of the session and of its tool calls from the store.
+
+        `calls` are the tool calls' numbers.
+        """
         if not self._is_stored:
             return
         self._is_stored = False
@@ -99,7 +105,10 @@ class SessionState:
 
 
 class Session:
-    """A session of an agent's connection. `creates` are the connection's create requests."""
+    """A session of an agent's connection: its terminals, its directory and its tool calls.
+
+    `state` stores the session's records. `creates` are the connection's create requests.
+    """
 
     def __init__(
         self, identifier: str, agent: AgentInfo, state: SessionState, creates: Creates
@@ -123,7 +132,7 @@ class Session:
 
     @property
     def cwd(self) -> str | None:
-        """The directory of `terminal/create` requests without `cwd`; None if it was not set."""
+        """The working directory for `terminal/create` requests without `cwd`; None if not set."""
         return self._cwd
 
     @cwd.setter
@@ -137,12 +146,12 @@ class Session:
         return self._cancelled
 
     def cancel(self) -> None:
-        """Count a turn that was cancelled."""
+        """Count a cancelled turn in `cancelled`; the terminals are left unchanged."""
         self._cancelled += 1
         self._changed()
 
     def store(self) -> None:
-        """Schedule the session's record to be stored before the next response, and on changes."""
+        """Begin to store the session: now, and after each change, before the next response."""
         self._state.store(self._record)
 
     def _changed(self) -> None:
@@ -156,13 +165,13 @@ class Session:
         return _SESSION_BYTES + text + released + self.tool_calls.size + self.agent_terminals.size
 
     def forget_updates(self) -> None:
-        """Free memory: forget the session's tool calls and the terminals that the agent runs."""
+        """Free memory: forget the tool calls, and the terminals that the agent runs itself."""
         for number in self.tool_calls.forget():
             self._state.call_changed(number, None)
         self.agent_terminals.forget()
 
     def forget(self) -> None:
-        """Remove the stored records of the session and of its tool calls."""
+        """Remove the records of the session and of its tool calls from the store."""
         self._state.remove(self.tool_calls.numbers())
 
     def restore(self, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]) -> None:
@@ -185,11 +194,11 @@ class Session:
         return SessionRecord(id=self.id, cwd=cwd, cancelled=self._cancelled, released=released)
 
     def add(self, entry: TerminalEntry) -> None:
-        """Add a terminal that the agent may name."""
+        """Add a terminal, which the agent can then use by its id."""
         self.entries[entry.id] = entry
 
     def readable(self, identifier: str) -> Terminal:
-        """Return the terminal with this id, for an operation that only reads.
+        """Return the terminal with this id, for an operation that only reads its output.
 
         Raises `RpcError` (-32002) if the id is unknown or released.
         """
@@ -201,7 +210,7 @@ class Session:
         return entry.terminal
 
     def owned(self, identifier: str, what: str) -> TerminalEntry:
-        """Return the entry with this id, for an operation that changes the terminal.
+        """Return the entry of the terminal with this id, for an operation that changes it.
 
         `what` names the operation in the error message, such as "killed". Raises `RpcError`: -32002
         if the id is unknown or released, -32602 if the user owns the terminal.
@@ -238,7 +247,7 @@ class Session:
 
     @contextmanager
     def observe(self, observer: Observer) -> Iterator[None]:
-        """Call `observer` synchronously after each update of the session during the block."""
+        """Call `observer` synchronously after each session update during the block."""
         self._observers.add(observer)
         try:
             yield
@@ -258,7 +267,7 @@ class Session:
             observer(call, fields, changed)
 
     def record_terminal_updates(self, updates: Iterable[TerminalUpdate]) -> None:
-        """Record updates of the terminals that the agent runs itself, sent outside a tool call."""
+        """Record updates, sent outside a tool call, of terminals that the agent runs itself."""
         if changed := self._record_terminal_updates(updates):
             for observer in list(self._observers):
                 observer(None, {}, changed)

@@ -74,7 +74,10 @@ def agent_name(info: Raw | UnsetType) -> str | None:
 
 
 def update(connection: AgentConnection, params: SessionNotification) -> None:
-    """`session/update`: record the tool call or the agent's own terminal that it describes."""
+    """`session/update`: record the tool call or the terminal that the update describes.
+
+    Such a terminal is one that the agent runs itself.
+    """
     received = read_update(params.update)
     if isinstance(received, OtherUpdate):
         if received.kind in V2_KINDS:
@@ -145,7 +148,7 @@ async def release_later(
 
 
 def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty:
-    """`_acpterm/session/set`: set the directory of later `terminal/create` requests without `cwd`.
+    """`_acpterm/session/set`: set the directory for later `terminal/create` requests without `cwd`.
 
     Whether the directory exists is checked only when a terminal is created in it.
     """

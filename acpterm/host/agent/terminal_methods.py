@@ -189,7 +189,10 @@ def kill(
 def release(
     connection: AgentConnection, params: TerminalRequest
 ) -> Empty | Coroutine[Any, Any, Empty]:
-    """`terminal/release`: end the program, and make the terminal's id invalid. Idempotent."""
+    """`terminal/release`: make the terminal's id invalid, and end the program. Idempotent.
+
+    A program whose terminal the user owns keeps running.
+    """
     session = connection.session(params.session_id)
     terminal = connection.release(session, params.terminal_id, EndedBy.AGENT)
     return Empty() if terminal is None else terminal_ops.respond_after_exit(terminal)
@@ -203,7 +206,7 @@ def _exit_response(connection: AgentConnection, status: ExitStatus) -> WaitForTe
 def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any, ReadResponse]:
     """`_acpterm/terminal/read`: return the output after a position; wait for it up to `waitMs`.
 
-    The terminal is looked up at once: if it is released during the wait, only the wait ends.
+    If the terminal is released during the wait, the response is sent once the program has exited.
     """
     return terminal_ops.read(
         connection, connection.session(params.session_id).readable(params.terminal_id), params
@@ -217,7 +220,7 @@ def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, A
 
 
 def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:
-    """`_acpterm/terminal/resize`: set the terminal's size, now or once no window is attached."""
+    """`_acpterm/terminal/resize`: set the size that a terminal has while no window is attached."""
     entry = connection.session(params.session_id).owned(params.terminal_id, "resized")
     return terminal_ops.resize(connection.host.windows, entry, params.cols, params.rows)
 

@@ -32,10 +32,11 @@ SUMMARY_MAX: Final = 4096
 def words(
     command: str, args: Sequence[str] | None, *, shell: bool | None, shell_path: str
 ) -> tuple[list[str], list[str] | None]:
-    """Return the argv to execute, and the argv to execute if the program of the first is missing.
+    """Return the argv to execute for a command, and a fallback argv or None.
 
-    The second argv is None if there is no such fallback. `shell` is `_meta.acpterm.shell`: whether
-    `command` is shell text; None applies the rules above. `shell_path` is the shell's path.
+    The fallback is executed if the program of the first argv does not exist. `shell` says whether
+    `command` is shell text; None decides by the rules of this module. `shell_path` is the shell's
+    path.
     """
     if shell is False or (shell is None and args is not None):
         return [command, *(args or ())], None

@@ -48,10 +48,10 @@ def terminal_environment(
     attended: bool = False,
     agent_env: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Return the environment of a terminal's program; the variables in `more` take precedence.
+    """Return the environment of a terminal's program: that of `context`, adapted, and `more`.
 
-    `attended`: whether the user creates the terminal. If an agent creates it, pagers are disabled,
-    and the variables of the setting `agent_env` are added.
+    The variables in `more` take precedence. `attended`: whether the user creates the terminal. For
+    an agent's terminal, pagers are disabled and the variables of the setting `agent_env` added.
     """
     env = {name: value for name, value in context.env.items() if name not in _NOT_INHERITED}
     env.update(_ALWAYS_SET)
@@ -63,10 +63,11 @@ def terminal_environment(
 
 
 def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
-    """Convert resource limits from the wire to the form of `ExecContext.rlimits`.
+    """Convert resource limits by name to `ExecContext.rlimits`: number, soft limit, hard limit.
 
-    `rlimits` maps a name without `RLIMIT_` to the soft and the hard limit. Unknown names are
-    skipped. Raises `RpcError` (-32602) for a limit that no process can have.
+    `rlimits`, from the wire, maps a name without `RLIMIT_`, such as `NOFILE`, to the soft and the
+    hard limit; -1 is no limit. Unknown names are skipped. Raises `RpcError` (-32602) for a limit
+    that no process can have.
     """
     for name, (soft, hard) in rlimits.items():
         for value in (soft, hard):
@@ -86,7 +87,7 @@ def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, i
 
 
 def requested_context(context: ExecContext, params: InitializeRequest) -> ExecContext:
-    """Return `context` with the members replaced that an `initialize` request contains.
+    """Return `context`, changed as an `initialize` request asks in its `_meta`.
 
     Raises `RpcError` (-32602) for a relative directory, and for an environment or a resource limit
     that no program can have.

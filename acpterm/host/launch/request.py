@@ -35,9 +35,10 @@ _ADVICE: Final = {
 class LaunchRequest:
     """A checked request for a terminal, of an agent or (`attended`) of the user.
 
-    `size` is columns and rows. `shell` and `stdin` are as in `command`. The constructor checks the
-    values without access to the file system, and raises `RpcError` (-32602) for a command or an
-    environment that no program can be given.
+    `size` is columns and rows. `shell` says whether `command` is shell text; None decides by the
+    rules of `launch.command`. `stdin` is the path of a file to use as stdin, not the terminal. The
+    constructor checks the values without access to the file system, and raises `RpcError` (-32602)
+    for a command or an environment that no program can be given.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ class DirectoryCache:
         self._good: BoundedDict[str, float] = BoundedDict(REMEMBERED_MAX)
 
     async def check(self, path: str) -> None:
-        """Run `check_directory` in a thread, unless it has succeeded for `path` just now.
+        """Run `check_directory` in a thread, unless `path` was valid within the last `FRESH_S` s.
 
         Raises `RpcError` as `check_directory` does.
         """

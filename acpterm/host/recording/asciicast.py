@@ -43,7 +43,8 @@ class Event(NamedTuple):
 class Walk:
     """Iterates once over a terminal's output and changes of size, starting at `position`.
 
-    If the ring no longer has the output at `position`, the first event is a marker for it.
+    If the ring no longer has the output at `position`, the first event is a marker that says how
+    many bytes are missing.
     """
 
     def __init__(self, terminal: Terminal, position: int = 0) -> None:
@@ -96,9 +97,10 @@ class Walk:
 
 
 class Encoder:
-    """Encodes events as lines of JSON, decodes their bytes as UTF-8, and keeps times in order.
+    """Encodes events as lines of JSON.
 
-    A character that is split between two events with the same code is encoded with the later event.
+    It decodes their bytes as UTF-8, and increases a time that is before that of an earlier event. A
+    character that is split between two events with the same code is encoded with the later event.
     Invalid UTF-8 becomes U+FFFD.
     """
 
@@ -107,12 +109,12 @@ class Encoder:
         self._utf8: Final = {OUTPUT: Utf8(), INPUT: Utf8()}
 
     @property
-    def has_incomplete(self) -> int:
-        """How many bytes of output are held back until the rest of their character is encoded."""
+    def incomplete_bytes(self) -> int:
+        """How many bytes of output are held back until the rest of their character follows."""
         return self._utf8[OUTPUT].has_incomplete
 
     def encode(self, event: Event) -> bytes:
-        """Return the lines of an event; empty if the event is only a part of one character."""
+        """Return an event as lines; empty if the event has only a part of a character."""
         self._time = max(self._time, event.time)
         if event.code in self._utf8:
             return self._line(event.code, self._utf8[event.code].feed(event.data))
@@ -121,7 +123,7 @@ class Encoder:
         return rest + self._line(event.code, event.data)
 
     def finish(self) -> bytes:
-        """Return lines with U+FFFD for the incomplete characters that are still held back."""
+        """Return lines with U+FFFD in place of incomplete characters that are still held back."""
         return b"".join(self._line(code, utf8.finish()) for code, utf8 in self._utf8.items())
 
     def _line(self, code: str, text: bytes) -> bytes:

@@ -60,7 +60,10 @@ class CastFile:
         self.buffered_bytes = 0
 
     def open(self, first: bytes) -> None:
-        """Remove surplus files, and create this file with the line `first`. Raises `OSError`."""
+        """Create the file, with the line `first`. Raises `OSError`.
+
+        The oldest recordings are removed first, so that there are at most `record_files` then.
+        """
         with self._lock, self._creating:
             if self.closing:
                 return
@@ -80,7 +83,7 @@ class CastFile:
     def resume(self, size: int) -> None:
         """Open the file that the previous worker wrote, and truncate it to `size` bytes.
 
-        Raises `OSError`.
+        Raises `OSError`, also if the file is shorter.
         """
         with self._lock:
             if self.closing:
@@ -114,7 +117,7 @@ class CastFile:
             if self.closing:
                 lines.append(self._encoder.finish())
             self._append(b"".join(lines))
-            self.buffered_bytes = self._encoder.has_incomplete
+            self.buffered_bytes = self._encoder.incomplete_bytes
             if room < 0 or self.closing:
                 self._close()
             return self._fd >= 0
@@ -169,11 +172,11 @@ def _open_directory(path: str) -> int:
 
 
 def _remove_old(directory: int, number: int, *, is_agents: bool) -> None:
-    """Remove the oldest recordings until at most `number` are left.
+    """Remove the oldest recordings in a directory, so that at most `number` are left.
 
-    `directory` is a descriptor. If `is_agents`, only recordings of terminals that agents created
-    are counted and removed; otherwise only those of terminals that the user created. A recording
-    that is being written is not removed.
+    `directory` is the directory's descriptor. If `is_agents`, only recordings of terminals that
+    agents created are counted and removed; otherwise only those of terminals that the user created.
+    A recording that is being written is counted, but not removed.
     """
     found = filter(_NAME.fullmatch, os.listdir(directory))
     names = sorted(name for name in found if name.endswith(_AGENT_SUFFIX) == is_agents)

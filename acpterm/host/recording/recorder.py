@@ -160,7 +160,7 @@ class _Recording:
         self.has_exit = False
 
     def record_input(self, piece: bytes, echoed: bool) -> None:
-        """Record the input `piece` if the terminal echoes it. See `keyboard.Listener`."""
+        """Record the input `piece` if the terminal has echoed it. See `keyboard.Listener`."""
         if not echoed:
             return
         timeline = self._terminal.timeline
@@ -173,7 +173,7 @@ class _Recording:
         self._inputs.append((timeline.end, event))
 
     async def run(self, open_file: Callable[[], None]) -> None:
-        """Open the file by `open_file`, and write it until the recording ends."""
+        """Open the file by calling `open_file`, and write it until the recording ends."""
         try:
             try:
                 await self._in_thread(open_file)
@@ -212,9 +212,9 @@ class _Recording:
                     await self._terminal.wait_changed()
 
     def _unwritten(self) -> int:
-        """Return how many bytes of output are pending; `BATCH_BYTES` to have them written at once.
+        """Return how many bytes of output are not written yet.
 
-        They are written at once when the output or the program has ended.
+        Return `BATCH_BYTES`, which causes a write at once, if the output or the program has ended.
         """
         terminal = self._terminal
         if terminal.output_closed or (terminal.exit is not None and not self.has_exit):
@@ -222,7 +222,7 @@ class _Recording:
         return terminal.timeline.end - self.walk.position
 
     async def _write(self) -> bool:
-        """Write all events up to now; return whether the file is still open."""
+        """Write all that has happened so far; return whether the file is still open."""
         until, status = self._terminal.timeline.end, self._terminal.exit
         while self._queue_batch(until):
             if not await self._write_file():

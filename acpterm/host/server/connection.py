@@ -57,27 +57,31 @@ _log = structlog.get_logger("acpterm.connection")
 
 
 class _NoContext:
-    """Replaces the context of an abandoned connection: its handlers may respond without effect."""
+    """Stands in for the context of an abandoned connection, so that its end closes no context.
+
+    Requests that are still pending there get responses without effect: their peer is gone.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings: Final = settings
         self.sender: Final = Sender()
 
     def flush_state(self) -> None:
-        """Do nothing: the response is not sent."""
+        """Do nothing: nothing depends on the response, since the peer is gone."""
 
     def close(self) -> None:
         """Do nothing."""
 
 
 class Connection:
-    """The host's end of one connection.
+    """The host's end of one connection: serves the peer at the other end of `stream`.
 
-    `name` is for logs. `high` is the high-water mark of the send queue, in bytes. State that was
-    put into `store` before a response leaves this process before the response does.
+    `context` is the peer's state, which handlers get. `name` is for logs. `high` is the high-water
+    mark of the send queue, in bytes. A response is sent only after all state that was put into
+    `store` before the response has been sent.
 
-    No object that a connection refers to may refer to the connection: without reference cycles its
-    memory is freed at once, not by the next garbage collection.
+    No object that a connection refers to may refer back to it: without reference cycles the
+    connection's memory is freed at once, not by the next garbage collection.
     """
 
     def __init__(
@@ -108,16 +112,16 @@ class Connection:
         self._reading.cancel()
 
     def serve_as(self, context: ConnectionContext, name: str) -> None:
-        """Call handlers with `context` from now on, without closing the previous context.
+        """Resume an agent's earlier connection: call handlers with its `context` from now on.
 
-        This resumes another connection of an agent, whose `name` is for logs.
+        The previous context is not closed. `name` is the earlier connection's id, for logs.
         """
         self._set_context(context)
         self._log = _log.bind(connection=name)
         self._log.info("connection resumed")
 
     def abandon(self) -> None:
-        """Close the connection but not its context: another connection serves the context now."""
+        """Close the connection but not its context, which another connection serves from now on."""
         self._set_context(_NoContext(self._context.settings))
         self.close()
 

@@ -16,7 +16,7 @@ from acpterm.runtime.send_queue import SendQueue
 
 
 class Method(NamedTuple):
-    """One method: its params and its handler.
+    """One method: the type of its params, and its handler.
 
     The handler gets the context and the decoded params. It returns the result, or a coroutine that
     returns the result if the handler has to wait.
@@ -51,7 +51,7 @@ class Sender:
         self._queue: SendQueue | None = None
 
     def connect(self, queue: SendQueue) -> None:
-        """Send to `queue` from now on."""
+        """Send notifications to `queue` from now on."""
         self._queue = queue
 
     def disconnect(self, queue: SendQueue) -> None:
@@ -84,7 +84,7 @@ class ConnectionContext(Protocol):
         """Sends notifications to the peer."""
 
     def flush_state(self) -> None:
-        """Store all changed records. Called before each response that may depend on them."""
+        """Write all changed records to the keeper's store. Called before a response is sent."""
 
     def close(self) -> None:
-        """Release what the peer, which has disconnected, holds. Idempotent."""
+        """Release what belongs to the peer, because the peer has disconnected. Idempotent."""

@@ -88,7 +88,7 @@ class UnixListener:
             raise ListenError(f"cannot listen on {self.path}: {what}") from error
 
     def is_removed(self) -> bool:
-        """Return whether our socket file was removed, and no program listens on a new one.
+        """Return whether our socket file was removed, and no program listens at its path.
 
         A new socket file on which no program listens is treated as removed: it may be from a worker
         that bound the path again and died before it could store the socket.

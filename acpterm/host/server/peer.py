@@ -28,7 +28,8 @@ class PeerProcess:
     """The process that connected, distinguished from later processes with the same pid.
 
     The process is identified by a pidfd, or by its start time if the system has no pidfds. The
-    constructor raises `OSError` if no descriptor is left, not even in the reserve.
+    constructor raises `OSError` if no descriptor is left, not even a reserved one
+    (`runtime.descriptors`).
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:

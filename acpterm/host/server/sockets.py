@@ -50,7 +50,7 @@ class Listening:
         self._kind = kind
 
     def store(self, store: StateStore) -> None:
-        """Store the socket and its lock in `store`, unless it was handed over."""
+        """Store the socket and its lock in `store`, if acpterm has bound the socket."""
         if self.bound is None:
             return
         inode, lock = self.bound.handover()
@@ -105,7 +105,7 @@ class Sockets:
                 kind.store(store)
 
     def remove(self, *, new_only: bool = False) -> None:
-        """Remove the bound sockets; with `new_only`, only those that this worker has bound."""
+        """Remove the sockets that acpterm has bound; with `new_only`, only those of this worker."""
         for kind in self._kinds:
             if not (new_only and kind.is_restored):
                 kind.remove()

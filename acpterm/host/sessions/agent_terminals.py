@@ -30,7 +30,10 @@ TOTAL_BYTES_MAX: Final = 2 * 1024 * 1024
 
 
 class AgentTerminal:
-    """One terminal; `generation` is how many times its whole output was replaced."""
+    """A terminal that an agent runs itself, as the agent's updates describe it.
+
+    `generation` is how many times the terminal's whole output was replaced.
+    """
 
     def __init__(self, identifier: str) -> None:
         self.id: Final = identifier
@@ -48,7 +51,7 @@ class AgentTerminal:
         return _EACH_BYTES + text + self.ring.end - self.ring.start
 
     def apply(self, update: TerminalUpdate) -> None:
-        """Apply an update of this terminal."""
+        """Change the description, the output or the end of this terminal as `update` says."""
         match update:
             case Info(_, cwd, command):
                 if cwd and len(cwd) <= CWD_MAX:
@@ -75,7 +78,10 @@ class AgentTerminals:
         return self._terminals.get(identifier)
 
     def apply(self, updates: Iterable[TerminalUpdate]) -> list[str]:
-        """Apply updates; return the ids of the terminals that they describe."""
+        """Apply updates to their terminals, and return the terminals' ids.
+
+        A terminal that is not known yet is added. Updates with an id that is too long are ignored.
+        """
         ids: dict[str, None] = {}
         for update in updates:
             if len(update.terminal) > ID_MAX:

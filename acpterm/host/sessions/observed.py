@@ -40,7 +40,7 @@ class ObservedSession(Session, Protocol):
         """The terminals that the agent runs itself."""
 
     def observe(self, observer: Observer) -> AbstractContextManager[None]:
-        """Call `observer` synchronously after each update of the session during the block."""
+        """Call `observer` synchronously after each session update during the block."""
 
     @property
     def closed(self) -> trio.Event:

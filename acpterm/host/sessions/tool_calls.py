@@ -124,7 +124,7 @@ class ToolCalls:
         return self._calls.get(call)
 
     def numbers(self) -> list[int]:
-        """Return the numbers of all tool calls: see `ToolCall`."""
+        """Return the numbers (`ToolCall.number`) of all tool calls."""
         return [found.number for found in self._calls.values()]
 
     def restore(self, records: Iterable[tuple[int, ToolCallRecord]]) -> None:
@@ -144,8 +144,8 @@ class ToolCalls:
         """Apply an update with the members `fields` to the tool call with the id `call`.
 
         `terminals` are the ids of the terminals that the tool call shows from now on; None leaves
-        them unchanged. Returns the number of each tool call whose record must be stored, with a
-        function that returns the record, or removed, with None.
+        them unchanged. Returns the numbers of the tool calls whose stored records must change. Each
+        number is with a function that returns the new record, or with None: remove the record.
         """
         found = self._calls.pop(call, None) or ToolCall(next(self._numbers))
         found.change(fields)

@@ -96,7 +96,7 @@ class ContextRecord(Struct, kw_only=True, omit_defaults=True):
 
 
 class HostRecord(Record, kw_only=True, omit_defaults=True):
-    """The daemon as a whole."""
+    """The state of the daemon as a whole."""
 
     KIND: ClassVar[str] = "daemon"
 

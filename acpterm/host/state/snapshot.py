@@ -48,7 +48,7 @@ class StoredConnection(NamedTuple):
 class Snapshot:
     """The records of a store; `unusable` has the keys of the records that cannot be restored.
 
-    Connections and terminals are by id, launch records by the terminal's id, sockets by key.
+    `connections`, `terminals` and `launches` are keyed by id, `listeners` by the store's keys.
     """
 
     def __init__(self) -> None:

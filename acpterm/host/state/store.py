@@ -78,7 +78,7 @@ def terminal_key(terminal: str) -> str:
 
 
 def launch_key(terminal: str) -> str:
-    """Return the key of a terminal's launch record; `terminal` is the terminal's id."""
+    """Return the key of a terminal's `LaunchRecord`; `terminal` is the terminal's id."""
     return f"{_LAUNCH}{terminal}"
 
 

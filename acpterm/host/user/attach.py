@@ -149,7 +149,7 @@ class _Attachment:
         return is_same_size or not terminal.emulator.is_available
 
     def _needs_redraw(self) -> bool:
-        """Return whether the window must be repainted as a whole, or change its state."""
+        """Return whether the whole window must be repainted."""
         passthrough = self._is_passthrough()
         return (
             self._window.needs_redraw
@@ -158,7 +158,7 @@ class _Attachment:
         )
 
     async def _pass_through(self) -> bool:
-        """Send the next chunk of output, or a snapshot; return whether to continue at once."""
+        """Send the next chunk of output, or a snapshot; return whether more can be sent at once."""
         terminal, position = self._terminal, self._position
         size = terminal.cols, terminal.rows
         behind = BEHIND_BYTES + 1 if position is None else terminal.ring.end - position
@@ -189,7 +189,10 @@ class _Attachment:
         return False
 
     async def _paint(self) -> bool:
-        """Send a frame with the changes of the screen; return False: do not continue at once."""
+        """Send a frame with the changes of the screen.
+
+        Return False, as `_pass_through` does if there is nothing to do at once.
+        """
         screen, _ = await current_screen(self._terminal)
         window, self._position = self._window, None
         first = self._frames is None or self._size != window.size or window.needs_redraw
@@ -203,9 +206,9 @@ class _Attachment:
         return False
 
     async def _begin(self) -> bool:
-        """Begin passthrough with a snapshot, unless a blank screen need not be painted yet.
+        """Send the snapshot with which passthrough begins; return whether it was sent.
 
-        Returns whether a snapshot was sent.
+        It is not sent while the screen is blank and need not be painted yet (`_may_stay_blank`).
         """
         terminal = self._terminal
         queries = QueryFilter(clipboard=self._user.settings.clipboard)
@@ -234,7 +237,10 @@ class _Attachment:
         return True
 
     def _may_stay_blank(self, screen: Screen) -> bool:
-        """Return whether the terminal shows a blank main screen that need not be painted yet."""
+        """Return whether the terminal shows a blank main screen that need not be painted yet.
+
+        Painting waits up to `_BLANK_MAX_S` seconds: a full-screen program may be starting.
+        """
         return (
             not self._has_main
             and trio.current_time() < self._blank_until

@@ -54,7 +54,7 @@ class UserConnection:
 
     @property
     def signal_code(self) -> bool:
-        """Whether the client is sent an exit code for a program that was ended by a signal.
+        """Whether the exit code of a program ended by signal n is sent as 128 + n, not as null.
 
         See `terminal_info.gives_signal_code`.
         """
@@ -71,11 +71,14 @@ class UserConnection:
         return self._terminals | {named} if named else self._terminals
 
     def flush_state(self) -> None:
-        """Store all changed records. Called before each response that may depend on them."""
+        """Write all changed records to the keeper's store. Called before a response is sent."""
         self.host.state_writer.flush()
 
     def close(self) -> None:
-        """Cancel ongoing requests, and requests that begin later. Idempotent."""
+        """Cancel ongoing requests, also those that begin later, and release held output.
+
+        Idempotent.
+        """
         self._closed = True
         for scope in self._ongoing:
             scope.cancel()
@@ -85,8 +88,8 @@ class UserConnection:
     def hold_output(self, terminal: Terminal, position: int) -> None:
         """Prevent the terminal's ring from dropping output from `position` on.
 
-        The program blocks once the ring is full. Replaces the previous position for this
-        connection. Does nothing after `close`.
+        The program blocks once the ring is full. A later call for the same terminal replaces the
+        position. Does nothing after `close`.
         """
         if self._closed:
             return
@@ -99,7 +102,11 @@ class UserConnection:
         terminal.ring.let_go(self)
 
     def entry(self, name: str, *, own: bool = False) -> TerminalEntry:
-        """Return the terminal that `name` means; see `TerminalRegistry.find`. Raises `RpcError`."""
+        """Return the entry that `name` means: an id, a prefix of an id, a name, or @last.
+
+        With `own`, @last is the newest terminal that the user owns. Raises `RpcError`: -32002 if no
+        terminal matches, -32602 if the prefix is ambiguous.
+        """
         return self.host.registry.find(name, own=own)
 
     @contextmanager

@@ -136,7 +136,7 @@ def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:
 
 
 async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
-    """`_acpterm/session/subscribe`: send a session's updates until its connection has closed."""
+    """`_acpterm/session/subscribe`: send a session's updates until the agent has disconnected."""
     session = _find_session(user, params.session_id, params.connection)
     with user.ongoing_request(params.token):
         encoder = V1MetaEncoder() if params.format == "meta" else V2Encoder(session.cwd)
@@ -145,9 +145,10 @@ async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
 
 
 def _find_session(user: UserConnection, identifier: str, connection: str | None) -> ObservedSession:
-    """Return the session with this id, of the given agent's connection if it is not None.
+    """Return the session with this id, of the agent's connection with the id `connection`.
 
-    Raises `RpcError`: -32002 if there is none, -32602 if several connections have one.
+    If `connection` is None, search all connections. Raises `RpcError`: -32002 if there is no such
+    session, -32602 if several connections have one.
     """
     sessions = list(user.sessions())
     found = [

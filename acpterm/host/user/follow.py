@@ -32,7 +32,7 @@ CATCH_UP_INTERVAL_S: Final = 0.05
 
 
 async def follow(user: UserConnection, terminal: Terminal, params: FollowRequest) -> FollowResponse:
-    """Send the output of a terminal as `FollowRequest` describes.
+    """Send the output of a terminal live, as the members of `FollowRequest` describe.
 
     Raises `RpcError` (-32602) if the output has not reached the position `since`.
     """

@@ -43,8 +43,9 @@ def launch_of(
 async def restart(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
     """`_acpterm/terminal/restart`: end the program, and start it again in a new terminal.
 
-    The new terminal has the name, size, command and environment of the old terminal, and is removed
-    at its end if the old terminal was created so. The old terminal is then forgotten.
+    The new terminal has the name, size, command and environment of the old terminal. If the old
+    terminal was to be removed when its program ends, so is the new one. Once the new program has
+    started, the old terminal is forgotten.
     """
     host = user.host
     entry = user.entry(params.terminal_id)
@@ -99,8 +100,8 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
 def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[None]:
     """Mark a terminal as being restarted during the block.
 
-    The mark prevents a second restart at the same time, and the removal of the terminal when its
-    program ends. A terminal that still exists after the block is removed then, if it was to be.
+    The mark prevents a second restart at the same time. It also prevents the removal of a terminal
+    that is to be removed when its program ends: such a terminal is removed after the block.
     """
     entry.is_restarting = True
     try:

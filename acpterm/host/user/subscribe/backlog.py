@@ -31,9 +31,10 @@ MEMBER_NAMES: Final = (*tool_calls.MEMBER_NAMES, "_meta")
 
 
 class UpdateBacklog:
-    """The backlog of one subscriber to a session with the tool calls `calls`.
+    """The updates of tool calls that were not yet sent to one subscriber.
 
-    Updates are merged once more than `bytes_max` bytes are queued.
+    `calls` are the session's tool calls. Once more than `bytes_max` bytes are queued, the updates
+    of each tool call are merged into one.
     """
 
     def __init__(self, calls: ToolCalls, bytes_max: int = BACKLOG_BYTES_MAX) -> None:
@@ -64,13 +65,17 @@ class UpdateBacklog:
         self._merge(call, changed)
 
     def add_all(self, call: str) -> None:
-        """Queue all members of a tool call. Use this only before the first `add`."""
+        """Queue all members of the tool call with the id `call`, as they are when they are sent.
+
+        For tool calls from before the subscription. Call this only before the first `add`, so that
+        the order is kept.
+        """
         self._merge(call, dict.fromkeys(MEMBER_NAMES))
 
     def pop(self) -> tuple[str, dict[str, Raw]] | None:
-        """Remove the next update; return the tool call's id and the members to send.
+        """Remove the next update; return the tool call's id and the members to send, if any.
 
-        There may be no members. Return None if the backlog is empty.
+        Return None if the backlog is empty.
         """
         if self._queue:
             call, fields = self._queue.popleft()
@@ -84,7 +89,7 @@ class UpdateBacklog:
         return None
 
     def discard(self, call: str) -> None:
-        """Remove all updates of a tool call, because the whole call is about to be sent."""
+        """Remove all updates of the tool call `call`, since the whole call is about to be sent."""
         self._queue = deque(item for item in self._queue if item[0] != call)
         self._size = sum(_size(fields) for _, fields in self._queue)
         self._behind.pop(call, None)
@@ -96,10 +101,10 @@ class UpdateBacklog:
 
 
 def snapshot(call: ToolCall, names: set[str] | None = None) -> dict[str, Raw]:
-    """Return the members of a tool call that are in `names`, or all members if it is None.
+    """Return the current members of a tool call: those in `names`, or all if `names` is None.
 
-    If the session has not retained the call's content because of its size, the content returned is
-    the list of terminals that the call shows.
+    If the content was too large to be retained, return as content the terminals that the call
+    shows.
     """
     known: dict[str, Raw] = {
         name: call.fields[name]

@@ -135,7 +135,7 @@ def _read_block(raw: Raw) -> Block | None:
 
 
 def content_in_v2(items: Iterable[ToolCallContent], cwd: str | None) -> list[Any]:
-    """Convert the content items of a sanitized tool call to ACP v2; drop what v2 does not allow.
+    """Convert content items that `sanitize` has returned to ACP v2; drop what v2 does not allow.
 
     `cwd` is the directory for relative paths; None if unknown.
     """
@@ -191,7 +191,10 @@ def _absolute(path: str, cwd: str | None) -> str | None:
 
 
 def _conform_to_v2(block: Block) -> bool:
-    """Drop the members of a block that v2 does not allow; return whether the rest is valid."""
+    """Remove values that ACP v2 does not allow from a content block.
+
+    Return False if the block is not valid in v2 even so.
+    """
     if annotations := block.annotations:
         if annotations.priority is not None and not 0 <= annotations.priority <= 1:
             annotations.priority = None

@@ -70,13 +70,13 @@ class UpdateEncoder(Protocol):
         """
 
     def ended(self, call: str, terminal: str, end: ExitInfo | None) -> list[Update]:
-        """Encode how a terminal's program ended; an `end` of None means that it is running again.
+        """Encode how a terminal's program ended; if `end` is None, that it is running again.
 
         `call` is the first tool call that showed the terminal.
         """
 
     def forget(self, terminal: str) -> None:
-        """Drop the state that is kept for a terminal, which has no more updates."""
+        """Drop the encoder's state of a terminal that has no more updates."""
 
 
 class V1MetaEncoder:
@@ -90,7 +90,7 @@ class V1MetaEncoder:
     def call(
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
     ) -> list[Update]:
-        """See `UpdateEncoder`."""
+        """Encode an update of a tool call as ACP v1 messages: see `UpdateEncoder.call`."""
         members = _members_of(sanitize(call, fields))
         if meta := members.pop("_meta", None):
             meta = {name: value for name, value in meta.items() if name not in META_KEYS}
@@ -115,7 +115,7 @@ class V1MetaEncoder:
     def output(
         self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
     ) -> list[Update]:
-        """See `UpdateEncoder`."""
+        """Encode output of a terminal as text to append: see `UpdateEncoder.output`."""
         text = ""
         if lost or replace:
             text += self._flush(terminal)
@@ -128,7 +128,7 @@ class V1MetaEncoder:
         return [_terminal_update(call, "terminal_output", terminal, data=text)] if text else []
 
     def ended(self, call: str, terminal: str, end: ExitInfo | None) -> list[Update]:
-        """See `UpdateEncoder`."""
+        """Encode how a terminal's program ended: see `UpdateEncoder.ended`."""
         if end is None:
             return []
         rest = self._flush(terminal)
@@ -137,7 +137,7 @@ class V1MetaEncoder:
         return [*updates, _terminal_update(call, "terminal_exit", terminal, **status)]
 
     def forget(self, terminal: str) -> None:
-        """See `UpdateEncoder`."""
+        """Drop the incomplete character that is held back for a terminal without more updates."""
         self._decoders.pop(terminal, None)
 
     def _decoder(self, terminal: str) -> codecs.IncrementalDecoder:
@@ -146,7 +146,10 @@ class V1MetaEncoder:
         return self._decoders[terminal]
 
     def _flush(self, terminal: str) -> str:
-        """Return U+FFFD if an incomplete character is held back for the terminal, else nothing."""
+        """Forget the incomplete character at the end of the terminal's output.
+
+        Return U+FFFD in its place; an empty string if there is none.
+        """
         decoder = self._decoders.pop(terminal, None)
         return decoder.decode(b"", final=True) if decoder else ""
 
@@ -165,7 +168,7 @@ class V2Encoder:
     def call(
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
     ) -> list[Update]:
-        """See `UpdateEncoder`."""
+        """Encode an update of a tool call as ACP v2 messages: see `UpdateEncoder.call`."""
         updates = [_terminal(info) for info in infos]
         clean_fields = sanitize(call, fields)
         members = _members_of(clean_fields)
@@ -186,7 +189,7 @@ class V2Encoder:
     def output(
         self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
     ) -> list[Update]:
-        """See `UpdateEncoder`."""
+        """Encode output of a terminal as bytes: see `UpdateEncoder.output`."""
         del call
         encoded = base64.b64encode(data).decode()
         if lost or replace:
@@ -198,7 +201,7 @@ class V2Encoder:
         return [{"sessionUpdate": kind, "terminalId": terminal, "data": encoded}]
 
     def ended(self, call: str, terminal: str, end: ExitInfo | None) -> list[Update]:
-        """See `UpdateEncoder`."""
+        """Encode how a terminal's program ended: see `UpdateEncoder.ended`."""
         del call
         status = None
         if end is not None:
@@ -210,7 +213,7 @@ class V2Encoder:
         return [{"sessionUpdate": "terminal_update", "terminalId": terminal, "exitStatus": status}]
 
     def forget(self, terminal: str) -> None:
-        """See `UpdateEncoder`."""
+        """Do nothing: this encoder has no state of terminals."""
 
 
 def _members_of(update: ToolCallUpdate) -> dict[str, Any]:
@@ -252,7 +255,10 @@ def _terminal(info: Info) -> Update:
 
 
 def _skip_continuation(data: bytes) -> bytes:
-    """Return `data` without the bytes, at its beginning, of a character whose start is missing."""
+    """Return `data` without UTF-8 continuation bytes at its beginning.
+
+    They belong to a character whose start is missing.
+    """
     start = 0
     while start < min(_CONTINUATION_BYTES_MAX, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1

@@ -17,7 +17,7 @@ from acpterm.terminal.ring import Slice
 
 
 class Source(Protocol):
-    """One terminal, whose output is read by position."""
+    """A terminal as a subscriber reads it: its output by position, and how its program ended."""
 
     @property
     def info(self) -> Info:
@@ -41,11 +41,11 @@ class Source(Protocol):
 
     @property
     def survives_session(self) -> bool:
-        """Whether the terminal may continue after its session's connection has closed."""
+        """Whether the terminal may continue to run after the agent's connection has closed."""
 
     @property
     def is_retained(self) -> bool:
-        """Whether the host retains the terminal itself, not only this source."""
+        """Whether the host still retains the terminal; if not, only this source refers to it."""
 
     def read(self, since: int, max_bytes: int) -> Slice:
         """Return retained output from `since` on, at most `max_bytes` bytes; see `Ring.read`."""
@@ -62,7 +62,7 @@ class LocalSource:
 
     @property
     def info(self) -> Info:
-        """See `Source`."""
+        """The terminal's id, directory and command; None for text that is not valid UTF-8."""
         command, cwd = self.entry.command, self.entry.cwd
         return Info(
             self.entry.id,
@@ -72,32 +72,32 @@ class LocalSource:
 
     @property
     def length(self) -> int:
-        """See `Source`."""
+        """The position just past the current output."""
         return self.entry.terminal.ring.end
 
     @property
     def end(self) -> ExitInfo | None:
-        """See `Source`."""
+        """How the terminal's program ended; None while the program runs."""
         status = self.entry.terminal.exit
         return None if status is None else ExitInfo(status.code, status.signal)
 
     @property
     def is_over(self) -> bool:
-        """See `Source`. Background processes may print after the program has ended."""
+        """Whether no process of the terminal is left, so that none can print any more."""
         return self.entry.terminal.is_closed
 
     @property
     def survives_session(self) -> bool:
-        """See `Source`."""
+        """Whether the user owns the terminal, which then outlives the agent's connection."""
         return self.entry.is_users
 
     @property
     def is_retained(self) -> bool:
-        """See `Source`."""
+        """Whether the registry still has the terminal."""
         return self._registry.get(self.entry.id) is self.entry
 
     def read(self, since: int, max_bytes: int) -> Slice:
-        """See `Source`."""
+        """Return retained output from `since` on: see `Source.read`."""
         return self.entry.terminal.ring.read(since, max_bytes)
 
 
@@ -112,31 +112,31 @@ class AgentSource:
 
     @property
     def info(self) -> Info:
-        """See `Source`."""
+        """The terminal's id, directory and command, as far as the agent has described them."""
         return Info(self.terminal.id, self.terminal.cwd, self.terminal.command)
 
     @property
     def generation(self) -> int:
-        """See `Source`."""
+        """How many times the agent has replaced all of the output."""
         return self.terminal.generation
 
     @property
     def length(self) -> int:
-        """See `Source`."""
+        """The position just past the current output."""
         return self.terminal.ring.end
 
     @property
     def end(self) -> ExitInfo | None:
-        """See `Source`."""
+        """How the terminal's program ended; None while the program runs."""
         return self.terminal.end
 
     @property
     def is_retained(self) -> bool:
-        """See `Source`."""
+        """Whether the agent's session still retains the terminal."""
         return not self.terminal.forgotten
 
     def read(self, since: int, max_bytes: int) -> Slice:
-        """See `Source`."""
+        """Return retained output from `since` on: see `Source.read`."""
         return self.terminal.ring.read(since, max_bytes)
 
 
@@ -160,7 +160,10 @@ class Tombstone:
 
 
 def source_of(terminal: str, session: ObservedSession, registry: TerminalRegistry) -> Source | None:
-    """Return a source for the terminal with the id `terminal`; None if it is not the session's."""
+    """Return a source for a terminal of `session`; None if the session has no such terminal.
+
+    `terminal` is the terminal's id.
+    """
     entry = registry.get(terminal)
     if entry is not None:
         return LocalSource(entry, registry) if entry.session is session else None

@@ -127,10 +127,10 @@ class Subscriber:
                 self._remove_surplus()
 
     def _renew(self, terminal: str, cursor: TerminalCursor) -> None:
-        """Make the terminal due: the agent, which runs the terminal itself, has sent an update.
+        """Prepare to send an update of a terminal that the agent runs itself.
 
-        `cursor` is the cursor of `terminal`. If the session had forgotten the terminal, the cursor
-        begins again with the terminal's new output.
+        `cursor` is the cursor of the terminal with the id `terminal`. If the session had forgotten
+        the terminal, the cursor begins again with the terminal's new output.
         """
         if cursor.source is None or not cursor.source.is_retained:
             source = source_of(terminal, self._session, self._connection.host.registry)
@@ -141,7 +141,11 @@ class Subscriber:
             self._due[cursor] = None
 
     def _remove_surplus(self) -> None:
-        """Bound how many terminals only this subscriber keeps in memory, and how many ids."""
+        """Bound the memory of terminals that only this subscriber still refers to.
+
+        The oldest of those without more output are replaced by tombstones. The number of finished
+        terminals whose ids are kept is bounded as well.
+        """
         if len(self._cursors) <= _HELD_MAX:
             return
         alone = [c for c in self._cursors.values() if c.source and not c.source.is_retained]
@@ -155,9 +159,9 @@ class Subscriber:
                 del self._cursors[name]
 
     async def _watch(self, cursor: TerminalCursor, source: LocalSource) -> None:
-        """Make the cursor's terminal due whenever it has updates, until the terminal is over.
+        """Have the updates of a terminal sent, until `source.is_over`.
 
-        After that, wait until these updates were sent.
+        Whenever the terminal has updates, mark its cursor as due, and wait until they were sent.
         """
         while not source.is_over:
             if not cursor.has_updates(source):
@@ -223,9 +227,9 @@ class Subscriber:
             self._notify(self._encoder.call(call, {"status": status}, (), first=False))
 
     def _unshown(self, terminals: Iterable[str]) -> list[tuple[TerminalCursor, Source]]:
-        """Return the cursors of the `terminals` that no tool call sent so far has shown.
+        """Return those of `terminals` that no tool call sent so far has shown.
 
-        Each cursor is returned with its source.
+        `terminals` are ids. Each terminal is returned as its cursor and its source.
         """
         return [
             (cursor, cursor.source)
@@ -234,7 +238,10 @@ class Subscriber:
         ]
 
     def _with_updates(self, terminals: Iterable[str]) -> list[TerminalCursor]:
-        """Return the cursors of the `terminals` in state *sent* that have updates to send."""
+        """Return the cursors of those of `terminals` that have updates to send.
+
+        `terminals` are ids. Terminals that no tool call sent so far has shown are left out.
+        """
         found = [cursor for terminal in terminals if (cursor := self._cursors.get(terminal))]
         return [c for c in found if c.call is not None and c.source and c.has_updates(c.source)]
 
@@ -285,12 +292,15 @@ class Subscriber:
             self._sent = {call: None for call in self._sent if calls.get(call)}
 
     def _next_due(self) -> TerminalCursor | None:
-        """Return the cursor of a terminal that is due and whose next turn has come; else None."""
+        """Return the cursor of a terminal whose updates can be sent now; None if there is none."""
         now = trio.current_time()
         return next((cursor for cursor in self._due if cursor.next_turn <= now), None)
 
     def _is_over(self) -> bool:
-        """Return whether the session is closed and only `survives_session` terminals are left."""
+        """Return whether the subscription is over: the session is closed, and everything is sent.
+
+        Terminals that may continue to run (`Source.survives_session`) are not waited for.
+        """
         if self._backlog or not self._session.closed.is_set():
             return False
         sent = (cursor.source for cursor in self._cursors.values() if cursor.call is not None)

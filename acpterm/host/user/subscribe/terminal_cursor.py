@@ -15,7 +15,7 @@ CHUNK_BYTES: Final = 32 * 1024
 
 
 class TerminalCursor:
-    """How much of one terminal was sent to one subscriber."""
+    """How much of one terminal's output was sent to one subscriber, and whether its end was."""
 
     def __init__(self, source: Source) -> None:
         self.source: Source | None = source
