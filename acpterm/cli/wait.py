@@ -112,7 +112,7 @@ def command(
 
 
 def _give_up(*_: object) -> NoReturn:
-    """Exit at once with the status for a timeout: the handler of the timer's signal."""
+    """Exit at once with the status for a timeout. This is the handler of the timer's signal."""
     os.write(2, b"acpterm: timed out, while the expression was looked for\n")
     os._exit(_TIMED_OUT)
 

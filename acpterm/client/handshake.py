@@ -89,8 +89,9 @@ def initialize_params(
 def _to_wire(context: ExecContext) -> agent_api.ExecContext:
     """Convert an execution context to the form in which `initialize` sends it to another process.
 
-    JSON cannot hold text that is not UTF-8: such variables are left out, and so is a working
-    directory whose path is not UTF-8, which the host then reads from the system.
+    JSON cannot hold text that is not UTF-8. So environment variables that are not UTF-8 are left
+    out. A working directory whose path is not UTF-8 is left out too: the host reads it from the
+    system.
     """
     names = {number: name for name, number in RLIMITS.items()}
     limits = {names[number]: (soft, hard) for number, soft, hard in context.rlimits}

@@ -148,7 +148,7 @@ class TextPresenter:
         )
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Return updates for the changed calls that are due, and for all those of `session`."""
+        """Return updates for the changed calls that are due, and all changed calls of `session`."""
         now = self._clock()
         lines = []
         for key in list(self._dirty):
