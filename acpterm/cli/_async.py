@@ -1,4 +1,4 @@
-"""Runs commands that need trio; all others avoid its import and use `_daemon`."""
+"""Runs commands that need trio. Other commands use `_daemon`, to avoid importing trio."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -34,9 +34,10 @@ def call_async(
     *,
     start: bool = False,
 ) -> T:
-    """Run `work` with a connection to the daemon, for a command that takes `at_daemon` options.
+    """Connect to the daemon, run `work` with the connection, and return its result.
 
-    With `start`, the daemon is started if it is not running. An error is printed, and the command
+    `config` and `socket` are the values of the options that `at_daemon` adds. With `start`, the
+    daemon is started if it is not running. If there is an error, it is printed, and the command
     exits with status 1.
     """
     loaded = settings(config, socket=socket)

@@ -1,4 +1,7 @@
-"""Connects to the daemon, and sends it a command's requests. With trio: `_async`."""
+"""Connects a command to the daemon and sends the command's requests, without trio.
+
+`_async` does the same for commands that need trio.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Final, NoReturn, TypeVar
@@ -20,7 +23,7 @@ _MESSAGE_MAX: Final = 2000
 
 
 class _Any(Wire):
-    """A result none of whose members is used."""
+    """The result of a request, for callers that need none of its members."""
 
 
 def call(
@@ -30,9 +33,10 @@ def call(
     *,
     start: bool = False,
 ) -> T:
-    """Run `work` with a connection to the daemon, for a command that takes `at_daemon` options.
+    """Connect to the daemon, run `work` with the connection, and return its result.
 
-    With `start`, the daemon is started if it is not running. An error is printed, and the command
+    `config` and `socket` are the values of the options that `at_daemon` adds. With `start`, the
+    daemon is started if it is not running. If there is an error, it is printed, and the command
     exits with status 1.
     """
     loaded = settings(config, socket=socket)
@@ -46,7 +50,7 @@ def call(
 def call_running(
     config: str | None, socket: str | None, work: Callable[[BlockingClient], T]
 ) -> T | None:
-    """Run `work` with a connection to the daemon, as `call` does; return None if no daemon runs."""
+    """Do as `call` does without `start`, but return None if no daemon is running."""
     loaded = settings(config, socket=socket)
     try:
         with open_blocking_client(loaded, config, start=False) as client:
@@ -60,15 +64,18 @@ def call_running(
 def call_each(
     config: str | None, socket: str | None, method: str, terminals: Iterable[str]
 ) -> NoReturn:
-    """Send `_acpterm/terminal/METHOD` for each terminal, print the errors, and exit.
+    """Send the request `_acpterm/terminal/METHOD` for each terminal, print the errors, and exit.
 
-    The exit status is 1 if a request failed, else 0.
+    METHOD is `method`. The exit status is 1 if a request failed, else 0.
     """
     end(call(config, socket, lambda client: failures(client, method, terminals)))
 
 
 def failures(client: BlockingClient, method: str, terminals: Iterable[str]) -> list[str]:
-    """Send `_acpterm/terminal/METHOD` for each terminal; return the error messages, in order."""
+    """Send the request `_acpterm/terminal/METHOD` for each terminal; return the error messages.
+
+    METHOD is `method`. The messages are in the order of `terminals`.
+    """
     requests = [UserTerminalRequest(name) for name in dict.fromkeys(terminals)]
     errors = {
         index: response.message
@@ -79,7 +86,10 @@ def failures(client: BlockingClient, method: str, terminals: Iterable[str]) -> l
 
 
 def end(failures: Iterable[str], status: int = 1) -> NoReturn:
-    """Print the error messages `failures`, and exit with `status` if there are any, else 0."""
+    """Print the error messages `failures`, and exit.
+
+    The exit status is `status` if there are any messages, else 0.
+    """
     failed = False
     for message in failures:
         click.echo(f"acpterm: {one_line(message, _MESSAGE_MAX)}", err=True)

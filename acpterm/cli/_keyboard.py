@@ -53,7 +53,11 @@ def quiet_keys() -> Iterator[None]:
 
 
 def has_keyboard() -> bool:
-    """Return whether stdout is a terminal, and we are in its foreground process group."""
+    """Return whether this process should read keys.
+
+    It should if stdout is a terminal, and if keys typed at the terminal on stdin are for this
+    process: it is in the terminal's foreground process group.
+    """
     try:
         return os.isatty(1) and os.tcgetpgrp(0) == os.getpgrp()
     except OSError:

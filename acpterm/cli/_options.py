@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def common(function: F) -> F:
-    """Add the options of every command that hosts terminals."""
+    """Add `--config` and the options of the log, for the daemon and commands with an agent."""
     for option in (
         click.option("--config", metavar="FILE", help="Read the settings from FILE."),
         click.option(
@@ -31,13 +31,14 @@ def common(function: F) -> F:
 
 
 class BeforeAgent(click.Command):
-    """A command whose line ends with ``-- AGENT ARG…``, passed to its function as `agent`.
+    """A command whose command line ends with ``-- AGENT ARG…``, the command that runs an agent.
 
-    All words after the first ``--`` are the agent's command: none of them is an option of acpterm.
+    The command's function gets AGENT and its arguments as `agent`. None of the words after the
+    first ``--`` is an option of acpterm.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Remove the agent's command from the line, and parse the rest."""
+        """Remove the agent's command from the command line `args`, and parse the rest."""
         if "--" not in args and not ctx.resilient_parsing:
             self._check_separator(ctx, args)
         at = args.index("--") if "--" in args else len(args)
@@ -49,7 +50,7 @@ class BeforeAgent(click.Command):
         return rest
 
     def _check_separator(self, ctx: click.Context, args: list[str]) -> None:
-        """Raise `click.UsageError` for an agent's command without ``--`` before it."""
+        """Raise `click.UsageError` if `args` has an agent's command without ``--`` before it."""
         parser = self.make_parser(ctx)
         parser.allow_interspersed_args = False
         try:
@@ -68,12 +69,12 @@ class BeforeAgent(click.Command):
             raise click.UsageError(f"put -- before the agent's command: {line}", ctx)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Return the parts of the usage line, with the agent's command at its end."""
+        """Return the parts of the help's usage line; the last is the agent's command."""
         return [*super().collect_usage_pieces(ctx), "-- AGENT [ARG]…"]
 
 
 def hosted(function: F) -> F:
-    """Add the options of every command that provides an agent with terminals of a host."""
+    """Add the options that choose the host of an agent's terminals, and `--log`."""
     for option in (
         click.option("--log", metavar="FILE", help="Write every message to FILE, one per line."),
         click.option("--socket", metavar="PATH", help="Use the daemon that listens at PATH."),
@@ -88,7 +89,7 @@ def hosted(function: F) -> F:
 
 
 def at_daemon(function: F) -> F:
-    """Add the options of every command that connects to the daemon."""
+    """Add `--config` and `--socket`, the options of every command that connects to the daemon."""
     for option in (
         click.option("--config", metavar="FILE", help="Read the settings from FILE."),
         click.option(
@@ -100,9 +101,10 @@ def at_daemon(function: F) -> F:
 
 
 def settings(config: str | None, **flags: object) -> Settings:
-    """Load the settings, where `flags` (from options) take precedence; fail if they are invalid.
+    """Load the settings; if they are invalid, print an error message and exit.
 
-    `config` is the path of the settings file given on the command line, if any.
+    `config` is the path of the settings file given on the command line, if any. `flags` are
+    settings given as options, which take precedence.
     """
     try:
         return load(config, flags=flags)
@@ -111,6 +113,6 @@ def settings(config: str | None, **flags: object) -> Settings:
 
 
 def fail(message: str, status: int = 1) -> NoReturn:
-    """Print an error message on stderr, and exit."""
+    """Print an error message on stderr, and exit with `status`."""
     click.echo(f"acpterm: {message}", err=True)
     raise SystemExit(status)

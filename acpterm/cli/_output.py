@@ -11,7 +11,9 @@ from acpterm.runtime.blocking_io import write_fully
 
 
 def echo(text: str) -> None:
-    """Print one or more lines in one write; blocks. Raises `BrokenPipeError` without a reader.
+    """Print one or more lines in a single write, which may block.
+
+    Raises `BrokenPipeError` if stdout is a pipe without a reader.
 
     Characters that the encoding of stdout lacks are printed as question marks.
     """

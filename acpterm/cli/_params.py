@@ -62,7 +62,10 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
 
 
 class SinceParam(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
-    """A time span before now, a time of day, a date with a time, or a position."""
+    """The point at which to start in a terminal's output: a time or a position.
+
+    A time is a span before now, a time of day, or a date with an optional time.
+    """
 
     name = "since"
 
@@ -91,8 +94,9 @@ class SinceParam(click.ParamType):  # type: ignore[type-arg]  # generic since cl
 def parse_time(text: str, now: float) -> float:
     """Return a time in seconds since the epoch. Raises `ValueError` or `OverflowError`.
 
-    `text` is a span before `now` (also seconds since the epoch), the time of day that was last
-    reached, or an ISO 8601 date with an optional time.
+    `text` is a time span before `now` (1h30m), a time of day (10:30, which means its last
+    occurrence before `now`), or an ISO 8601 date with an optional time. `now` is the current time
+    in seconds since the epoch.
     """
     span = _SPAN.fullmatch(text)
     if span and text:
@@ -115,7 +119,7 @@ class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since 
     name = "terminal"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name or id; fail if it is empty or not UTF-8, which cannot be sent."""
+        """Return the name or id; fail if it is empty or is not UTF-8, and so cannot be sent."""
         word = str(value)
         try:
             word.encode()

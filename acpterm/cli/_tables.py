@@ -46,7 +46,7 @@ _REVERSE: Final = "7"
 
 
 class Styles(Enum):
-    """The text styles that a table may use."""
+    """How to style the text of a table: not at all, with bold and dim text, or with colours too."""
 
     NONE = auto()
     ATTRIBUTES = auto()
@@ -54,14 +54,14 @@ class Styles(Enum):
 
 
 def items(terminals: Iterable[TerminalInfo]) -> list[Item]:
-    """Return list items for terminals, in list order; ages are relative to the current time."""
+    """Return the list items for `terminals`, in the order of `acpterm ls`. Ages are as of now."""
     now, found = time.time(), in_list_order(terminals)
     short = short_ids([info.terminal_id for info in found])
     return [Item(info.terminal_id, row(info, short[info.terminal_id], now)) for info in found]
 
 
 def text_of(rows: Sequence[Row]) -> str:
-    """Return the table for stdout: fitted to the window if stdout is a terminal."""
+    """Return a table for stdout, which is fitted to the window if stdout is a terminal."""
     if os.isatty(1):
         # An ID is never cut, even if the window is narrower.
         columns = max(window()[0], *(cell_len(row.id) for row in (HEADER, *rows)))
@@ -78,11 +78,11 @@ def table(
     selected: int | None = None,
     among: Sequence[Row] | None = None,
 ) -> list[str]:
-    """Return the lines of a table, the header first, at most `columns` wide.
+    """Return the lines of a table, the header first.
 
-    If `columns` is None, the table is as wide as its content. `selected` is the index of the row to
-    highlight. If `rows` are only a part of a list, `among` are all rows of the list, for which the
-    columns are sized.
+    A line is at most `columns` characters wide; None means as wide as the content. `selected` is
+    the index of the row to highlight. If `rows` are only the visible part of a list, `among` are
+    all rows of the list: the table's columns are made wide enough for all of them.
     """
     sizes = _sizes(rows if among is None else among, columns)
     headers = [(getattr(HEADER, name), size, _BOLD) for name, size in sizes.items()]
@@ -97,7 +97,7 @@ def table(
 def _line(
     cells: Sequence[tuple[str, int, tuple[str, str]]], styles: Styles, *, is_selected: bool = False
 ) -> str:
-    """Return a line of cells; each cell is a text, a width and a style."""
+    """Return a line of cells; each cell is a text, a width, and a style as (attribute, colour)."""
     line = ""
     for number, (text, size, (attribute, colour)) in enumerate(cells, 1):
         cut = cut_to(text, size)
@@ -115,7 +115,7 @@ def _line(
 
 
 def cell_len(text: str) -> int:
-    """Return the number of columns that a text occupies in a window."""
+    """Return the width of a text in a window, in character cells."""
     if text.isascii():
         return len(text)
     from wcwidth import wcwidth  # noqa: PLC0415  slow to import, and rarely needed
@@ -124,7 +124,7 @@ def cell_len(text: str) -> int:
 
 
 def cut_to(text: str, size: int) -> str:
-    """Return a text, cut and with an ellipsis if it is wider than `size` columns."""
+    """Return a text, cut to `size` character cells if it is wider; an ellipsis ends a cut text."""
     if cell_len(text) <= size:
         return text
     while cell_len(text) >= size and text:
@@ -133,9 +133,10 @@ def cut_to(text: str, size: int) -> str:
 
 
 def _sizes(rows: Sequence[Row], columns: int | None) -> dict[str, int]:
-    """Return the columns that fit into the window, with their widths. The ID is never cut.
+    """Return the names and widths of the table's columns that fit into the window.
 
-    `columns` is the width of the window; None if it does not matter.
+    `columns` is the window's width in character cells; None means that all columns fit. The ID is
+    neither dropped nor cut, even if it does not fit.
     """
     needs = {
         name: max(cell_len(getattr(row, name)) for row in (HEADER, *rows)) for name in Row._fields

@@ -98,8 +98,8 @@ async def _watch_screen(
 ) -> int:
     """Show the terminals until Ctrl-C, q or another signal; return the exit status.
 
-    `items` selects the items of the list from all terminals. `keys` detach from a terminal that was
-    opened from the list.
+    `items` selects the terminals to show and returns their list items. `keys` recognises the detach
+    keys while a terminal that was opened from the list is attached.
     """
     view = ListView()
     note = ""
@@ -138,7 +138,7 @@ def _write(text: str) -> None:
 
 
 class _Screen:
-    """The alternate screen, on which a list is drawn repeatedly; a context manager."""
+    """A context manager: the window's alternate screen, on which the list is drawn repeatedly."""
 
     def __init__(self) -> None:
         self._styles = Styles.COLOURS if is_colour_wanted() else Styles.ATTRIBUTES

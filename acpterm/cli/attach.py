@@ -86,7 +86,10 @@ async def latest(client: UserClient) -> TerminalInfo:
 
 
 def detach_filter(config: str | None, socket: str | None) -> DetachFilter:
-    """Return the filter for the detach keys of the settings; fail if the settings are invalid."""
+    """Return a filter that recognises the detach keys of the settings in typed keys.
+
+    If the settings are invalid, print an error message and exit.
+    """
     return DetachFilter(settings(config, socket=socket).detach_key)
 
 

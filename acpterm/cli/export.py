@@ -81,7 +81,7 @@ def command(
 
 
 def _format_of(output: str) -> str:
-    """Return the format for a file's extension; fail for an unknown extension."""
+    """Return the format for the extension of the file `output`; fail if it is unknown."""
     ending = os.path.splitext(output)[1].lower()
     # The name of a pipe or a device says nothing about the format.
     if output == "-" or not ending or (os.path.exists(output) and not os.path.isfile(output)):
@@ -95,7 +95,7 @@ def _format_of(output: str) -> str:
 def _write_cast(
     config: str | None, socket: str | None, terminal: str, file: BinaryIO
 ) -> str | None:
-    """Write an asciicast to `file`; return a warning if it is incomplete."""
+    """Write an asciicast to `file`; return a warning to print if the asciicast is incomplete."""
     from acpterm.cli._async import call_async  # noqa: PLC0415  only this format needs trio
     from acpterm.client.user.export.export import write_cast  # noqa: PLC0415  as above
 
@@ -106,9 +106,9 @@ def _write_cast(
 def _write_export(
     client: BlockingClient, terminal: str, form: str, file: BinaryIO, *, is_displayed: bool
 ) -> str | None:
-    """Write text, HTML or SVG to `file`; return a warning if it is incomplete.
+    """Write text, HTML or SVG to `file`; return a warning to print if the export is incomplete.
 
-    `is_displayed`: the export is printed in the user's window.
+    `form` is the format. `is_displayed`: `file` is the user's window.
     """
     if form == "text":
         lost = _write_text(client, terminal, file, escape_invisible_text if is_displayed else str)

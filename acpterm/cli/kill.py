@@ -30,7 +30,7 @@ class _Signal(click.ParamType):  # type: ignore[type-arg]  # generic since click
     name = "signal"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the full name of a signal, given by name or number."""
+        """Return the full name of the signal whose name or number is `value`."""
         text = str(value)
         try:
             return name_of(int(text) if text in _NUMBERS else number_of(text))
@@ -96,9 +96,10 @@ def _kill(client: BlockingClient, names: Sequence[str], *, wait: bool) -> list[s
     def request(
         method: str, terminals: Mapping[str, str], into: type[W]
     ) -> Iterator[tuple[str, W]]:
-        """Yield each terminal's name and response; `terminals` has their ids by name.
+        """Send `method` for each terminal; yield its name and the response, decoded as `into`.
 
-        An error is added to `failed` instead.
+        `terminals` has the terminals' ids by name. For an error response nothing is yielded; its
+        message is recorded in `failed`.
         """
         order = list(terminals)
         requests = [UserTerminalRequest(terminals[name]) for name in order]

@@ -87,7 +87,7 @@ _ELSEWHERE: Final = {
 
 
 def no_such_command(name: str, commands: Sequence[str]) -> str:
-    """Return the message for a command that does not exist."""
+    """Return the error message for the unknown command `name`; it may suggest one of `commands`."""
     message = f"there is no command {name!r}"
     if name in _ELSEWHERE:
         return f"{message}: use acpterm {_ELSEWHERE[name]}"
@@ -108,7 +108,7 @@ SHORT = {name: line for name, (_, line) in _COMMANDS.items()}
 
 @add_completion_class
 class _Zsh(ZshComplete):
-    """Completion for zsh, which unescapes descriptions: backslashes are doubled."""
+    """Completion for zsh; doubles the backslashes in descriptions, because zsh unescapes them."""
 
     def format_completion(self, item: CompletionItem) -> str:
         described = CompletionItem(
@@ -136,7 +136,10 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command for a name or an alias; handle `help` and `version`."""
+        """Return the name and the command for the name or alias `args[0]`, and the other arguments.
+
+        Also handle `help` and `version`, which are no commands.
+        """
         name, *rest = args
         if name == "version":
             click.echo(f"acpterm, version {__version__}")

@@ -118,7 +118,7 @@ def _directory(path: str) -> str:
 
 
 def _checked(value: str) -> str:
-    """Return a value for the agent. Raises `click.UsageError` if it cannot be encoded in JSON."""
+    """Return `value`. Raises `click.UsageError` if it cannot be sent to the agent, as JSON."""
     if not is_utf8_encodable(value):
         raise click.UsageError(f"{value!r} cannot be sent to an agent: it is not UTF-8")
     return value

@@ -90,7 +90,7 @@ def _reread(file: BinaryIO) -> replay.Cast:
 
 
 def _report(source: str, report: replay.Report) -> None:
-    """Print which lines of `source` were left out, if any; fail if no line could be read."""
+    """Print how many lines of `source` were left out, if any; fail if no event could be read."""
     if not report.unread:
         return
     message = f"{source}: {report.summary('left out')}"

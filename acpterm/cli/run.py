@@ -137,7 +137,7 @@ def command(
 
 
 def _checked(words: list[str], *others: str | None) -> list[str]:
-    """Return the words of a command; fail if one of them, or of `others`, is not UTF-8."""
+    """Return `words`; fail if one of them or of `others` is not UTF-8, and so cannot be sent."""
     for word in (*words, *others):
         if word is not None and not is_utf8_encodable(word):
             fail(f"{word!r} is not UTF-8: it cannot be sent to the daemon")
@@ -145,7 +145,11 @@ def _checked(words: list[str], *others: str | None) -> list[str]:
 
 
 def _protect(directory: str) -> None:
-    """Forbid other processes to inspect this one: the user may type a password."""
+    """Forbid other processes to inspect this one, because the user may type a password.
+
+    Do nothing if the name of the working directory `directory` cannot be sent to the daemon: the
+    daemon then has to inspect this process to find the directory.
+    """
     # If the directory's name cannot be sent, the daemon reads it from this process, and must be
     # permitted to inspect it.
     if is_utf8_encodable(directory):

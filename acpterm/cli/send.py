@@ -31,7 +31,10 @@ class _InOrder(click.Command):
 
     @staticmethod
     def _check_keys(ctx: click.Context, given: list[str]) -> None:
-        """Raise `click.UsageError` if the last text is the name of a key."""
+        """Raise `click.UsageError` if the last TEXT is the name of a key, unless ``--`` is given.
+
+        The user probably meant `--key`.
+        """
         *text, last = ctx.params["text"] or ("",)
         if "--" in given or not looks_like_key(last):
             return
@@ -45,9 +48,9 @@ class _InOrder(click.Command):
         )
 
     def _in_order(self, args: list[str]) -> Iterator[tuple[bool, str]]:
-        """Yield the arguments in their order, the terminal first: TEXTs, and values of --key.
+        """Yield TERMINAL, and then TEXTs and values of --key in the order of the command line.
 
-        The first item of each pair is whether the second is the name of a key.
+        Each is a pair: whether it is the value of --key, and the word itself.
         """
         valued = {
             name

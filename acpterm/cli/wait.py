@@ -112,7 +112,7 @@ def command(
 
 
 def _give_up(*_: object) -> NoReturn:
-    """Exit at once when the timer expires."""
+    """Exit at once with the status for a timeout. This is the handler of the timer's signal."""
     os.write(2, b"acpterm: timed out, while the expression was looked for\n")
     os._exit(_TIMED_OUT)
 
@@ -138,10 +138,10 @@ def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) ->
 def _take_printed(
     client: BlockingClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
 ) -> None:
-    """After the timeout, search the output of all but the first of the terminals `left` once more.
+    """After the timeout, search once the terminals that `_wait_printed` has not reached.
 
-    Print the matches, and remove the terminals that have one from `left`. `ids` has their ids by
-    name.
+    These are all of `left` but the first. Print the matches, and remove from `left` the names of
+    terminals that have one. `ids` has the terminals' ids by name.
     """
     client.deadline = time.monotonic() + _LAST_READ_TIMEOUT_S
     # An error now is irrelevant: the timeout has passed already.
@@ -182,7 +182,10 @@ def _wait_printed(
 
 
 class LineSearch:
-    """Searches for `pattern` in a growing text, also across its parts, with bounded memory."""
+    """Searches for `pattern` in a terminal's text, which is passed to `find` in pieces.
+
+    A match may span pieces, up to about `RETAINED_CHARS` characters: only those are retained.
+    """
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self._pattern: Final = pattern
@@ -191,7 +194,11 @@ class LineSearch:
         self._begin = 0
 
     def find(self, over: str, line: str) -> str | None:
-        """Search new complete lines and the current line; return the lines that a match spans."""
+        """Search the retained text, `over` and `line`; return the lines that a match spans, if any.
+
+        `over` are the lines completed since the last call; they are retained for the next one.
+        `line` is the incomplete last line.
+        """
         text = self._retained + over + line
         if found := self._pattern.search(text, self._begin):
             begin = text.rfind("\n", 0, found.start()) + 1

@@ -48,7 +48,7 @@ class StartError(Exception):
 
 
 class _Stdout(trio.abc.ReceiveStream):
-    """The agent's stdout. It ends soon after the agent exits, even if others have it open."""
+    """The agent's stdout. It ends soon after the agent, even if other processes have it open."""
 
     def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self._stream = stream
@@ -56,7 +56,7 @@ class _Stdout(trio.abc.ReceiveStream):
         self._receiving: trio.CancelScope | None = None
 
     def drain(self) -> None:
-        """From now on, end the stream once nothing has arrived for `DRAIN_TIMEOUT_S`."""
+        """Make the stream end as soon as nothing has arrived for `DRAIN_TIMEOUT_S`."""
         self._timeout = DRAIN_TIMEOUT_S
         if self._receiving is not None:
             self._receiving.deadline = trio.current_time() + DRAIN_TIMEOUT_S
@@ -99,7 +99,7 @@ class AgentProcess:
         return self._process.returncode if self.exited.is_set() else None
 
     def exit_message(self) -> str:
-        """Return how the agent ended, with its last stderr lines: an error for pending requests."""
+        """Return how the agent ended and its last stderr, as an error message."""
         code = self.returncode
         if code is None:
             ending = "has closed its stdout"
@@ -110,7 +110,7 @@ class AgentProcess:
         return f"the agent {self.command!r} {ending}{self.stderr_tail()}"
 
     def stderr_tail(self) -> str:
-        """Return the last lines of stderr, as text to append to a message; "" if there are none."""
+        """Return text to append to a message: the last lines of stderr; "" if there are none."""
         lines = [line for line in self._stderr_lines if line]
         return "; its last words: " + "\n".join(lines) if lines else ""
 
@@ -152,7 +152,7 @@ class AgentProcess:
             await stderr.aclose()
 
     async def reap(self, tree: ProcessTree) -> None:
-        """Wait until the agent's process has exited; record the exit here and in `tree`."""
+        """Wait until the agent has exited; set `returncode`, and record the exit in `tree`."""
         await self._process.wait()
         tree.reaped()
         self.exited.set()

@@ -80,9 +80,10 @@ def connect(
 def _start_and_connect(
     settings: Settings, config: str | None, path: str, deadline: float, *, start: bool
 ) -> socket.socket:
-    """Start a daemon, and connect to `path` once the daemon listens there.
+    """Start a daemon if `start` is true, and connect to `path` once a daemon listens there.
 
-    `deadline` is by `time.monotonic()`. `start` is false if a service manager starts the daemon.
+    `start` is false if a service manager is starting the daemon. `deadline` is by
+    `time.monotonic()`.
     """
     # This is slow to import, and most commands find a running daemon.
     from acpterm.client.daemon_process import ALREADY_LISTENS  # noqa: PLC0415
@@ -132,8 +133,9 @@ def _start(settings: Settings, config: str | None) -> "DaemonProcess":
 def _wake(settings: Settings) -> socket.socket | None:
     """Connect to the agents' socket; return None if no process listens there.
 
-    If a service manager listens, this connection makes it start the daemon, which then listens on
-    the user's socket too. The caller keeps this connection open until the user's socket accepts.
+    If a service manager listens there, it starts the daemon because of this connection. The daemon
+    then listens on the user's socket too. The caller keeps this connection open until it is
+    connected to the user's socket.
     """
     try:
         return open_socket(agent_socket(settings))
@@ -215,7 +217,7 @@ def read_lock(settings: Settings) -> Lock:
 
 
 def _check_paths(settings: Settings, alternative: str = "") -> None:
-    """Raise `PlaceError` if no daemon can listen at the paths of both sockets.
+    """Raise `PlaceError` if the agents' or the user's socket cannot be created at its path.
 
     `alternative` is appended to the message, as in ", or use --embedded".
     """
@@ -234,7 +236,7 @@ def _check_paths(settings: Settings, alternative: str = "") -> None:
 
 
 def log_file(settings: Settings) -> str:
-    """Return the path of the log that a daemon writes if a command started it."""
+    """Return the path of the log file of a daemon that was started by a command."""
     return f"{agent_socket(settings)}.log"
 
 

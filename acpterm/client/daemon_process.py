@@ -29,7 +29,7 @@ class StartError(Exception):
 
 
 class DaemonProcess:
-    """A daemon that was started here. The first line of its log, the file `log`, is its pid."""
+    """A daemon that this process started. The first line of its log file `log` is its pid."""
 
     def __init__(self, log: str) -> None:
         self._log: Final = log
@@ -45,7 +45,7 @@ class DaemonProcess:
         return found is not None and not found.zombie
 
     def output(self) -> str:
-        """Return the end of the log without the line of the pid, or why it cannot be read."""
+        """Return the end of the log, without the pid; if the log is unreadable, return why."""
         try:
             with open(self._log, errors="replace") as file:
                 lines = file.read()[-_QUOTED_MAX:].strip().splitlines()[1:]

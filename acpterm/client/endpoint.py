@@ -67,7 +67,7 @@ class Recovery(Protocol):
 
 
 class Endpoint:
-    """Our end of `stream`.
+    """Our end of the JSON-RPC stream `stream`: sends requests, and dispatches what is received.
 
     `name` is what error messages call the peer. `max_line` is the maximum length of a received
     line, in bytes. If `lenient`, lone surrogates in received lines are replaced instead of being an
@@ -80,8 +80,8 @@ class Endpoint:
     - `on_invalid` is called for each line that is not a message; no response is sent. Without
       `on_invalid` the first such line closes the endpoint, since it may have been an awaited
       response.
-    - `exit_reason` is awaited when the stream has ended, and returns why it has: the error message
-      of the pending requests.
+    - `exit_reason` is awaited when the stream has ended. It returns the reason, which becomes the
+      error message of the pending requests.
     - `before_event` is awaited before each message is dispatched.
     - `throttle` is awaited after each message; the next one is dispatched once it returns.
     """
@@ -121,7 +121,11 @@ class Endpoint:
         the queue that takes the host's responses is created after the host's endpoint."""
 
     async def run(self) -> None:
-        """Send and receive until the stream ends or breaks; then close it, also when cancelled."""
+        """Send and receive until the stream ends or breaks, or this is cancelled.
+
+        Then close the stream and the endpoint. With a `Recovery`, continue on another stream until
+        the recovery fails.
+        """
         received = b""
         try:
             while self._closed is None:
@@ -237,7 +241,7 @@ class Endpoint:
             self.respond(id_, response)
 
     async def drain(self) -> None:
-        """Wait until at most `HIGH_WATER_BYTES` are queued for sending."""
+        """Wait until the send queue has fallen to `HIGH_WATER_BYTES`."""
         await self._queue.drain()
 
     def close(self, why: RpcError) -> None:

@@ -56,7 +56,7 @@ def parse_envelope(line: bytes) -> Envelope:
 
 
 def is_true(raw: Raw | UnsetType | None) -> bool:
-    """Return whether a JSON value is `true`."""
+    """Return whether a raw JSON value is `true`; False if it is missing."""
     return isinstance(raw, Raw) and bytes(raw) == b"true"
 
 

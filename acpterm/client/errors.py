@@ -1,4 +1,4 @@
-"""The error for a lost connection, and `root_error`, the message of an exception group."""
+"""The error for a lost connection; `root_error`, which returns an exception group's message."""
 
 import os
 
@@ -15,7 +15,7 @@ class LostError(RpcError):
 def root_error(error: BaseException) -> str:
     """Return the message of `error`; for an exception group, that of its first exception.
 
-    The message of an `OSError` is its text after the file name, if any, without the error number.
+    For an `OSError` the message is `FILE: TEXT`, or only TEXT if the error names no file.
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -44,7 +44,7 @@ _NO_LISTENER_TIMEOUT_S: Final = 3.0
 
 
 class Welcome(NamedTuple):
-    """The part of the response to `initialize` that concerns resuming."""
+    """The part of the response to `initialize` that concerns resuming a lost connection."""
 
     secret: str | None = None
     """The secret to present after a loss; None if the daemon does not support resuming."""
@@ -70,8 +70,9 @@ def initialize_params(
     """Return the params of `initialize`.
 
     `name` is the client's name. `context` is the execution context that terminals start with.
-    `secret` resumes a lost connection; leave `context` out then, since the daemon has it, perhaps
-    with changes by the agent. `relay`: this process relays for an agent that is its parent process.
+    `secret` resumes a lost connection; leave out `context` in this case, since the daemon has the
+    context, perhaps changed by the agent since then. `relay`: this process relays the messages of
+    the agent that is its parent process.
     """
     own: dict[str, Any] = {"relay": True} if relay else {}
     if context is not None:
@@ -88,8 +89,9 @@ def initialize_params(
 def _to_wire(context: ExecContext) -> agent_api.ExecContext:
     """Convert an execution context to the form in which `initialize` sends it to another process.
 
-    JSON cannot hold text that is not UTF-8: such variables are left out, and so is a working
-    directory whose path is not UTF-8, which the host then reads from the system.
+    JSON cannot hold text that is not UTF-8. So environment variables that are not UTF-8 are left
+    out. A working directory whose path is not UTF-8 is left out too: the host reads it from the
+    system.
     """
     names = {number: name for name, number in RLIMITS.items()}
     limits = {names[number]: (soft, hard) for number, soft, hard in context.rlimits}
@@ -99,16 +101,17 @@ def _to_wire(context: ExecContext) -> agent_api.ExecContext:
 
 
 def read_welcome(result: Raw) -> Welcome:
-    """Parse the part of a result of `initialize` that concerns resuming."""
+    """Parse the part of a result of `initialize` that concerns resuming a lost connection."""
     own = members(members(members(result).get("_meta")).get(OWN))
     resumed = own.get("resumed")
     return Welcome(text(own.get("resume")), resumed is not None and bytes(resumed) == b"true")
 
 
 class Handshake:
-    """`initialize` and its response, without I/O: the caller sends `line` and feeds received bytes.
+    """The request `initialize` and its response. No I/O.
 
-    `params` are as from `initialize_params`.
+    The caller sends the attribute `line` and passes what it receives to `feed`. `params` are those
+    that `initialize_params` returns.
     """
 
     def __init__(self, params: dict[str, Any]) -> None:
@@ -163,7 +166,10 @@ def no_answer(name: str, settings: Settings, seconds: float) -> NoAnswerError:
 
 
 class ReconnectAttempts:
-    """Decides for how long to retry to reconnect to a daemon, after at most `seconds` in all."""
+    """Decides after each failed attempt to reconnect to a daemon whether to try again.
+
+    `seconds` is the caller's time limit for all attempts, for the error message.
+    """
 
     def __init__(self, settings: Settings, seconds: float) -> None:
         self._settings = settings
@@ -174,7 +180,8 @@ class ReconnectAttempts:
     def failed(self, error: OSError | HandshakeError, now: float) -> None:
         """Record that an attempt has failed with `error` at the time `now`, in seconds.
 
-        Raises `DaemonError` if further attempts are useless: the daemon has ended or refuses.
+        Raises `DaemonError` if further attempts are useless: the daemon has ended, or has refused
+        `initialize`.
         """
         match error:
             case FileNotFoundError():
@@ -192,7 +199,10 @@ class ReconnectAttempts:
             raise self.give_up(limit[1])
 
     def give_up(self, why: str | None = None) -> DaemonError:
-        """Return an error with the reason `why` (default: the timeout) and the keeper's message."""
+        """Return the error to raise instead of trying again: `why`, and the keeper's message.
+
+        By default `why` says that no worker has answered in time.
+        """
         why = why or f"no worker answers within {self._seconds:g} s"
         message = read_lock(self._settings).message
         return DaemonError(f"{why}: {message}" if message else why)

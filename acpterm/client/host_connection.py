@@ -39,7 +39,7 @@ _CLOSE_TIMEOUT_S: Final = 4.0
 
 
 class DaemonRecovery:
-    """Resumes an agent's connection to the daemon: an implementation of `endpoint.Recovery`."""
+    """Resumes the connection to the daemon after a loss. Implements `endpoint.Recovery`."""
 
     def __init__(self, settings: Settings) -> None:
         self.unanswered: Final = Unanswered()
@@ -48,11 +48,11 @@ class DaemonRecovery:
         self._secret: str | None = None
 
     def welcomed(self, welcome: Welcome) -> None:
-        """Record the secret from the daemon's response to `initialize`."""
+        """Record the secret for resuming, from the daemon's response to `initialize`."""
         self._secret = welcome.secret or self._secret
 
     async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
-        """Connect to the daemon again and resume; return the stream and bytes received on it.
+        """Connect to the daemon again and resume; return the new stream and bytes received on it.
 
         Raises `LostError` if the agent's terminals no longer exist, or resuming is disabled.
         """
@@ -74,7 +74,7 @@ class DaemonRecovery:
 
 
 class DaemonConnection(NamedTuple):
-    """A connection to the daemon, on which `initialize` was not sent yet."""
+    """A connection to the daemon on which `initialize` has not been sent yet."""
 
     endpoint: Endpoint
     recovery: DaemonRecovery
@@ -131,7 +131,7 @@ async def initialize(
     settings: Settings,
     seconds: float | None = None,
 ) -> Welcome:
-    """Send `initialize`; return the part of the response that concerns resuming.
+    """Send `initialize`; return the part of the response that concerns resuming a lost connection.
 
     `name` is the agent's name and `context` what terminals start with. Raises `DaemonError` if the
     host refuses, and `NoAnswerError` if it has not responded after `seconds`: by default ten, or

@@ -36,7 +36,7 @@ _WAIT_MS: Final = 60_000
 
 
 class _Chunk(Wire):
-    """The members of the response to a read (`READ_METHOD`) that are used here."""
+    """The used members of a response to `READ_METHOD`: a piece of a terminal's output."""
 
     data: str
     position: int
@@ -95,11 +95,11 @@ class OutputPoller:
                 self._finish(ExitInfo(None, None))
 
     def expedite(self) -> None:
-        """Read without pauses from now on, because the caller waits for `done`."""
+        """Poll without pauses from now on. For callers that wait for `done`."""
         self._expedited.set()
 
     def final_read(self) -> None:
-        """Request the remaining output and the exit status. Call this right before a release."""
+        """Request the remaining output and the exit status; call before releasing the terminal."""
         self.expedite()
         if self.done.is_set() or self._final_read_sent:
             return

@@ -79,7 +79,7 @@ class Playback:
         self._advance()
 
     async def run(self, keys: trio.MemoryReceiveChannel[Key] | None = None) -> None:
-        """Play to the end, or until `Key.QUIT`. May be cancelled at any time.
+        """Play the cast to its end, or until `Key.QUIT`. May be cancelled at any time.
 
         `keys` delivers the pressed keys; None if there are none. If `write` is slow, later events
         are played without delay until the playback has caught up.
@@ -95,7 +95,7 @@ class Playback:
                 await self._show_next()
 
     async def _wait(self, until: float, keys: trio.MemoryReceiveChannel[Key] | None) -> Key | None:
-        """Wait for the next key, and return it; return None at the playback time `until`."""
+        """Wait for the next key and return it; return None once the playback time is `until`."""
         due = math.inf if self.paused else self._clock + (until - self.time) / self.speed
         if keys is None:
             await trio.sleep_until(due)
@@ -190,7 +190,10 @@ class Playback:
         self._move(to)
 
     async def _skip(self, to: float, emulator: Emulator) -> None:
-        """Advance to the playback time `to`; feed the output until then only to `emulator`."""
+        """Advance to the playback time `to`, without writing to the terminal.
+
+        The output until then is fed to `emulator`.
+        """
         while self._next is not None and self._next[0] <= to:
             event = self._next[1]
             self._advance()

@@ -34,7 +34,7 @@ class Event(NamedTuple):
 
 
 class Report:
-    """Counts of the lines that were read and skipped; final once all events were iterated over."""
+    """Counts of a cast's events and skipped lines so far; final when all events have been read."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -44,14 +44,14 @@ class Report:
         self._first = ""
 
     def add_unread(self, line: int, why: str) -> None:
-        """Count a skipped line. `line` is its number from 1; `why` reads like `is no JSON`."""
+        """Count a skipped line with the number `line` (from 1); `why` is such as `is no JSON`."""
         self.unread += 1
         self._first = self._first or f"line {line}, which {why}"
 
     def summary(self, what: str) -> str:
-        """Return a sentence: how many lines were skipped, and what is wrong with the first of them.
+        """Return how many lines were skipped, and what is wrong with the first of them.
 
-        `what` is the sentence's participle, such as `left out`. Call only if `unread` is not 0.
+        `what` is the word for skipped, such as `left out`. Call only if `unread` is not 0.
         """
         if self.unread == 1:
             return f"1 line {what}: it is {self._first}"
@@ -70,7 +70,7 @@ class Cast(NamedTuple):
     """Whether the header contains environment variables of the program."""
     events: Iterator[Event]
     report: Report
-    """How many lines `events` has read and skipped so far."""
+    """How many events were read, and how many lines were skipped, so far."""
 
 
 def read_lines(file: BinaryIO) -> Iterator[bytes]:
@@ -151,7 +151,7 @@ class _BadLineError(Exception):
 
 
 def _event(line: bytes) -> Event:
-    """Parse a line as an event, without converting a relative time to an absolute one."""
+    """Parse a line as an event. The event's time is as in the line: in version 3, relative."""
     if line == _TOO_LONG:
         raise _BadLineError(f"has {_LINE_BYTES_MAX} bytes or more")
     try:
@@ -169,5 +169,5 @@ def _event(line: bytes) -> Event:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is a plausible time: a finite number, not beyond 1e12 seconds."""
+    """Return whether a value can be a time in seconds: a finite number of at most 1e12."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12

@@ -19,7 +19,7 @@ from acpterm.jsonrpc import LineSplitter, Oversized, RpcError, encode_error
 
 
 class RequestLog:
-    """The agent's unanswered messages, and the secret that resumes its connection.
+    """The agent's unanswered messages, and the secret that resumes its connection to the daemon.
 
     `max_line` is the maximum length of a line from the agent, in bytes.
     """
@@ -35,7 +35,11 @@ class RequestLog:
         self._unparsed: deque[tuple[bool, bytes]] = deque()
 
     def sent(self, data: bytes) -> bytes:
-        """Queue bytes from the agent for parsing; return the bytes to pass on."""
+        """Queue bytes from the agent for parsing; return the bytes to pass on to the daemon.
+
+        These are the same bytes, unless a loss has cut off a line that was too long to keep: then
+        the rest of that line is left out.
+        """
         self._unparsed.append((True, data))
         if self._drops_line:
             _, newline, data = data.partition(b"\n")
@@ -79,9 +83,10 @@ class RequestLog:
                 self.secret = read_welcome(message.result).secret or self.secret
 
     def repeat(self) -> tuple[list[bytes], bytes]:
-        """After a loss, return the lines to send again on the next connection, and error responses.
+        """Return what to send after a loss: lines for the next connection, bytes for the agent.
 
-        The error responses, as bytes for the agent, are for requests that cannot be sent again.
+        The lines are the unanswered messages that are sent again. The bytes are error responses to
+        the requests that cannot be sent again.
         """
         self.settle()
         lines, errors = self.unanswered.lost()

@@ -84,7 +84,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Return the JSON `text` with invisible and control characters in strings as JSON escapes."""
+    """Return the JSON text `text`, with invisible and control characters as JSON escapes."""
     if text.isascii() and "\x7f" not in text:
         return text
     return re.sub(_HIDDEN_IN_JSON, _escape_for_json, text)

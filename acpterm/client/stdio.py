@@ -48,8 +48,10 @@ async def relay_stdio(
     """Relay messages between the agent at these descriptors and the daemon until one of them ends.
 
     Starts the daemon if it is not running; `config` is the path of the settings file given on the
-    command line, if any. The descriptors stay open, since a thread may still be reading from
-    `stdin_fd`. Raises `DaemonError` if there is no daemon, or if it exits before the agent does.
+    command line, if any. `connect_timeout_s`, in seconds, is for the response to our `initialize`.
+    `close_timeout_s` and `unanswered_bytes_max` are as for `StdioRelay`. The descriptors stay open,
+    since a thread may still be reading from `stdin_fd`. Raises `DaemonError` if there is no daemon,
+    or if it exits before the agent does.
     """
     context = exec_context.current()
     restore_signal_defaults()

@@ -67,8 +67,10 @@ class StdioRelay:
     """Relays between one agent and the daemon: two threads, and a task that supervises them.
 
     `sock` is the connection to the daemon, `welcome` the daemon's response to our `initialize`, and
-    `received` the bytes received after it. The agent is at `stdin_fd` and `stdout_fd`.
-    `close_timeout`: see *ending* above.
+    `received` the bytes received after it. The agent is at `stdin_fd` and `stdout_fd`. Once
+    stdin has ended or a signal was received, the daemon has `close_timeout_s` seconds to respond to
+    pending requests. While requests of more than `unanswered_bytes_max` bytes in all have no
+    response, nothing is read from the agent.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class StdioRelay:
         self._partial_line: list[bytes] = []
 
     async def run(self, shutdown: trio.Event) -> str | None:
-        """Relay until the agent or the daemon ends, or `shutdown` is set, as it is by signals.
+        """Relay until the agent or the daemon ends, or `shutdown` is set, which signals do.
 
         Return why the daemon can no longer be used; None if the relay ended otherwise.
         """
@@ -191,7 +193,7 @@ class StdioRelay:
         _log.info("resumed", requests=len(lines))
 
     def _repeat(self, sock: socket.socket, data: bytes) -> None:
-        """Send unanswered messages again. Runs in a thread."""
+        """Send `data`, the unanswered messages, on the connection `sock`. Runs in a thread."""
         self._send(sock, data)
         with self._changed:
             self._repeating = False
@@ -217,7 +219,7 @@ class StdioRelay:
                 return False
 
     def _pass_to_daemon(self, data: bytes) -> bool:
-        """Send bytes to the daemon once there is a connection; return whether to continue."""
+        """Wait for a connection and send `data` to the daemon; return False if the relay ends."""
         with self._changed:
             while self._sock is None or self._sending:
                 if self._closed:

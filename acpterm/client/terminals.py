@@ -41,8 +41,9 @@ class Terminals:
 
     - `respond` is called with the id of each of the agent's requests and the host's response.
     - `on_created` is called with each new terminal, its command and its working directory.
-    - `on_output` is called with output of a followed terminal and the number of bytes lost before.
-    - `on_exit` is called when a followed terminal has exited.
+    - `on_output` is called with output of a terminal for which `follow` was called, and with the
+      number of bytes lost before that output.
+    - `on_exit` is called when such a terminal has exited.
     - `drain` is awaited before more output is read.
     """
 
@@ -106,7 +107,7 @@ class Terminals:
             self._host_request_ids[id_] = host_request_id
 
     def cancel(self, id_: Id) -> bool:
-        """Cancel a request of the agent at the host; return False if it is not pending there."""
+        """Cancel the agent's request `id_`; return False if it is not pending at the host."""
         host_request_id = self._host_request_ids.get(id_)
         if host_request_id is not None:
             self._host.cancel(host_request_id)
@@ -131,7 +132,7 @@ class Terminals:
         self._host.call("_acpterm/session/set", {"sessionId": session, "cwd": cwd}, _ignore)
 
     def close_session(self, session: str) -> None:
-        """Release the terminals of a closed session, which can no longer use them."""
+        """Release the terminals of `session`, which the agent has closed."""
         self._session_cwds.pop(session, None)
         for key in [key for key in self._held if key[0] == session]:
             self._release(key)
@@ -151,7 +152,7 @@ class Terminals:
         self._nursery.start_soon(self._run, terminal, poller)
 
     async def settle(self, terminals: Iterable[SessionKey] = ()) -> None:
-        """Wait until the output of `terminals`, and of just released terminals, is complete.
+        """Wait until all output of `terminals`, and of just released terminals, was received.
 
         Waits for at most `RELEASE_TIMEOUT_S`. Await this before handling the agent's next message,
         so that the output is shown above that message.
@@ -166,7 +167,7 @@ class Terminals:
                     await poller.done.wait()
 
     async def end_turn(self, session: str) -> None:
-        """Kill the terminals that a turn has left unreleased, and wait until output is complete.
+        """Kill the terminals that a turn has left unreleased, and wait for the rest of the output.
 
         Terminals left by an earlier turn are released. Waits for at most `SETTLE_TIMEOUT_S`.
         """
@@ -181,7 +182,7 @@ class Terminals:
                 await poller.done.wait()
 
     def _reclaim(self, key: SessionKey) -> None:
-        """Kill a terminal that a turn has left unreleased; release it the second time."""
+        """Kill a terminal that a turn has left unreleased; release it if it was killed before."""
         if self._held[key]:
             self._release(key)
         else:
@@ -202,7 +203,7 @@ class Terminals:
 
 
 def _command(params: dict[str, Raw]) -> str:
-    """Return the command in the params of a `terminal/create`, as a line for a shell."""
+    """Return the command and arguments in the params of a `terminal/create`, as a shell's line."""
     command = text(params.get("command")) or ""
     args = [arg for item in items(params.get("args")) if (arg := text(item)) is not None]
     return command_line(command, args)

@@ -155,9 +155,10 @@ class Unanswered:
         return request.method
 
     def lost(self) -> Lost:
-        """Return what to do after a loss. The messages to send again stay recorded.
+        """Return what to do after the connection was lost.
 
-        Requests that get an error response instead are no longer recorded.
+        The messages to send again remain recorded. Requests that get an error response instead do
+        not.
         """
         errors: list[tuple[Id, RpcError]] = []
         for id_, request in list(self._requests.items()):

@@ -34,7 +34,10 @@ class Update(NamedTuple):
         return text(self.fields.get("toolCallId")) if self.kind in TOOL_CALLS else None
 
     def encode(self, **fields: Any) -> bytes:
-        """Encode the update with its members `fields`, named as on the wire, replaced."""
+        """Encode the update; `fields` replace its members of the same names.
+
+        Members have the names that they have on the wire.
+        """
         update = {**self.fields, **fields}
         return encode_notification(SESSION_UPDATE, {**self.params, "update": update})
 
@@ -58,7 +61,7 @@ def embedded_terminal(item: Raw) -> str | None:
 
 
 def encode_tool_call_update(call: SessionKey, **fields: Any) -> bytes:
-    """Encode a `tool_call_update` of `call` that sets `fields`, named as on the wire."""
+    """Encode a `tool_call_update` of `call` that sets `fields`, which are named as on the wire."""
     session, call_id = call
     update = {"sessionUpdate": "tool_call_update", "toolCallId": call_id, **fields}
     return encode_notification(SESSION_UPDATE, {"sessionId": session, "update": update})

@@ -43,7 +43,7 @@ _any: Final = msgspec.json.Decoder(Raw)
 
 
 class WireLog:
-    """An open wire log, which a task writes from `queue`. If `queue` is None, it does nothing."""
+    """An open wire log. A task writes the lines in `queue`. Without a queue, it does nothing."""
 
     def __init__(self, queue: SendQueue | None) -> None:
         self._queue = queue
@@ -68,7 +68,7 @@ class WireLog:
         self._queue.put(data.replace(b"\n", b" ") + b"\n")
 
     async def drain(self) -> None:
-        """Wait until the queue has fallen below its high-water mark."""
+        """Wait until the queue of lines to write has fallen to its high-water mark."""
         if self._queue is not None:
             await self._queue.drain()
 
@@ -121,7 +121,7 @@ async def _write(queue: SendQueue, path: str, written: trio.Event) -> None:
 class LoggedStream(trio.abc.Stream):
     """Wraps `stream`, and logs the lines that are sent and received.
 
-    `directions` has the names for sent and for received lines in the log.
+    `directions` are the names in the log for the directions of sent and of received lines.
     """
 
     def __init__(self, stream: trio.abc.Stream, log: WireLog, directions: tuple[str, str]) -> None:

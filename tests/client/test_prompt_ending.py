@@ -460,13 +460,79 @@ class FullDisk(trio.abc.SendStream):
         pass
 
 
-async def test_turn_that_ends_after_stdout_broke_has_failed():
-    outcome = Outcome(lambda _: None)
+async def break_stdout(outcome):
     queue = SendQueue(FullDisk(), 1000)
     queue.put(b"hi")
     await outcome.write(queue, trio.Event())
+
+
+async def test_turn_that_ends_after_stdout_broke_has_failed():
+    outcome = Outcome(lambda _: None)
+    await break_stdout(outcome)
     outcome.turn_ended("end_turn")
     assert (outcome.status, outcome.stop_reason) == (1, "end_turn")
+
+
+async def receive(outcome, *numbers):
+    send, signals = trio.open_memory_channel(len(numbers))
+    for number in numbers:
+        send.send_nowait(number)
+    send.close()
+    await outcome.watch(signals)
+
+
+LATER_CAUSES = {
+    "SIGINT": lambda outcome: receive(outcome, signal.SIGINT),
+    "SIGTERM": lambda outcome: receive(outcome, signal.SIGTERM),
+    "timeout": lambda outcome: outcome.expire(1),
+    "broken stdout": break_stdout,
+}
+
+
+@pytest.mark.parametrize("cause", LATER_CAUSES)
+async def test_status_stays_that_of_ctrl_c_when_another_cause_follows(cause, autojump_clock):
+    outcome = Outcome(lambda _: None)
+    cancels = []
+    outcome.cancel = lambda: cancels.append("cancel")
+    await receive(outcome, signal.SIGINT)
+    assert (outcome.status, len(cancels), outcome.scope.cancel_called) == (130, 1, False)
+    await LATER_CAUSES[cause](outcome)
+    assert (outcome.status, outcome.scope.cancel_called) == (130, True)
+
+
+@pytest.mark.parametrize("cause", LATER_CAUSES)
+async def test_status_stays_that_of_the_timeout_when_another_cause_follows(cause, autojump_clock):
+    outcome = Outcome(lambda _: None)
+    await outcome.expire(1)
+    await LATER_CAUSES[cause](outcome)
+    outcome.turn_ended("cancelled")
+    assert (outcome.status, outcome.error) == (124, "timed out after 1 s (--timeout)")
+
+
+async def test_ctrl_c_ends_the_run_when_the_timeout_has_cancelled_the_turn(autojump_clock):
+    outcome = Outcome(lambda _: None)
+    outcome.cancel = lambda: None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outcome.expire, 1)
+        await trio.sleep(2)
+        assert not outcome.scope.cancel_called
+        await receive(outcome, signal.SIGINT)
+        assert (outcome.status, outcome.scope.cancel_called) == (124, True)
+
+
+async def test_success_becomes_a_failure_when_the_output_cannot_be_written():
+    outcome = Outcome(lambda _: None)
+    outcome.turn_ended("end_turn")
+    assert outcome.status == 0
+    await break_stdout(outcome)
+    assert outcome.status == 1
+
+
+async def test_refusal_stays_the_status_when_the_output_cannot_be_written():
+    outcome = Outcome(lambda _: None)
+    outcome.turn_ended("end_turn", refusals=2)
+    await break_stdout(outcome)
+    assert outcome.status == 3
 
 
 @pytest.mark.parametrize("option", ["--timeout", "--start-timeout"])

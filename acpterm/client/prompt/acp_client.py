@@ -62,8 +62,8 @@ class Workspace(NamedTuple):
 class AcpClient:
     """A client of the agent at the other end of `stream`; `host` runs the agent's terminals.
 
-    `turn` shows the updates of the open session and the output of terminals. `drain` is awaited
-    before more is shown. `before_question` is awaited before the user is asked for a permission.
+    `turn` prints the updates of the open session and the output of terminals. `drain` is awaited
+    before more is printed. `before_question` is awaited before the user is asked for a permission.
     `max_line`, `on_invalid` and `exit_reason` are as for `Endpoint`.
     """
 
@@ -208,7 +208,11 @@ class AcpClient:
     # Messages from the agent
 
     async def _before_event(self, event: Event) -> None:
-        """Wait until terminals' pending output is shown, above the agent's message `event`."""
+        """Wait for output that must be printed before the agent's message `event` is handled.
+
+        This is the remaining output of terminals that were just released, or whose tool call the
+        message finishes.
+        """
         exited: list[SessionKey] = []
         if isinstance(event, NotificationReceived) and event.method == SESSION_UPDATE:
             exited = self._turn.terminals_finished_by(event.params)

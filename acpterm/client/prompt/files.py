@@ -21,7 +21,7 @@ FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Files:
-    """The files of one session, in its directories `roots`; without any, all access is refused.
+    """The files in the directories `roots` of one session. Without roots all access is refused.
 
     A file of more than `file_bytes_max` bytes is not read.
     """
@@ -34,7 +34,7 @@ class Files:
         self._file_bytes_max = file_bytes_max
 
     def read(self, params: ReadTextFileRequest) -> str:
-        """Return the text of the file `params.path`: at most `limit` lines from line `line` on.
+        """Return the text of `params.path`: at most `params.limit` lines from `params.line` on.
 
         Blocks, so it must run in a thread. Raises `RpcError`: -32602 if the path is not allowed or
         the file is not text, -32002 if there is no such file.

@@ -1,7 +1,8 @@
 """Decides how a run of `acpterm prompt` ends, and with which exit status.
 
-The first cause decides: the end of the turn, a signal, the timeout, or a stdout that cannot be
-written to. Later causes can only end the run sooner.
+The first cause decides the exit status: the end of the turn, a signal, a timeout, or a stdout or
+stderr that cannot be written to. Later causes can only end the run sooner. The one exception is
+that a success becomes a failure if the rest of the output cannot be written.
 """
 
 import errno
@@ -33,6 +34,7 @@ class Outcome:
         self.cancel: Callable[[], None] | None = None
         """Cancels the agent's turn; None until the turn can be cancelled."""
         self.status = FAILED
+        """The exit status; that of a failure until a cause has decided it."""
         self.stop_reason: str | None = None
         """The stop reason of the turn; None until it has ended."""
         self.error: str | None = None
@@ -40,6 +42,14 @@ class Outcome:
         self.write_error: str | None = None
         """Why stdout or stderr could not be written to, if so."""
         self._notice = notice
+        self._is_decided = False
+
+    def decide(self, status: int) -> bool:
+        """Set the exit status, unless an earlier cause has set it. Return whether it was set."""
+        if self._is_decided:
+            return False
+        self.status, self._is_decided = status, True
+        return True
 
     def turn_ended(self, reason: str, *, refusals: int = 0) -> None:
         """Record that the turn has ended with the stop reason `reason`.
@@ -48,28 +58,31 @@ class Outcome:
         does not change if a signal, a timeout or a write error came before.
         """
         self.stop_reason = reason
-        # A status of FAILED is also set when stdout breaks; then the scope is cancelled.
-        if self.status == FAILED and not self.scope.cancel_called:
-            self.status = _STATUS.get(reason, FAILED)
-            if reason == "cancelled":
-                self.error = "the agent says that the turn was cancelled"
-            elif self.status == 0 and refusals:
-                self.status = NOT_ALLOWED
-                count = "1 request was" if refusals == 1 else f"{refusals} requests were"
-                self.error = (
-                    f"{count} refused and nothing was done: --allow all allows what the agent asks "
-                    "for, --allow reads what it calls reading or searching"
-                )
+        status = _STATUS.get(reason, FAILED)
+        if status == 0 and refusals:
+            status = NOT_ALLOWED
+        if not self.decide(status):
+            return
+        if reason == "cancelled":
+            self.error = "the agent says that the turn was cancelled"
+        elif status == NOT_ALLOWED:
+            count = "1 request was" if refusals == 1 else f"{refusals} requests were"
+            self.error = (
+                f"{count} refused and nothing was done: --allow all allows what the agent asks "
+                "for, --allow reads what it calls reading or searching"
+            )
 
     async def watch(self, signals: AsyncIterator[int]) -> None:
-        """End the run on a signal from `signals`; a first SIGINT only cancels the turn."""
+        """End the run on a signal from `signals`.
+
+        A SIGINT that comes before any other cause only cancels the turn.
+        """
         async for number in signals:
             if self.stop_reason is not None:
                 self.scope.cancel()
                 continue
-            cancels = number == signal.SIGINT and self.status != CANCELLED
-            self.status = 128 + number
-            if cancels and self.cancel is not None:
+            is_first = self.decide(128 + number)
+            if is_first and number == signal.SIGINT and self.cancel is not None:
                 self.cancel()
                 self._notice("cancelled; Ctrl-C once more ends the agent")
             else:
@@ -77,14 +90,17 @@ class Outcome:
                 self.scope.cancel()
 
     async def expire(self, seconds: float) -> None:
-        """Cancel the turn after `seconds`, and end the run `CANCEL_TIMEOUT_S` later."""
+        """Cancel the turn after `seconds`, and end the run `CANCEL_TIMEOUT_S` later.
+
+        If the turn cannot be cancelled yet, end the run at once.
+        """
         if seconds == math.inf:
             return
         await trio.sleep(seconds)
         if self.stop_reason is not None:
             return
-        self.status = TIMED_OUT
-        self.error = f"timed out after {seconds:g} s (--timeout)"
+        if self.decide(TIMED_OUT):
+            self.error = f"timed out after {seconds:g} s (--timeout)"
         if self.cancel is not None:
             self.cancel()
             await trio.sleep(CANCEL_TIMEOUT_S)
@@ -98,7 +114,9 @@ class Outcome:
         try:
             await queue.run()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self.status = FAILED
+            if not self.decide(FAILED) and self.status == 0:
+                # A status of 0 promises that the output is complete.
+                self.status = FAILED
             cause = error.__cause__
             # The reader has closed the pipe on purpose, as `head` does: no message.
             if not (isinstance(cause, OSError) and cause.errno == errno.EPIPE):

@@ -30,7 +30,7 @@ _LINE_BYTES_MAX: Final = 4096
 
 
 class Permissions:
-    """Decides by `rule` on the permissions of one session. `notice` prints a line for the user."""
+    """Decides which tool calls of one session are allowed. `notice` prints a line for the user."""
 
     def __init__(self, rule: Rule, notice: Callable[[str], None]) -> None:
         self._rule = rule
@@ -51,7 +51,7 @@ class Permissions:
         options: Sequence[PermissionOption],
         show: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
     ) -> dict[str, Any]:
-        """Return the result of a `session/request_permission`.
+        """Decide on a request `session/request_permission`; return the result to respond with.
 
         `question` describes the tool call in one or more lines that are safe to print; `kind` is
         the tool call's. `show` is awaited before the user is asked, and prints the tool call.

@@ -15,7 +15,7 @@ class Printer(Protocol):
         """Print that a session is open."""
 
     def update(self, update: Raw) -> None:
-        """Print a `session/update` of any kind; called before the specific method below."""
+        """Print a `session/update` of any kind; called before the method for its kind, if any."""
 
     def message(self, text: str) -> None:
         """Print the next piece of the agent's message."""

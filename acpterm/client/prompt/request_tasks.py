@@ -14,7 +14,7 @@ Handler: TypeAlias = Callable[[RequestReceived], Coroutine[Any, Any, Any]]
 
 
 class RequestTasks:
-    """The pending requests of `agent`, at most `PENDING_MAX`; their tasks run in `nursery`.
+    """The tasks in `nursery` that handle requests of `agent`: at most `PENDING_MAX`.
 
     A handler that raises fails only its own request.
     """
@@ -35,7 +35,7 @@ class RequestTasks:
             self._nursery.start_soon(self._run, request, handler)
 
     def cancel(self, id_: Id) -> bool:
-        """Cancel the request `id_`, which gets an error response; return False if not pending."""
+        """Cancel the request `id_`: send an error response. Return False if it is not pending."""
         scope = self._scopes.get(id_)
         if scope is not None:
             scope.cancel()

@@ -12,7 +12,7 @@ States, in order:
 
 Exit status: 0 the turn ended normally; 1 the agent refused the prompt or something failed; 3 the
 agent did nothing because the permissions that it requested were refused; 124 timed out; 130
-cancelled; 128 + N for any other signal N.
+cancelled; 128 + N for any other signal N. The first of these causes decides (`outcome`).
 """
 
 import contextlib
@@ -125,7 +125,7 @@ async def run_prompt(settings: Settings, options: PromptOptions) -> int:
 
 
 class _Run:
-    """One run of an agent."""
+    """One run of `acpterm prompt`: starts the agent, opens a session and runs the turn."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class _Run:
             await client.initialize()
             step = "the session's beginning"
             return await client.open(options.place, resume=options.resume, login=options.login)
-        self._outcome.status = TIMED_OUT
+        self._outcome.decide(TIMED_OUT)
         raise AcpError(
             f"the agent {agent.command!r} did not answer {step} within {options.start_timeout:g} s "
             f"(--start-timeout){self._hints(agent)}"

@@ -82,12 +82,12 @@ class TextPrinter:
         """Print nothing: the specific methods print what is relevant."""
 
     def message(self, text: str) -> None:
-        """Print a piece of the message without adding a line feed."""
+        """Print a piece of the agent's message, without adding a line feed."""
         if sanitized := strip_controls(text):
             self._put(sanitized)
 
     def tool_call(self, call: ToolCallState) -> None:
-        """Print the first line of a call when it starts, and the last when it ends."""
+        """Print a line when the call starts, and a line with its status when it ends."""
         for terminal in call.terminals:
             self._names[terminal] = call.name
         if not call.start_printed:
@@ -102,12 +102,12 @@ class TextPrinter:
             self._line(self._style(f"{mark} {one_line(call.name)}", fg=colour))
 
     def before_question(self, call: ToolCallState) -> None:
-        """Print the call and its diffs."""
+        """Print the first line of the tool call, and its diffs."""
         self.tool_call(call)
         self._diffs(call)
 
     def plan(self, entries: list[tuple[str, str]]) -> None:
-        """Print the new entries of the plan."""
+        """Print the entries of the plan that are new or have a new status."""
         for entry in entries:
             if entry not in self._plan and entry[0]:
                 content, status = entry
@@ -162,7 +162,7 @@ class TextPrinter:
             self._line(self._style(_INDENT, dim=True) + sanitized)
 
     def _result(self, texts: list[str]) -> None:
-        """Print the first lines of the result of a call without a terminal."""
+        """Print the first lines of `texts`, the result of a tool call that has no terminal."""
         lines = strip_controls("\n".join(texts)).rstrip("\n").splitlines()
         for line in lines[:_RESULT_LINES_MAX]:
             self._line(self._style(f"{_INDENT}{line}", dim=True))

@@ -74,7 +74,7 @@ class Turn:
         return [(update.session, terminal) for terminal in call.terminals]
 
     def on_update(self, notification: SessionNotification) -> list[SessionKey]:
-        """Print an update, unless it is invalid.
+        """Print an update of the agent, unless it is invalid.
 
         Return the host's terminals that a tool call embeds for the first time with this update: the
         caller has to follow their output from now on.

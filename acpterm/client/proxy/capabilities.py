@@ -1,4 +1,7 @@
-"""The editor's capabilities, and those announced to the agent (ACP v1, "Initialization")."""
+"""Reads the editor's capabilities, and adds terminals to them for the agent.
+
+See ACP v1, "Initialization".
+"""
 
 from typing import NamedTuple
 

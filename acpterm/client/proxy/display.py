@@ -65,7 +65,7 @@ class Display:
             self._text.feed(output.encode(errors="replace"))
 
     def _ends_alike(self, complete: str, shown: str) -> bool:
-        """Return whether two texts have equal last lines; either text may lack its beginning."""
+        """Return whether two texts end with the same lines; either text may lack its beginning."""
         # The first line of each may be incomplete.
         one, other = complete.split("\n")[1:], shown.split("\n")[1:]
         size = min(len(one), len(other), self._lines)
@@ -80,8 +80,9 @@ class Display:
     def fence(self, *, even_silent: bool = False) -> str | None:
         """Return a console block of Markdown: the command, the last lines and the exit status.
 
-        Return None while there is no output, since the block would replace what the editor would
-        show instead. If `even_silent`, return a block with only the command in that case.
+        Return None while there is nothing to show but the command: the editor then shows something
+        of its own. If `even_silent`, return a block with the command in that case. A host's
+        terminal that has exited without output has its exit status to show, unless that is 0.
         """
         body = []
         if self.command is not None:

@@ -15,7 +15,7 @@ _log = structlog.get_logger("acpterm.lines")
 class LineReader:
     """Reads lines from `stream`, each of at most `max_line` bytes.
 
-    `peer` is what log messages call the other end.
+    `peer` is what log messages call the sender.
     """
 
     def __init__(self, stream: trio.abc.ReceiveStream, peer: str, max_line: int) -> None:

@@ -1,4 +1,4 @@
-"""The interface of the presenters, which show the agent's terminals to an editor without them.
+"""The interface of the presenters, which show an editor the terminals that the agent uses.
 
 A presenter takes the agent's updates and the terminals' output, and returns the lines to send to
 the editor; it does no I/O. There are two implementations, `text_presenter` and
@@ -20,7 +20,7 @@ from acpterm.config import Settings
 
 
 class Presenter(Protocol):
-    """Presents terminals to one editor. It must be given every update of the agent, in order."""
+    """Presents terminals to one editor. Must be passed every update of the agent, in order."""
 
     @property
     def next_render_at(self) -> float:
@@ -35,15 +35,18 @@ class Presenter(Protocol):
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
         """Translate the terminals that the tool call of a `session/request_permission` embeds.
 
-        Return lines to send to the editor before the request, and the translated params of the
-        request, None if they are unchanged.
+        Return the lines to send to the editor before the request, and the request's translated
+        params; None instead of the params means that they are passed on unchanged.
         """
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Return the lines for output of a host's terminal; `lost` bytes are missing before it."""
+        """Return the lines to send to the editor for output of a host's terminal.
+
+        `lost` bytes are missing before `data`.
+        """
 
     def on_exit(self, terminal: SessionKey, end: ExitInfo) -> list[bytes]:
-        """Return the lines for the exit of a host's terminal."""
+        """Return the lines to send to the editor for the exit of a host's terminal."""
 
     def render(self, session: str | None = None) -> list[bytes]:
         """Return the delayed lines that are due, and all delayed lines of `session`."""

@@ -180,7 +180,7 @@ class Relay:
 
     @staticmethod
     def _is_for_host(line: bytes) -> bool:
-        """Return whether a line that is not a valid message was meant for the host."""
+        """Return whether `line`, an invalid message of the agent, was meant for the host."""
         return text(members(Raw(line)).get("method")) in HOST_METHODS
 
     def _translate(self, line: bytes, message: Envelope) -> list[bytes]:
@@ -249,7 +249,7 @@ class Relay:
 
 
 def _params_to_keep(message: Envelope) -> dict[str, Raw]:
-    """Return the params of a request that are needed when its response comes."""
+    """Return those params of the request `message` that are needed when its response comes."""
     if message.method not in (*_OPENING, *_CLOSING, "session/prompt"):
         return {}
     params: dict[str, Any] = members(message.params)

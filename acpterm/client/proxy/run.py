@@ -89,7 +89,7 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyO
             nursery.start_soon(_write, editor, gone, sent)
             nursery.start_soon(_cancel_when, shutdown, gone)
             with gone:
-                session = _Session(
+                session = _Run(
                     settings, options, lines=lines, editor=editor, log=log, has_hung_up=has_hung_up
                 )
                 status = await session.run(context)
@@ -100,8 +100,8 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyO
     return status
 
 
-class _Session:
-    """One run of the proxy: one editor and one agent.
+class _Run:
+    """One run of `acpterm proxy`: one editor and one agent.
 
     `lines` reads the editor's messages, `editor` is the queue of messages to the editor, and
     `has_hung_up` returns whether the editor has closed its stream.

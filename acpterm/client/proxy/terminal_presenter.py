@@ -105,9 +105,10 @@ class TerminalPresenter:
         return lines
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], None]:
-        """Return the lines that introduce the terminals that the tool call embeds first, and None.
+        """Return the lines that introduce the tool call's terminals to the editor, and None.
 
-        None: the params of the `session/request_permission` itself are passed on unchanged.
+        Terminals that the editor knows already are not introduced again. None means that the params
+        of the `session/request_permission` itself are passed on unchanged.
         """
         session, fields = text(params.get("sessionId")), members(params.get("toolCall"))
         update = Update(session or "", "tool_call_update", fields, {})
@@ -116,7 +117,7 @@ class TerminalPresenter:
         return self.translate(b"", update._replace(params={"sessionId": params["sessionId"]})), None
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Return the `terminal_output` for output of a host's terminal."""
+        """Return the `terminal_output` line for output of a host's terminal."""
         state = self._terminals.get(terminal)
         if state is None or state.call is None:
             return []
@@ -126,7 +127,7 @@ class TerminalPresenter:
         return [_encode(state.call, terminal, "terminal_output", data=decoded)] if decoded else []
 
     def on_exit(self, terminal: SessionKey, end: ExitInfo) -> list[bytes]:
-        """Return the `terminal_exit` of a host's terminal, after the rest of its output."""
+        """Return lines for the rest of a host's terminal's output, and the `terminal_exit` line."""
         state = self._terminals.get(terminal)
         if state is None or state.call is None:
             return []
@@ -166,9 +167,10 @@ class TerminalPresenter:
         return lines
 
     def _raw_output(self, call: SessionKey, update: Update) -> list[bytes]:
-        """Return a line that sends a call's raw output as output of the call's terminal.
+        """Return a line that sends a call's `rawOutput` as output of the call's terminal.
 
-        Only if the call shows exactly one terminal of the agent's own that had no output so far.
+        Return no line unless the call has exactly one terminal that is the agent's own and has had
+        no output so far: only then it is certain that the raw output belongs to the terminal.
         """
         for change in from_meta(update.fields.get("_meta")):
             terminal = update.session, change.terminal
@@ -190,7 +192,7 @@ class TerminalPresenter:
         return [key for key in keys if (t := self._terminals.get(key)) and t.call is None]
 
     def _remember(self, key: SessionKey, update: Update) -> dict[str, Any]:
-        """Merge an update into its tool call; return all that is known of the call."""
+        """Merge an update into the record of the tool call `key`; return the merged record."""
         known = self._calls.pop(key, None)
         if known is None:
             known = {"sessionUpdate": "tool_call", "toolCallId": key[1], "title": "terminal"}
@@ -211,7 +213,7 @@ class TerminalPresenter:
 
 
 def _without_nulls(fields: dict[str, Raw]) -> dict[str, Raw]:
-    """Drop null members: they clear a member in an update, but a `tool_call` has none to clear."""
+    """Return `fields` without null members, which clear a member in updates, but are no values."""
     return {name: value for name, value in fields.items() if bytes(value) != b"null"}
 
 

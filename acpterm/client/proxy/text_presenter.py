@@ -39,8 +39,8 @@ CALLS_MAX: Final = 1000
 class _Call:
     """A tool call that embeds terminals.
 
-    `content` has a `SessionKey` in place of each terminal. `sent` is when the content was last sent
-    to the editor, and `rendered` what was sent.
+    `content` has a `SessionKey` in place of each terminal. `sent` is the time at which the content
+    was last sent to the editor, and `rendered` is the content that was sent.
     """
 
     def __init__(self, content: list[Raw | SessionKey], sent: float) -> None:
@@ -52,8 +52,9 @@ class _Call:
 class TextPresenter:
     """An implementation of `presenter.Presenter`, which describes the methods.
 
-    `follow` is as for `new_presenter`, `limit` and `lines` as for `Display`. If
-    `editor_has_terminals`, terminals that are unknown here are left to the editor.
+    `follow` is as for `new_presenter`, `limit` and `lines` as for `Display`. `clock` returns the
+    time in seconds. If `editor_has_terminals`, terminals that are neither the host's nor reported
+    by the agent are the editor's, and are left to the editor.
     """
 
     def __init__(
@@ -111,9 +112,10 @@ class TextPresenter:
         return [update.encode(content=call.rendered)]
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
-        """Return no lines, and the params with the terminals of the tool call as text.
+        """Return no lines, and the params with the tool call's terminals replaced by their text.
 
-        The params are None if it embeds no terminals. The text is not updated later.
+        The text is not updated later. Return None instead of the params if the tool call embeds no
+        terminal that is shown as text.
         """
         session, tool = text(params.get("sessionId")), members(params.get("toolCall"))
         content = self._parse_content(session or "", tool.get("content"))
@@ -140,13 +142,13 @@ class TextPresenter:
 
     @property
     def next_render_at(self) -> float:
-        """When the next changed call may be sent, by `clock`; `math.inf` if none has changed."""
+        """When to send the next changed call, by `clock`; `math.inf` if none has changed."""
         return min(
             (self._calls[key].sent + RENDER_INTERVAL_S for key in self._dirty), default=math.inf
         )
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Return updates of changed calls that are due, and of all changed calls of `session`."""
+        """Return updates for the changed calls that are due, and all changed calls of `session`."""
         now = self._clock()
         lines = []
         for key in list(self._dirty):
@@ -183,9 +185,9 @@ class TextPresenter:
         return display
 
     def _parse_content(self, session: str, content: Raw | None) -> list[Raw | SessionKey] | None:
-        """Return the content with each terminal that is shown here replaced by its key.
+        """Return the items of `content`; a key replaces each terminal that is to be shown as text.
 
-        Return None if it embeds no such terminal.
+        Return None if the content embeds no such terminal.
         """
         parsed: list[Raw | SessionKey] = []
         for item in items(content):
