@@ -1,4 +1,4 @@
-"""Attaches this window to a terminal of the daemon: shows its screen, and sends it what is typed.
+"""Shows a terminal of the daemon in this window, and sends what is typed there to its program.
 
 States: *attached*, until the program exits, the user presses the detach keys, a signal ends this
 process, or the daemon ends. In each case the window's modes are restored, and only the printed text
@@ -9,11 +9,11 @@ The connection is lost when the daemon's worker dies. The window is then *waitin
 worker, for at most `resume_timeout` seconds (a setting): it keeps its content, and is repainted
 afterwards. Keys are not queued in this state, since the user does not see their effect: each key
 rings the bell. The bell also rings for input that was sent just before and may be lost. The detach
-key still works.
+keys still work.
 
 Tasks: one prints, one reads input, one handles signals (window size, continue after a stop,
 shutdown); the `terminal/attach` request stays pending for the whole time. The connection is only
-read as fast as this window prints, so a slow window delays no other client: the daemon sends it
+read as fast as this window prints, so a slow window delays no other client: the daemon sends
 pictures of the screen instead of all output. Input and signals are not delayed either, because
 their requests do not wait for a response.
 """
@@ -81,7 +81,7 @@ async def attach(
     *,
     read_only: bool = False,
 ) -> AttachResponse | None:
-    """Show the daemon's terminal `info` in the window `terminal`, and send it what is typed there.
+    """Show the daemon's terminal `info` in the window `terminal`; send input to its program.
 
     If `read_only`, send no input. Return how the program exited; None if the window was detached
     before: by the user, by a signal, or because it was closed. Raises `RpcError`, `DaemonError`.
