@@ -1,11 +1,12 @@
 """Clients of the user's socket: the work of the commands that the user runs (`ls`, `attach`, …).
 
-There are two clients with the same methods:
+There are two clients with the same methods, and a module that both use:
 
 - `blocking_client` (with `blocking_connection`): for commands that send one request after another.
-  It does without trio, whose import takes longer than such a command.
+  It does not import trio, since the import takes longer than such a command.
 - `client`: for commands that do several things at once, in trio.
-- `requests`: what both share: which requests are repeated after a loss, decoding, error messages.
+- `requests`: decodes responses, words errors, and says which requests are repeated after the
+  connection was lost.
 
 Built on them:
 

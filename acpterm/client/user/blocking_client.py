@@ -41,7 +41,7 @@ from acpterm.jsonrpc import (
 
 
 class Slow(NamedTuple):
-    """When and how to report requests that take long."""
+    """After which time to report a request that has no response yet, and how."""
 
     after_s: float
     report: Callable[[int], None]
@@ -49,7 +49,7 @@ class Slow(NamedTuple):
 
 
 class BlockingClient(BlockingConnection):
-    """Sends requests over one connection, which `reconnect` may replace."""
+    """A client that sends requests over one connection, which `reconnect` may replace."""
 
     def __init__(self, settings: Settings, sock: socket.socket) -> None:
         super().__init__(settings, sock)
@@ -59,9 +59,9 @@ class BlockingClient(BlockingConnection):
     def call(self, method: str, params: Wire, into: type[W], slow: Slow | None = None) -> W:
         """Send a request and return its result, decoded as `into`.
 
-        `method` lacks the prefix `_acpterm/`. `slow`: how to report a late response. Raises
-        `RpcError` (including `LostError`), and `DaemonError` if the response shows that the daemon
-        is of another version.
+        `method` lacks the prefix `_acpterm/`. `slow` says when and how to report that there is no
+        response yet. Raises `RpcError` (including `LostError`), and `DaemonError` if the response
+        shows that the daemon is of another version.
         """
         for _, answer in self.call_each(method, [params], into, slow):
             if isinstance(answer, RpcError):
@@ -75,7 +75,8 @@ class BlockingClient(BlockingConnection):
         """Send one request for each of `params`, all at once.
 
         Yield the index in `params` and the result or error of each request, in the order of the
-        responses. Send no other request before all have been yielded. Raises `DaemonError`.
+        responses. Send no other request before all have been yielded. `method`, `into` and `slow`
+        are as for `call`. Raises `DaemonError`.
         """
         repeats = REPEATABLE.get(method, 0)
         waiting = set(range(len(params)))
@@ -95,10 +96,10 @@ class BlockingClient(BlockingConnection):
                 self.reconnect(error)
 
     def _answers(self, sent: Mapping[int, int], slow: Slow | None) -> Iterator[tuple[int, Answer]]:
-        """Yield the id and the response of each request whose id is in `sent`, until it is empty.
+        """Yield the id and the response of each request in `sent`, which maps ids to indices.
 
-        The caller removes the id of each yielded response from `sent`, whose values are the indices
-        to report to `slow`.
+        The caller must remove each yielded id from `sent`; the iteration ends when `sent` is empty.
+        The indices are what `slow` reports.
         """
         slow_at = math.inf if slow is None else time.monotonic() + slow.after_s
         while sent:
@@ -127,13 +128,14 @@ class BlockingClient(BlockingConnection):
         return failure
 
     def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
-        """Call `terminal/METHOD`, which takes only a terminal; raises as `call` does."""
+        """Call `terminal/METHOD` for the terminal with this name or id; raises as `call` does."""
         return self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
 
     def own(self, terminal: str) -> TerminalInfo:
-        """Return the terminal with this name or id, to type into it.
+        """Return the terminal with this name or id, for a command that types into it.
 
-        Here ``@last`` is the last of the user's own terminals, never an agent's.
+        Here ``@last`` is the user's newest own terminal, so that nothing is typed into an agent's
+        by mistake.
         """
         return self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
 
@@ -147,7 +149,7 @@ class BlockingClient(BlockingConnection):
         return f"t{self._tokens}"
 
     def stream(self, method: str, params: StreamRequest) -> Generator[Raw, None, Raw]:
-        """Send a request; yield the params of its notifications, and return its result.
+        """Send a request; yield the params of notifications that it causes, and return its result.
 
         Closing the generator early cancels the request. Raises as `call` does; after a `LostError`
         the caller may `reconnect` and open another stream.
@@ -186,9 +188,11 @@ def open_blocking_client(
 ) -> Iterator[BlockingClient]:
     """Connect to the daemon for the duration of the block.
 
-    If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. Raises
-    `DaemonError` if the daemon cannot be used, for example because it does not respond to
-    `initialize` within `answer_timeout_s` seconds (default: see `BlockingConnection.initialize`).
+    If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. A
+    daemon that is started reads the settings file `config`, if given. Raises `DaemonError` if the
+    daemon cannot be used, for example because it does not respond to `initialize` within
+    `answer_timeout_s` seconds; None means ten, or three if the daemon's keeper reports that there
+    is no worker.
     """
     sock = connect(settings, config, user=True) if start else connect_running(settings)
     if sock is None:

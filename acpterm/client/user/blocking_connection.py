@@ -47,11 +47,11 @@ Answer: TypeAlias = Raw | RpcError
 
 
 class DeadlineError(Exception):
-    """The deadline of the connection has passed before the response arrived."""
+    """No response has arrived before the deadline of the connection."""
 
 
 class BlockingConnection:
-    """A connection to the daemon over `sock`. Deadlines are times of `time.monotonic`."""
+    """A connection to the daemon over `sock`. All times are those of `time.monotonic`."""
 
     def __init__(self, settings: Settings, sock: socket.socket) -> None:
         self.settings: Final = settings
@@ -76,7 +76,8 @@ class BlockingConnection:
         """Send `initialize` and wait for the response.
 
         Raises `DaemonError` if the daemon refuses, and `NoAnswerError` if it has not responded
-        after `seconds`: by default ten, or three if the daemon's keeper says there is no worker.
+        after `seconds`; None means ten seconds, or three if the daemon's keeper reports that there
+        is no worker.
         """
         if seconds is None:
             seconds = initialize_timeout(self.settings)
@@ -98,10 +99,10 @@ class BlockingConnection:
             raise answer[1]
 
     def reconnect(self, lost: LostError) -> None:
-        """Replace the connection, after the error `lost`, by one to the daemon's next worker.
+        """Connect to the daemon's next worker, after this connection ended with the error `lost`.
 
-        Raises `DaemonError` if the daemon has ended, or if no worker responds within the setting
-        `resume_timeout`.
+        Raises `DaemonError` if the daemon has ended, or if no worker responds within
+        `resume_timeout` seconds (a setting), and `DeadlineError` at the deadline.
         """
         limit = self.settings.resume_timeout
         self._sock.close()
@@ -149,9 +150,9 @@ class BlockingConnection:
             raise DeadlineError
 
     def _answer(self, until: float) -> tuple[int, Answer] | None:
-        """Wait for the next response, dropping notifications; return its id, and result or error.
+        """Wait for the next response; return its id, and its result or error. Drop notifications.
 
-        Return None at the time `until`.
+        Return None if none has arrived at the time `until`.
         """
         while (event := self._next_event(until)) is not None:
             match event:
@@ -162,10 +163,10 @@ class BlockingConnection:
         return None
 
     def _next_event(self, until: float) -> Event | None:
-        """Wait for the next message; return None at the time `until`.
+        """Wait for the next message; return None if none has arrived at the time `until`.
 
         Raises `LostError` if the connection has ended, `RpcError` for an invalid message, and
-        `BrokenPipeError` (see `watches_stdout`).
+        `BrokenPipeError` if `watches_stdout` is set and stdout has no reader.
         """
         while not self._events:
             if not self._wait_readable(until):
@@ -198,7 +199,7 @@ class BlockingConnection:
 def _shake_hands(sock: socket.socket, params: dict[str, Any], deadline: float) -> bytes:
     """Send `initialize` and wait for the response; return the bytes received after the response.
 
-    Closes the socket on failure. Raises `TimeoutError`, `HandshakeError`.
+    Closes the socket on failure. Raises `HandshakeError`, and `TimeoutError` at the deadline.
     """
     handshake = Handshake(params)
     try:
@@ -219,7 +220,7 @@ def _shake_hands(sock: socket.socket, params: dict[str, Any], deadline: float) -
 
 
 def _remaining(deadline: float) -> float | None:
-    """Return the seconds until `deadline`, at least one millisecond; None for no deadline.
+    """Return the seconds until `deadline`, at least one millisecond; None if it is infinite.
 
     At most three weeks are returned, since poll(2) takes milliseconds as an int.
     """

@@ -40,11 +40,11 @@ _WAITING_MAX: Final = 4
 
 
 class Stream(Generic[W]):
-    """Iterates once over the params of the notifications of a request; see `UserClient.stream`.
+    """The params of the notifications that a request causes, to iterate over once.
 
-    The iteration ends when the response arrives, which `decode` decodes. It raises as
-    `UserClient.call` does. After a `LostError` the reader calls `UserClient.reconnect` with
-    `endpoint`, and opens another stream.
+    `UserClient.stream` creates it. The iteration ends when the response arrives; `response` is then
+    what `decode` returns for it. The iteration raises as `UserClient.call` does. After a
+    `LostError` the reader calls `UserClient.reconnect` with `endpoint`, and opens another stream.
     """
 
     response: W
@@ -84,9 +84,10 @@ class Stream(Generic[W]):
 
 
 class UserClient:
-    """Sends requests to the daemon `name` over `stream`, which `reconnect` may replace.
+    """A client that sends requests to the daemon over `stream`, which `reconnect` may replace.
 
-    The tasks that send and receive run in `nursery`.
+    `name` is how error messages refer to the daemon. The tasks that send and receive run in
+    `nursery`.
     """
 
     def __init__(
@@ -102,7 +103,12 @@ class UserClient:
         self._endpoint = self._open(stream)
 
     async def initialize(self, answer_timeout_s: float | None) -> None:
-        """Send `initialize`; see `host_connection.initialize`."""
+        """Send `initialize` and wait for the response.
+
+        Raises `DaemonError` if the daemon refuses, and `NoAnswerError` if it has not responded
+        after `answer_timeout_s`; None means ten seconds, or three if the daemon's keeper reports
+        that there is no worker.
+        """
         context = exec_context.current()
         await initialize(self._endpoint, "acpterm", context, self.settings, answer_timeout_s)
 
@@ -130,19 +136,23 @@ class UserClient:
             await self.reconnect(endpoint)
 
     def send(self, method: str, params: Wire, on_response: OnResponse) -> None:
-        """Send a request without waiting; `on_response` is called with its result or error."""
+        """Send a request; call `on_response` with the result or error when the response arrives.
+
+        `method` lacks the prefix `_acpterm/`. The request is never repeated.
+        """
         self._endpoint.call(f"_acpterm/{method}", params, on_response)
 
     async def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
-        """Call `terminal/METHOD`, which takes only a terminal; raises as `call` does."""
+        """Call `terminal/METHOD` for the terminal with this name or id; raises as `call` does."""
         answer = await self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
         self._names.note(answer, terminal)
         return answer
 
     async def own(self, terminal: str) -> TerminalInfo:
-        """Return the terminal with this name or id, to type into it.
+        """Return the terminal with this name or id, for a command that types into it.
 
-        Here ``@last`` is the last of the user's own terminals, never an agent's.
+        Here ``@last`` is the user's newest own terminal, so that nothing is typed into an agent's
+        by mistake.
         """
         answer = await self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
         self._names.note(answer, terminal)
@@ -159,11 +169,12 @@ class UserClient:
 
     @contextmanager
     def stream(self, method: str, params: StreamRequest, into: type[W]) -> Iterator[Stream[W]]:
-        """Send a request that stays pending during the block, which iterates over the `Stream`.
+        """Send a request; yield a `Stream` of the notifications that it causes.
 
-        While too many notifications are unread, nothing is received on the connection, so the block
-        must not wait for the response to another request. Leaving the block before the response
-        cancels the request.
+        The block iterates over the stream. The response ends the iteration, and is decoded as
+        `into`. Leaving the block before the response cancels the request. While too many
+        notifications are unread, nothing is received on the connection, so the block must not wait
+        for the response to another request.
         """
 
         def decode(answer: Response) -> W:
@@ -208,7 +219,7 @@ class UserClient:
         return endpoint
 
     async def _deliver(self, event: Event) -> None:
-        """Pass a notification to its stream; wait while the stream has too many unread."""
+        """Pass a notification to the `Stream` with its token; wait while too many are unread."""
         match event:
             case NotificationReceived(_, Raw() as params):
                 if (stream := self._streams.get(token_of(params))) is not None:
@@ -225,10 +236,11 @@ async def open_user_client(
 ) -> AsyncIterator[UserClient]:
     """Connect to the daemon for the duration of the block.
 
-    If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. Raises
-    `DaemonError` if the daemon cannot be used, for example because it does not respond to
-    `initialize` within `answer_timeout_s` seconds (default: see `host_connection.initialize`).
-    Later failures raise `RpcError` from each request.
+    If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. A
+    daemon that is started reads the settings file `config`, if given. Raises `DaemonError` if the
+    daemon cannot be used, for example because it does not respond to `initialize` within
+    `answer_timeout_s` seconds; None means ten, or three if the daemon's keeper reports that there
+    is no worker. Later failures raise `RpcError` from each request.
     """
     path = user_socket(settings)
     stream = await (connect(settings, config, user=True) if start else connect_running(settings))

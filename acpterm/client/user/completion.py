@@ -26,7 +26,7 @@ _KIND: Final = "term_"
 
 
 def terminals(settings: Settings) -> list[TerminalInfo]:
-    """Return the daemon's terminals, including released ones; none if the response is late."""
+    """Return the daemon's terminals, including released ones; an empty list on any failure."""
     deadline = time.monotonic() + TIMEOUT_S
     try:
         with open_blocking_client(settings, start=False, answer_timeout_s=TIMEOUT_S) as client:
@@ -37,7 +37,10 @@ def terminals(settings: Settings) -> list[TerminalInfo]:
 
 
 def short_ids(ids: list[str]) -> dict[str, str]:
-    """Map each id to its shortest unique prefix, without `term_`, of `_ID_MIN` or more."""
+    """Map each id to its shortest unique prefix of at least `_ID_MIN` characters.
+
+    The prefixes are without `term_`.
+    """
     bare = sorted(identifier.removeprefix(_KIND) for identifier in ids)
     found = {}
     for at, one in enumerate(bare):

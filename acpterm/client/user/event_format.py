@@ -23,7 +23,7 @@ _NONE: Final = "-"
 
 
 class EventRow(NamedTuple):
-    """The columns of an event, in order. Each is safe to print."""
+    """The columns of an event in `acpterm events`, in order. The text of each is safe to print."""
 
     time: str
     event: str
@@ -65,7 +65,7 @@ def event_row(event: EventNotification) -> EventRow:
 
 
 def _who(event: EventNotification) -> str:
-    """Return the names of the agent and the session."""
+    """Return the names of the event's agent and session; `-` if it has neither."""
     words = [
         one_line(word, _WHO) for word in (event.agent or event.connection, event.session_id) if word
     ]
@@ -103,7 +103,7 @@ def _without_terminal(event: EventNotification) -> str:
 def _tool_call(update: Any) -> str:
     """Return the title (or else the id) and the status of the tool call in a `session/update`.
 
-    The agent may have left out any member.
+    Any member of `update` may be missing, since an agent wrote it.
     """
     if isinstance(update, msgspec.Raw):
         update = msgspec.json.decode(update)

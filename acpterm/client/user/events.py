@@ -1,4 +1,4 @@
-"""Follows the daemon's events, and keeps a list of terminals up to date by them.
+"""Follows the daemon's events, and uses them to keep a list of terminals up to date.
 
 A command that follows events exits with status 0 on Ctrl-C, with 128 + N on another signal N, and
 with status 0 once stdout has no reader, as in a pipe to `head`.
@@ -55,11 +55,12 @@ async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
 async def follow(
     client: UserClient, take: Callable[[EventNotification, Raw], Awaitable[object]]
 ) -> None:
-    """Await `take` with each event, both decoded and as raw JSON, until cancelled.
+    """Await `take` with each event of the daemon, both decoded and as raw JSON, until cancelled.
 
-    When the daemon's worker was replaced, events may be missing: `take` gets an event `RECONNECTED`
-    then. While `take` is slow, only a few events are read ahead; the daemon drops and counts more
-    than that. Raises `RpcError` or `DaemonError` when the daemon ends.
+    After the daemon's worker was replaced, `take` first gets an event `RECONNECTED`, since events
+    may be missing. While `take` is slow, only a few events wait here; the daemon drops the others,
+    and `lost` of the next event is their number. Raises `RpcError` or `DaemonError` when the daemon
+    ends.
     """
     request = EventsRequest(client.token())
     is_reconnected = False
@@ -85,10 +86,10 @@ async def refresh(
     everything: bool,
     every: float = math.inf,
 ) -> None:
-    """Await `show` with the list of terminals now, after each event, and every `every` seconds.
+    """Await `show` with the current list of terminals: at once, after events, and periodically.
 
-    `everything` includes released terminals. Runs until cancelled. Raises `RpcError` or
-    `DaemonError` when the daemon ends.
+    `every` is the period in seconds. `everything` includes released terminals. Runs until
+    cancelled. Raises `RpcError` or `DaemonError` when the daemon ends.
     """
     happened = trio.Event()
     request = ListRequest(all=everything)

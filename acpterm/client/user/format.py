@@ -61,9 +61,9 @@ def in_list_order(terminals: Iterable[TerminalInfo]) -> list[TerminalInfo]:
 
 
 def row(terminal: TerminalInfo, short: str, now: float) -> Row:
-    """Return the row of a terminal. `short` is the short id to show.
+    """Return the row of a terminal in the list. `short` is the short id to show.
 
-    Times in the row are relative to `now`, in seconds since 1970.
+    `now` is in seconds since 1970; the row shows times as durations before `now`.
     """
     return Row(
         id=short,
@@ -80,12 +80,12 @@ def row(terminal: TerminalInfo, short: str, now: float) -> Row:
 
 
 def _in_short(command: str) -> str:
-    """Return a command, cut to `_COMMAND` characters: it may be as long as a message."""
+    """Return a command, cut to `_COMMAND` characters, since commands can be very long."""
     return command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"
 
 
 def state(terminal: TerminalInfo, now: float) -> str:
-    """Return the state of a terminal: whether it is running or how it ended, and when released.
+    """Return the state of a terminal: running, or how it ended; if released, how long ago.
 
     `now` is in seconds since 1970.
     """
@@ -103,12 +103,15 @@ def state(terminal: TerminalInfo, now: float) -> str:
 
 
 def ago(moment: int | None, now: float) -> str:
-    """Return the time from `moment` (milliseconds since 1970) to `now` (seconds), as in `5m`."""
+    """Return the time from `moment` (milliseconds since 1970) to `now` (seconds), such as `5m`.
+
+    Return `-` if `moment` is None.
+    """
     return NOTHING if moment is None else span(now - moment / 1000)
 
 
 def span(seconds: float) -> str:
-    """Return a duration in one unit, as in `5m`: coarse, so that a redrawn list rarely changes."""
+    """Return a duration in one unit, such as `5m`: coarse, so that a live list rarely changes."""
     for size, unit in _SPANS:
         if seconds >= size:
             return f"{math.floor(seconds / size)}{unit}"
@@ -116,7 +119,7 @@ def span(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in at most two units, as in `1h 5m`."""
+    """Return a duration in at most two units, such as `1h 5m`."""
     for (size, unit), (smaller, less) in pairwise(_SPANS):
         if seconds >= size:
             rest = math.floor(seconds % size / smaller)
@@ -125,7 +128,7 @@ def duration(seconds: float) -> str:
 
 
 def memory(size: int) -> str:
-    """Return a number of bytes with its unit."""
+    """Return a number of bytes with a unit, such as `1.5 KiB`."""
     if size < _KIB:
         return f"{size} B"
     if size < _KIB * _KIB:
@@ -134,7 +137,7 @@ def memory(size: int) -> str:
 
 
 def summary_line(text: str) -> str:
-    """Return untrusted text as one line, of any length, with invisible characters escaped."""
+    """Return untrusted text as one line, uncut, with invisible characters escaped."""
     return one_line(text, max(1, 6 * len(text)))
 
 
@@ -148,7 +151,7 @@ def title(info: TerminalInfo) -> str:
 
 
 def ended(status: ExitInfo) -> str:
-    """Return how a program ended, as `exited with 3`; it is safe to print."""
+    """Return how a program ended, such as `exited with 3`; it is safe to print."""
     if status.signal is not None:
         return f"ended by {one_line(status.signal)}"
     return f"exited with {status.exit_code}"

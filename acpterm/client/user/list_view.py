@@ -34,7 +34,7 @@ class Action(Enum):
 
 
 class Part(NamedTuple):
-    """The visible rows."""
+    """The rows that fit the window, and their place in the whole list."""
 
     rows: list[Row]
     selected: int | None
@@ -65,7 +65,7 @@ class ListView:
 
     @property
     def items(self) -> list[Item]:
-        """The terminals that match the filter."""
+        """The terminals that match the filter, in the order in which to show them."""
         wanted = self.filter.casefold()
         return [one for one in self._items if wanted in "  ".join(one.row).casefold()]
 
@@ -82,7 +82,7 @@ class ListView:
         return None
 
     def part(self, height: int) -> Part:
-        """Return the rows for `height` lines, scrolled so that the selected row is visible."""
+        """Return at most `height` rows, scrolled so that the selected row is among them."""
         self._height = max(1, height)
         items = self.items
         last = max(0, len(items) - self._height)
@@ -134,7 +134,7 @@ class ListView:
             self._selected = items[self._place].id
 
     def _settle(self) -> None:
-        """Update the index of the selected terminal.
+        """Update the index of the selected terminal after the list or the filter has changed.
 
         If that terminal is no longer in the list, select the one that is now at its index.
         """

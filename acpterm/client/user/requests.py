@@ -1,4 +1,4 @@
-"""What both clients of the user's socket share: repetition of requests, decoding, error messages.
+"""Code of both clients of the user's socket: repetition of requests, decoding, error messages.
 
 When a connection is lost, the daemon's worker has died. Pending requests that are safe to repeat
 (`REPEATABLE`) are then sent again on another connection. Of all other pending requests it is
@@ -42,7 +42,7 @@ _TERMINAL: Final = re.compile(r"terminal 'term_[0-9a-f]{32}'")
 
 
 class StreamRequest(Protocol):
-    """The params of a request that causes notifications, which carry the same token."""
+    """The params of a request that causes notifications; these carry the same token."""
 
     token: str
 
@@ -65,7 +65,8 @@ def token_of(params: Raw) -> str | None:
 def decode_answer(name: str, method: str, answer: Raw, into: type[W]) -> W:
     """Decode `answer`, the result of `_acpterm/METHOD`, as the type `into`.
 
-    Raises `DaemonError` if it has another format, since the daemon `name` is of another version.
+    Raises `DaemonError`, which names the daemon by `name`, if `answer` has another format: the
+    daemon is of another version then.
     """
     try:
         return msgspec.json.decode(answer, type=into)
@@ -77,7 +78,10 @@ def decode_answer(name: str, method: str, answer: Raw, into: type[W]) -> W:
 
 
 def unknown_outcome(name: str, method: str) -> LostError:
-    """Return the error for a request to the daemon `name` that was lost and is not repeated."""
+    """Return the error for a request that may have been executed before the connection was lost.
+
+    `name` is how the message refers to the daemon.
+    """
     return LostError(
         f"{name} went away before it answered: it is unknown whether "
         f"{method} was done; acpterm ls shows what there is"
@@ -90,13 +94,13 @@ def not_running(settings: Settings) -> NotRunningError:
 
 
 class TypedNames:
-    """For each terminal the name that the user typed, to use it in error messages."""
+    """The names that the user typed for terminals, to be used in error messages instead of ids."""
 
     def __init__(self) -> None:
         self._typed: dict[str, str] = {}
 
     def note(self, answer: object, typed: str) -> None:
-        """Record that the user typed `typed` for the terminal that the result `answer` describes.
+        """Record the name `typed` for the terminal that the result `answer` describes.
 
         Do nothing if `answer` does not describe a terminal.
         """
@@ -104,9 +108,10 @@ class TypedNames:
             self._typed[answer.terminal_id] = typed
 
     def failure(self, name: str, error: RpcError, params: object) -> RpcError | DaemonError:
-        """Return `error`, of a request with `params`, with the typed name in place of the id.
+        """Return `error` with the name that the user typed in place of the terminal's id.
 
-        If the error means that the daemon `name` ends, return a `DaemonError` instead.
+        `params` are those of the failed request. If the error means that the daemon is ending,
+        return a `DaemonError` instead; `name` is how its message refers to the daemon.
         """
         if error.code == REQUEST_CANCELLED:
             # A client cancels no request that it waits for; the daemon does when it ends.

@@ -21,7 +21,7 @@ _END: Final = b"\x1b[201~"
 
 
 class Text(NamedTuple):
-    """Text to type, as bytes; if `data` is None, all that stdin contains."""
+    """Text to type, as bytes; if `data` is None, type what stdin contains, up to its end."""
 
     data: bytes | None
 

@@ -41,9 +41,9 @@ def end_daemon(client: BlockingClient) -> ShutdownResult:
 
 
 class _Process:
-    """The daemon's process, to wait for its exit.
+    """The daemon's process, whose exit can be waited for.
 
-    If it is in another container, it is invisible here, and appears to have exited.
+    A process in another container is invisible here, and appears to have exited.
     """
 
     def __init__(self, pid: int) -> None:
@@ -54,7 +54,7 @@ class _Process:
                 self._fd = os.pidfd_open(pid)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the exit; return whether the process has exited within `seconds`."""
+        """Wait for the process's exit; return whether it has exited within `seconds`."""
         if self._fd is not None:
             return bool(select.select((self._fd,), (), (), seconds)[0])
         deadline = time.monotonic() + seconds
@@ -67,6 +67,6 @@ class _Process:
         return False
 
     def close(self) -> None:
-        """Close the pidfd."""
+        """Close the descriptor (pidfd) of the process."""
         if self._fd is not None:
             os.close(self._fd)

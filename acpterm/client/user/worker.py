@@ -30,7 +30,7 @@ _POLL_S: Final = 0.05
 
 
 class NoWorker(Wire):
-    """The status of a daemon without a worker. `message` is the keeper's: why there is none."""
+    """The status of a daemon without a worker. `message` is the keeper's explanation."""
 
     keeper_pid: int | None
     worker_pid: int | None = None
@@ -45,7 +45,10 @@ class Worker(NamedTuple):
 
 
 class Restarted(NamedTuple):
-    """The result of replacing a worker. `old` is None if the old worker did not respond."""
+    """The result of replacing a worker. `old` is None if the old worker did not respond.
+
+    `takeovers` counts the take-overs since the daemon started.
+    """
 
     old: Worker | None
     new: Worker
@@ -112,7 +115,10 @@ def _replace(client: BlockingClient) -> Restarted:
 
 
 def _start(settings: Settings) -> Restarted:
-    """Signal the keeper to start a worker, and wait until that responds."""
+    """Signal the keeper to start a worker, and wait until the new worker responds.
+
+    Raises `DaemonError` with the reason if that fails.
+    """
     path = agent_socket(settings)
     pid = read_lock(settings).pid
     if pid is None:

@@ -3,5 +3,5 @@
 - `attach`: shows the terminal in this window and sends it what is typed.
 - `tty`: this window: raw mode, size, input, and a queue of output.
 - `detach_keys`: finds the detach keys in the input. `key_events`: parses reported key events.
-- `pipe`: without a window: prints output and forwards stdin, as in a pipeline.
+- `pipe`: prints output and forwards stdin, without a window, as in a pipeline.
 """

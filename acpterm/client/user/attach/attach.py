@@ -1,6 +1,6 @@
-"""Attaches this window to a terminal of the daemon: shows its screen, and sends it what is typed.
+"""Shows a terminal of the daemon in this window, and sends what is typed there to its program.
 
-States: *attached*, until the program exits, the user presses the detach key, a signal ends this
+States: *attached*, until the program exits, the user presses the detach keys, a signal ends this
 process, or the daemon ends. In each case the window's modes are restored, and only the printed text
 remains. Full-screen programs are shown on the window's alternate screen. The window's previous
 content is scrolled into its scrollback before anything else is printed.
@@ -9,11 +9,11 @@ The connection is lost when the daemon's worker dies. The window is then *waitin
 worker, for at most `resume_timeout` seconds (a setting): it keeps its content, and is repainted
 afterwards. Keys are not queued in this state, since the user does not see their effect: each key
 rings the bell. The bell also rings for input that was sent just before and may be lost. The detach
-key still works.
+keys still work.
 
 Tasks: one prints, one reads input, one handles signals (window size, continue after a stop,
 shutdown); the `terminal/attach` request stays pending for the whole time. The connection is only
-read as fast as this window prints, so a slow window delays no one else: the daemon sends it
+read as fast as this window prints, so a slow window delays no other client: the daemon sends
 pictures of the screen instead of all output. Input and signals are not delayed either, because
 their requests do not wait for a response.
 """
@@ -81,10 +81,10 @@ async def attach(
     *,
     read_only: bool = False,
 ) -> AttachResponse | None:
-    """Attach the window `terminal` to the daemon's terminal `info`, as described above.
+    """Show the daemon's terminal `info` in the window `terminal`; send input to its program.
 
-    If `read_only`, nothing that is typed is sent. Return how the program exited; None if it is
-    still running. Raises `RpcError`.
+    If `read_only`, send no input. Return how the program exited; None if the window was detached
+    before: by the user, by a signal, or because it was closed. Raises `RpcError`, `DaemonError`.
     """
     notice = await _notice(client, info, detach_filter)
     attachment = _Attachment(client, terminal, info, detach_filter, notice, read_only=read_only)
@@ -103,7 +103,10 @@ async def attach(
 
 
 async def _notice(client: UserClient, info: TerminalInfo, detach_filter: DetachFilter) -> str:
-    """Return the first notice: terminal, detach key, and the terminal we run in, if any."""
+    """Return the notice to show first: the terminal's name or id, and the detach keys.
+
+    If this command runs in a terminal of the daemon, the notice names that terminal too.
+    """
     outer = None
     if identifier := os.environ.get(marks.TERMINAL):
         # The outer terminal may belong to another daemon.
@@ -118,7 +121,10 @@ async def _notice(client: UserClient, info: TerminalInfo, detach_filter: DetachF
 
 
 def _tab_stops(cols: int) -> bytes:
-    """Return the sequence that sets a tab stop every 8 columns. Not all terminals have DECST8C."""
+    """Return bytes that set a tab stop every 8 columns in a window of `cols` columns.
+
+    DECST8C would do this in one short sequence, but not all windows support it.
+    """
     stops = "".join(f"\x1b[{column}G\x1bH" for column in range(9, cols + 1, 8))
     return f"\x1b7\x1b[3g{stops}\x1b8".encode()
 
@@ -153,7 +159,11 @@ class _Attachment:
         self._accepted = trio.lowlevel.ParkingLot()
 
     async def run(self, signals: AsyncIterator[int]) -> AttachResponse | None:
-        """Stay attached until the program exits, the user detaches, or a signal arrives."""
+        """Stay attached until the program exits, the user detaches, or a shutdown signal arrives.
+
+        `signals` yields shutdown signals, SIGWINCH and SIGCONT. Return how the program exited; None
+        if it has not.
+        """
         response: AttachResponse | None = None
         self._printer.put(_PUSH_TITLE)
         async with trio.open_nursery() as nursery:
@@ -171,7 +181,10 @@ class _Attachment:
         return response
 
     async def _attach(self) -> AttachResponse:
-        """Show output until the program exits; attach again to the next worker of the daemon."""
+        """Show output until the program exits; if the connection is lost, attach again.
+
+        Return how the program exited.
+        """
         while True:
             cols, rows = self._terminal.size
             request = AttachRequest(self._id, self._token, cols, rows, self._read_only)
@@ -198,7 +211,11 @@ class _Attachment:
             self._repaint()
 
     def _choose_screen(self, *, alternate: bool) -> None:
-        """Scroll the main screen's content away before the screen is painted for the first time."""
+        """Prepare the window for a picture of the terminal's main or `alternate` screen.
+
+        Before the first picture of the main screen, scroll the window's own content into its
+        scrollback, so that it is not overwritten.
+        """
         if not alternate and not self.has_main:
             self.has_main = True
             # The window's current content goes to its scrollback instead of being overwritten.
@@ -260,9 +277,9 @@ class _Attachment:
             self._repaint()
 
     async def _show_notice(self) -> None:
-        """Show the notice (see `_notice`) in the window's last line for `NOTICE_S` seconds.
+        """Show the notice (terminal, detach keys) in the window's last line for `NOTICE_S` seconds.
 
-        It appears once the program has printed nothing for `_QUIET_S` seconds.
+        The notice appears once the program has printed nothing for `_QUIET_S` seconds.
         """
         await self._has_output.wait()
         while trio.current_time() < self._last_output_at + _QUIET_S:  # noqa: ASYNC110  it moves on
@@ -276,7 +293,10 @@ class _Attachment:
             self._repaint()
 
     async def _paint_final_screen(self) -> None:
-        """Paint the final screen over the notice, since the daemon sends no more output."""
+        """Paint the terminal's final screen over the notice, after the program has exited.
+
+        The daemon does not repaint the window any more.
+        """
         cols, rows = self._terminal.size
         try:
             screen = await self._client.terminal_request("screen", self._id, ScreenResponse)
@@ -291,7 +311,7 @@ class _Attachment:
             self._printer.put(f"{picture}\x1b[?7h\x1b[{y + 1};{x + 1}H".encode())
 
     def _repaint(self) -> None:
-        """Request that the daemon sends the whole screen again, in the window's current size."""
+        """Request the whole screen from the daemon again, in the window's current size."""
         params = WindowRequest(self._token, *self._terminal.size)
         # The response is ignored: an error only means that the window is not attached now.
         self._client.send("terminal/window", params, lambda _: None)

@@ -1,9 +1,9 @@
 """Finds the detach keys in the input of an attached window.
 
-All input is passed on except the detach keys. If they are a sequence of several keys, its first
-keys are held back until the next key shows whether the sequence continues; if not, the held keys
-are passed on too. A key is recognized in both encodings that terminals use: the bytes that xterm
-sends for it, and the key events that a program can request (`key_events`).
+All input is passed on to the program, except the detach keys. If they are a sequence of several
+keys, its first keys are held back until the next key shows whether the sequence continues; if not,
+the held keys are passed on too. A key is recognized in both encodings that terminals use: the bytes
+that xterm sends for it, and the key events that a program can request (`key_events`).
 
 Rules:
 
@@ -28,7 +28,7 @@ _PASTE_END: Final = b"\x1b[201~"
 
 
 class _Match(Enum):
-    """What the input starts with."""
+    """A kind of input, which `_Step.match` finds at the start of what was typed."""
 
     KEY = auto()
     """The key that is searched for."""
@@ -41,9 +41,10 @@ class _Match(Enum):
 
 
 class DetachFilter:
-    """Searches input for the detach keys: `keys` has their names, separated by spaces.
+    """A filter that searches input for the detach keys, and removes them.
 
-    Raises `ValueError` for invalid names.
+    `keys` has the names of the keys (see `acpterm.keys`), separated by spaces. Raises `ValueError`
+    for invalid names.
     """
 
     def __init__(self, keys: str) -> None:
@@ -57,7 +58,11 @@ class DetachFilter:
         self._pasting = False
 
     def feed(self, typed: bytes) -> tuple[bytes, bool]:
-        """Return the input to pass on, and whether to detach after it."""
+        """Return the input to send to the program, and whether the detach keys follow it.
+
+        Hold back bytes at the end that may be the start of the detach keys. Drop input after these
+        keys.
+        """
         typed, self._rest = self._rest + typed, b""
         passed: list[bytes] = []
         while typed:
@@ -97,7 +102,10 @@ class DetachFilter:
         self._held.clear()
 
     def _paste(self, typed: bytes, passed: list[bytes]) -> bytes:
-        """Append the pasted text that `typed` starts with to `passed`; return the rest."""
+        """Append the pasted text at the start of `typed` to `passed`; return the bytes after it.
+
+        Hold back bytes at the end of `typed` that may be the start of the paste's end marker.
+        """
         end = typed.find(_PASTE_END)
         if end >= 0:
             self._pasting = False
@@ -122,12 +130,12 @@ class _Step:
         self._first: Final = re.compile(b"[\x1b%s]" % re.escape(self._bytes[:1]))
 
     def find_start(self, typed: bytes) -> int:
-        """Return the first position at which the key may start; the length of `typed` if none."""
+        """Return the first position in `typed` at which the key may start; `len(typed)` if none."""
         found = self._first.search(typed)
         return found.start() if found else len(typed)
 
     def match(self, typed: bytes) -> tuple[_Match, int]:
-        """Return what `typed` starts with, and its length in bytes."""
+        """Return the kind of input that `typed` starts with, and that input's length in bytes."""
         if typed.startswith(_PASTE_START):
             return _Match.PASTE, len(_PASTE_START)
         if report := find_key_event(typed):

@@ -43,14 +43,19 @@ _MODIFIER_KEYS: Final = range(57441, 57455)
 
 
 class KeyEvent(NamedTuple):
-    """A key, named by its character (letters in lower case) or by a name, with its modifiers."""
+    """A key with its modifiers.
+
+    `name` is the key's character (letters in lower case) or its name in `acpterm.keys`, such as
+    `f5`. `modifiers` are bits: `SHIFT`, `ALT` and `CTRL` of `acpterm.keys`, and above them Super,
+    Hyper and Meta.
+    """
 
     name: str
     modifiers: int
 
 
 class KeyEvents(NamedTuple):
-    """A parsed report."""
+    """A key event as a terminal reported it, with all keys that it may stand for."""
 
     size: int
     """Length of the report in bytes."""
@@ -61,7 +66,10 @@ class KeyEvents(NamedTuple):
 
 
 def key_event_of(name: str) -> KeyEvent:
-    """Return the key with a name of `acpterm.keys`. Raises `ValueError` for invalid names."""
+    """Return the event of pressing a key, such as `C-b`, that is named as in `acpterm.keys`.
+
+    Raises `ValueError` for invalid names.
+    """
     modifiers, plain = parse_key(name)
     if plain == "btab":
         return KeyEvent("tab", modifiers | SHIFT)
@@ -69,7 +77,7 @@ def key_event_of(name: str) -> KeyEvent:
 
 
 def find_key_event(typed: bytes) -> KeyEvents | None:
-    """Parse the report at the start of `typed`; return None if there is none."""
+    """Parse the report of a key event at the start of `typed`; return None if there is none."""
     found = _REPORT.match(typed)
     if found is None:
         return None
@@ -95,7 +103,10 @@ def find_key_event(typed: bytes) -> KeyEvents | None:
 
 
 def is_incomplete(typed: bytes) -> bool:
-    """Return whether `typed` may be the start of a report. CSI alone is not, since it is Alt-[."""
+    """Return whether `typed` may be the first part of a report of a key event.
+
+    CSI alone is not: a terminal sends the same bytes for Alt-[.
+    """
     return _INCOMPLETE.fullmatch(typed) is not None
 
 
@@ -117,7 +128,7 @@ def _xterm_keys(code: int, modifiers: int) -> set[KeyEvent]:
 
 
 def _keys(code: int, modifiers: int) -> set[KeyEvent]:
-    """Return the key of a character's code; empty for an invalid code."""
+    """Return the key with this character code, in a set; an empty set for an invalid code."""
     if not 0 < code < 0x110000:
         return set()
     return {_key(_CODES.get(code) or chr(code), modifiers)}
@@ -130,7 +141,7 @@ def _key(name: str, modifiers: int) -> KeyEvent:
 
 
 def _is_letter(code: int) -> bool:
-    """Return whether a character has an upper and a lower case, of one character each."""
+    """Return whether a character has case, and one character as its lower case."""
     if not 0 < code < 0x110000:
         return False
     char = chr(code)
@@ -138,7 +149,10 @@ def _is_letter(code: int) -> bool:
 
 
 def _get(fields: list[list[int]], field: int, part: int, default: int) -> int:
-    """Return the number at `part` of `field` in a parsed report; `default` if it is missing."""
+    """Return the number in part `part` of field `field` of a key event's report.
+
+    Both are counted from 0. If that number is missing, return `default`.
+    """
     if field < len(fields) and part < len(fields[field]) and fields[field][part] >= 0:
         return fields[field][part]
     return default

@@ -1,12 +1,13 @@
-"""Follows one of the user's own terminals without a window: in a script, or in a pipe.
+"""Prints a program's output and forwards stdin to it: `acpterm run` in a script or a pipeline.
 
-Output is printed as it arrives. The program blocks while the reader is slow, as it would without a
-terminal. This command exits with the program. The program is killed when the reader closes the
-pipe, or when a shutdown signal arrives.
+The program runs in one of the user's own terminals, which no window is attached to. Its output is
+printed as it arrives. The program blocks while the reader of stdout is slow, as it would without a
+terminal. This command exits when the program does. The program is killed when stdout loses its
+reader, or when a shutdown signal arrives.
 
 This process's stdin is forwarded to the program through a named pipe, up to its end, as ssh does.
-The program opens the named pipe as its standard input. As in a pipeline, its stdin is not a
-terminal, and it reads every byte unchanged and the end of the input.
+The program opens the named pipe as its standard input. As in a pipeline, the program's stdin is not
+a terminal: the program reads every byte unchanged, and the end of the input.
 """
 
 import os
@@ -61,7 +62,7 @@ class ExitResult(NamedTuple):
 
 
 class PipeOutput:
-    """Converts a terminal's output to the bytes that the program would have written to a pipe.
+    """A converter of a terminal's output to the bytes that the program would write to a pipe.
 
     A terminal outputs CR LF for each LF of its program; that CR is removed, and so are escape
     sequences. All other bytes are unchanged. The output may be fed in pieces of any size.
@@ -71,7 +72,10 @@ class PipeOutput:
         self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Return converted bytes; hold back an incomplete sequence at the end of `data`."""
+        """Convert the next piece of output.
+
+        Hold back an incomplete escape sequence or a CR at its end, until the next piece arrives.
+        """
         data, self._rest = self._rest + data, b""
         begin = data.rfind(b"\x1b", max(0, len(data) - _SEQUENCE_MAX))
         # An ESC at the end may begin the terminator of a string, so look for the string before it.
@@ -83,7 +87,7 @@ class PipeOutput:
         return _SEQUENCE.sub(b"", data).replace(b"\r\n", b"\n")
 
     def finish(self) -> bytes:
-        """Return the held bytes at the end of the output: a CR, but not an incomplete sequence."""
+        """End the output: return a CR that was held back; drop an incomplete escape sequence."""
         rest, self._rest = self._rest, b""
         return rest if rest == b"\r" else b""
 
@@ -93,8 +97,9 @@ async def follow(
 ) -> ExitResult:
     """Print a terminal's output until its program has exited. Raises `RpcError`, `OSError`.
 
-    `pipe` is the path of a named pipe to which stdin is forwarded. Unless `raw`, the output is
-    converted to what the program would have written to a pipe.
+    `pipe` is the path of a named pipe to which this process's stdin is forwarded, if any. Unless
+    `raw`, the output is converted to what the program would have written to a pipe. The program is
+    killed when stdout loses its reader, or when a shutdown signal arrives.
     """
     received: list[Signals] = []
     async with shutdown_event(received.append) as shutdown, trio.open_nursery() as nursery:
@@ -118,7 +123,11 @@ async def follow(
 async def _kill_on_shutdown(
     shutdown: trio.Event, received: list[Signals], client: UserClient, info: TerminalInfo
 ) -> None:
-    """Kill the program when a shutdown signal arrives. SIGINT is first sent to the program."""
+    """Kill the program after `shutdown` was set; `received` then has the shutdown signal.
+
+    If that is SIGINT, send SIGINT to the program first, and kill it `kill_grace` seconds (a
+    setting) later.
+    """
     await shutdown.wait()
     if received[0] == Signals.SIGINT:
         with suppress(RpcError):  # the program has exited
@@ -131,7 +140,10 @@ async def _kill_on_shutdown(
 async def _print(
     client: UserClient, info: TerminalInfo, output: PipeOutput | None
 ) -> ExitInfo | None:
-    """Print all output; return how the program exited, or None if stdout was closed before."""
+    """Print all output, converted by `output` if that is not None.
+
+    Return how the program exited; None if stdout lost its reader before.
+    """
 
     async def put_part(part: Part) -> None:
         if part.lost:
@@ -146,13 +158,21 @@ async def _print(
 
 
 def is_passed_on(*, even_terminal: bool) -> bool:
-    """Return whether to forward stdin. A closed stdin is forwarded as an empty one."""
+    """Return whether to forward this process's stdin to the program.
+
+    A stdin that is a terminal is forwarded only if `even_terminal`. A closed stdin is forwarded as
+    an empty one.
+    """
     return even_terminal or sys.stdin is None or not os.isatty(_STDIN)
 
 
 @contextmanager
 def named_pipe(directory: str) -> Iterator[str]:
-    """Create a private named pipe, in `directory` if that is writable; remove it afterwards."""
+    """Create a named pipe for this user only; yield its path, and remove the pipe after the block.
+
+    The pipe is in `directory`, or in the system's temporary directory if `directory` is not
+    writable.
+    """
     # `directory` holds the daemon's socket, so the daemon can access it even from a container.
     parent = directory if os.access(directory, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="stdin-", dir=parent) as temporary:
@@ -162,7 +182,7 @@ def named_pipe(directory: str) -> Iterator[str]:
 
 
 async def pass_stdin(path: str) -> None:
-    """Forward stdin to the named pipe, until stdin ends or the pipe has no reader."""
+    """Forward stdin to the named pipe at `path`, until stdin ends or the pipe has no reader."""
     # Opening blocks until the program opens its end. When cancelled, the thread is abandoned.
     opening = partial(os.open, path, os.O_WRONLY | os.O_CLOEXEC)
     pipe = await run_blocking(opening, abandon_on_cancel=True)

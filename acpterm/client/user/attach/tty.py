@@ -27,7 +27,7 @@ CHUNK_BYTES: Final = 8 * 1024
 
 
 class Tty:
-    """The window on the descriptors `in_fd` and `out_fd`."""
+    """The window of this command, with input from `in_fd` and output to `out_fd`."""
 
     def __init__(self, in_fd: int = 0, out_fd: int = 1) -> None:
         self._in_fd: Final = in_fd
@@ -36,7 +36,7 @@ class Tty:
 
     @staticmethod
     def is_there(in_fd: int = 0, out_fd: int = 1) -> bool:
-        """Return whether both descriptors are terminals."""
+        """Return whether this command has a window: both descriptors are terminals."""
         return os.isatty(in_fd) and os.isatty(out_fd)
 
     @property
@@ -50,7 +50,7 @@ class Tty:
 
     @contextlib.contextmanager
     def raw(self) -> Iterator[None]:
-        """Keep the window in raw mode during the block."""
+        """Keep the window in raw mode during the block, and restore its mode afterwards."""
         self.make_raw()
         try:
             yield
@@ -60,9 +60,10 @@ class Tty:
                 termios.tcsetattr(self._in_fd, termios.TCSANOW, self._original)
 
     def make_raw(self) -> None:
-        """Set raw mode; also needed after a stop, during which a shell may have changed the mode.
+        """Set raw mode, at first and when this process continues after a stop.
 
-        Unread input is kept, and pending output is not waited for.
+        During a stop, a shell may have changed the mode. Unread input is kept; output that the
+        window has not displayed yet is not waited for.
         """
         with contextlib.suppress(termios.error):
             tty.setraw(self._in_fd, termios.TCSANOW)
@@ -94,13 +95,13 @@ class Printer:
         self._printed = trio.lowlevel.ParkingLot()
 
     def put(self, data: bytes) -> None:
-        """Queue `data`."""
+        """Append `data` to the queue."""
         self._parts.append(data)
         self._size += len(data)
         self._has_parts.set()
 
     async def drain(self) -> None:
-        """Wait until at most `HIGH_WATER_BYTES` are queued."""
+        """Wait until the queue has at most `HIGH_WATER_BYTES`."""
         await trio.lowlevel.checkpoint()
         while self._size > HIGH_WATER_BYTES:
             await self._printed.park()

@@ -42,9 +42,10 @@ _OTHERS_READ: Final = stat.S_IRGRP | stat.S_IROTH
 
 
 def settings_file(config: str | None, socket: str | None) -> tuple[Settings, CheckResult]:
-    """Check the settings file; return its settings, or the defaults if it is invalid.
+    """Check the settings file; return its settings and the result of the check.
 
-    `config` and `socket` are the options --config and --socket.
+    If the file is invalid, return the default settings. `config` and `socket` are the options
+    --config and --socket.
     """
     path = config or os.environ.get("ACPTERM_CONFIG") or default_file()
     try:
@@ -88,9 +89,9 @@ def sockets(chosen: Settings) -> CheckResult:
 
 
 def _wrong_directory(directory: str) -> str | None:
-    """Return why sockets cannot be created safely in a directory; None if they can.
+    """Return why sockets cannot be created safely in a directory, as in `is no directory`.
 
-    A directory that does not exist is fine if it can be created.
+    Return None if they can, also if the directory does not exist but can be created.
     """
     existing = _nearest_existing(directory)
     if existing != directory:
@@ -153,7 +154,7 @@ def _nearest_existing(directory: str) -> str:
 
 
 def _unwritable(directory: str) -> str | None:
-    """Return why nothing can be created in an existing directory; None if that is possible.
+    """Return the error that prevents creating files in an existing directory; None if none does.
 
     Creates and removes a directory there, because the mode is not sufficient: even root cannot
     create a directory in /proc.
@@ -189,7 +190,10 @@ def _check_permissions(directory: str) -> CheckResult | None:
 
 
 async def daemon(chosen: Settings, config: str | None) -> CheckResult:
-    """Check whether a daemon runs, and whether it has this version. Starts no daemon."""
+    """Check whether a daemon runs, and whether its version is that of this command.
+
+    Starts no daemon.
+    """
     name = "daemon"
     lock = read_lock(chosen)
     if lock.message and lock.pid and processes.identity(lock.pid) is not None:
@@ -216,7 +220,7 @@ async def daemon(chosen: Settings, config: str | None) -> CheckResult:
 
 
 def runtime() -> CheckResult:
-    """Check XDG_RUNTIME_DIR, the default directory for sockets, removed when the user logs out."""
+    """Check XDG_RUNTIME_DIR: the default directory for sockets, which is removed at logout."""
     directory = os.environ.get("XDG_RUNTIME_DIR", "")
     if not directory:
         advice = "sockets go to /tmp then, unless /run/user has a directory; pam_systemd sets it"

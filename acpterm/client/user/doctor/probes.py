@@ -79,7 +79,7 @@ async def terminal(settings: Settings) -> list[CheckResult]:
 
 
 async def _detect_prompt(created: Terminal) -> bool | None:
-    """Return whether the program waits for input; None if the system cannot tell."""
+    """Return whether the trial program waits for input; None if the system cannot tell."""
     waits: bool | None = False
     # The program's first output shows that it has started.
     with trio.move_on_after(_START_TIMEOUT_S):
@@ -122,7 +122,7 @@ async def _pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
 async def emulator() -> CheckResult:
     """Check that the terminal emulator loads, and that it shows what a program prints.
 
-    Must not run in a thread: the trial terminal loads the library too, and two threads must not
+    Must not run in a thread: the check `terminal` loads libghostty-vt too, and two threads must not
     load it at the same time.
     """
     await trio.lowlevel.checkpoint()

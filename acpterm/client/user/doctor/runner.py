@@ -21,7 +21,7 @@ Outcome: TypeAlias = CheckResult | list[CheckResult]
 
 
 class AsyncCheck(NamedTuple):
-    """An asynchronous check; it runs in the event loop, not in a thread."""
+    """A check that is run in the event loop; checks that are plain functions run in threads."""
 
     run: Callable[[], Awaitable[Outcome]]
 

@@ -19,7 +19,7 @@ _PTY_LIMITS: Final = "/proc/sys/kernel/pty"
 
 
 def python() -> CheckResult:
-    """Return the version and the path of this Python."""
+    """Report the version and the path of the Python that runs this command."""
     version = platform.python_version()
     return ok("Python", f"{version} at {summary_line(sys.executable)}")
 
@@ -79,7 +79,7 @@ def processes() -> CheckResult:
 
 
 def utf8() -> CheckResult:
-    """Check that the locale's encoding is UTF-8, in which programs and this command print."""
+    """Check that the locale's encoding, in which programs and this command print, is UTF-8."""
     try:
         encoding = codecs.lookup(locale.getencoding()).name
     except LookupError:

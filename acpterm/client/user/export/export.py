@@ -23,11 +23,11 @@ _decoder: Final = msgspec.json.Decoder(ExportedNotification)
 
 
 async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Report:
-    """Write a terminal's retained output or its recording to `file`, whichever has more content.
+    """Write an asciicast to `file`: a terminal's retained output or its recording.
 
-    More output decides, then more input, which only recordings contain; if both are equal, the
-    retained output is written. A recording is copied unchanged; the returned report counts its
-    lines that cannot be read.
+    The one with more output is written, or if that is equal, the one with more input, which only
+    recordings contain; if all is equal, the retained output. A recording is copied unchanged; the
+    returned report counts its lines that cannot be read.
 
     `file` must be empty and readable. Must run on the daemon's machine, since it opens the
     recording. Raises `RpcError`, `OSError`.
@@ -57,7 +57,7 @@ def _replace_if_better(file: BinaryIO, path: str) -> Report:
 
 
 async def _export(client: UserClient, terminal: str, write: Callable[[bytes], object]) -> None:
-    """Request a terminal's retained output as an asciicast, and write it as it arrives."""
+    """Request a terminal's retained output as an asciicast; pass its bytes to `write`."""
     request = ExportRequest(terminal, client.token())
     with client.stream("terminal/export", request, Empty) as stream:
         try:
@@ -68,7 +68,7 @@ async def _export(client: UserClient, terminal: str, write: Callable[[bytes], ob
 
 
 class _Content(NamedTuple):
-    """The amount of content in a cast. Compared field by field, most important first."""
+    """The amount of content in an asciicast, compared field by field, most important first."""
 
     output: int = -1
     """Characters of output; -1 if the file is no cast."""
@@ -80,7 +80,7 @@ class _Content(NamedTuple):
 
 
 def _content(file: BinaryIO) -> tuple[_Content, Report]:
-    """Return the amount of content in a cast, and a report of the lines that cannot be read."""
+    """Return the amount of content in an asciicast, and a report of its unreadable lines."""
     file.seek(0)
     try:
         cast = replay.read(replay.read_lines(file))

@@ -14,7 +14,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 def write_to(path: str, source: BinaryIO) -> None:
-    """Write the whole content of `source` to a file that replaces `path`. Raises `OSError`.
+    """Replace the file at `path` by a file with the whole content of `source`. Raises `OSError`.
 
     `-` means stdout. An existing file that is not regular, such as a pipe or a device, is opened
     and written to instead. A pipe or stdout without a reader is not an error.

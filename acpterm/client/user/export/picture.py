@@ -66,7 +66,7 @@ _NO_XML: Final = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 class Run(NamedTuple):
     """Text of one style: ASCII characters, or one non-ASCII character with its combining marks.
 
-    `column` and `width` are in columns.
+    `column` is its first column on the screen, counted from 0; `width` is in columns.
     """
 
     column: int
@@ -96,7 +96,7 @@ def text_mapped(row: str, change: Callable[[str], str]) -> str:
 
 
 def runs(row: str) -> Iterator[Run]:
-    """Yield the runs of a row, from left to right."""
+    """Split a row of a screen into runs (text of one style, with columns), from left to right."""
     column, style = 0, PLAIN
     # The split yields text and SGR parameters alternately.
     for number, piece in enumerate(_SGR.split(row)):
@@ -109,7 +109,10 @@ def runs(row: str) -> Iterator[Run]:
 
 
 def _parts(text: str) -> list[tuple[str, int]]:
-    """Split text into ASCII text and single other characters, each with its width in columns."""
+    """Split text into ASCII text and single other characters, each with its width in columns.
+
+    Combining marks stay with the character before them.
+    """
     parts: list[tuple[str, int]] = []
     for piece in _PIECE.findall(text):
         width = len(piece) if piece.isascii() else wcwidth(piece)
@@ -178,7 +181,7 @@ def _glyphs(run: Run, y: int) -> str:
 
 
 def _words(run: Run) -> Iterator[Run]:
-    """Yield the words of a run as runs; yield the whole run if its spaces are decorated."""
+    """Split a run into its words; keep it whole if its spaces are visible, as when underlined."""
     if not run.text.isascii() or _decoration(run.style):
         yield run
         return
@@ -187,7 +190,7 @@ def _words(run: Run) -> Iterator[Run]:
 
 
 def _position(run: Run) -> str:
-    """Return the attributes that place a run horizontally."""
+    """Return the SVG attributes that place a run's text horizontally in its columns."""
     if run.width == 2 and not run.text.isascii():
         return f'x="{(run.column + 1) * WIDTH:g}" text-anchor="middle"'
     return (
@@ -243,7 +246,7 @@ def _decoration(style: Style) -> str:
 
 
 def _colours(style: Style) -> tuple[str, str]:
-    """Return the foreground and the background colour of a style."""
+    """Return foreground and background of a style as `#rrggbb`, exchanged if it is reversed."""
     foreground = _FOREGROUND if style.fg == DEFAULT else _colour(style.fg)
     background = _BACKGROUND if style.bg == DEFAULT else _colour(style.bg)
     return (background, foreground) if style.flags & REVERSE else (foreground, background)

@@ -33,7 +33,7 @@ _TYPED: Final = re.compile(
 
 
 async def play_here(playback: Playback, has_keyboard: Callable[[], bool]) -> int | None:
-    """Play a cast in the window on stdout; return the signal that ended it, or None.
+    """Play a recording in the window on stdout; return the signal that ended it, or None.
 
     `playback` must write to stdout. `has_keyboard` returns whether this command is the one that
     keyboard input goes to, and not a background job.
@@ -68,7 +68,7 @@ async def play_here(playback: Playback, has_keyboard: Callable[[], bool]) -> int
 
 
 async def _read_keys(send: trio.MemorySendChannel[Key], has_keyboard: Callable[[], bool]) -> None:
-    """Send the keys that control the playback, while this command has the keyboard."""
+    """Read keys from stdin while `has_keyboard` is true; send those that control the playback."""
     async with send:
         while has_keyboard():
             await trio.lowlevel.wait_readable(0)
@@ -86,9 +86,9 @@ async def _read_keys(send: trio.MemorySendChannel[Key], has_keyboard: Callable[[
 
 
 def keys_in(typed: bytes) -> Iterator[Key]:
-    """Yield the keys in the input that control a playback.
+    """Yield the keys in the input `typed` that control a playback.
 
-    Keys are recognized in all encodings, since the recorded output may have selected any.
+    Keys are recognized in all encodings, since the recorded output may have selected any of them.
     """
     for match in _TYPED.finditer(typed):
         if match["arrow"]:
@@ -100,7 +100,7 @@ def keys_in(typed: bytes) -> Iterator[Key]:
 
 
 async def print_all(cast: Cast) -> None:
-    """Print all output of a cast at once, for a stdout that is not a window."""
+    """Print all output of a recording at once, for a stdout that is not a window."""
     async with while_read():
         for event in cast.events:
             if event.code == replay.OUTPUT:
@@ -109,7 +109,7 @@ async def print_all(cast: Cast) -> None:
 
 @contextlib.contextmanager
 def _echo_disabled() -> Iterator[None]:
-    """Turn off echo and line buffering during the block; drop unread input at its end."""
+    """Turn off echo and line buffering of stdin in the block; drop unread input at its end."""
     try:
         original = termios.tcgetattr(0)
     except termios.error:

@@ -24,7 +24,7 @@ def last_lines(text: str, number: int) -> str:
 
 
 class Lines:
-    """Converts changes of a text to the characters to print.
+    """A converter of the changes of a text to the characters to print.
 
     `width` returns the number of columns of the terminal on stdout; it is None if stdout is not a
     terminal.
@@ -44,9 +44,11 @@ class Lines:
         self._printed = self._skipped = skipped
 
     def show(self, complete: str, line: str) -> str:
-        """Return what to print after the text has grown by the lines `complete`.
+        """Return what to print after the text has changed.
 
-        The first of them completes the current line. `line` is the line after them, so far.
+        `complete` has the lines that were completed, and `line` is the current, incomplete line
+        now. The first line in `complete` is the previous current line with its final content. If
+        `complete` is empty, only the current line has changed.
         """
         output = ""
         if complete:
@@ -58,7 +60,7 @@ class Lines:
         return output
 
     def finish(self, line: str) -> str:
-        """Return what to print to end the incomplete current line, whose content is `line`."""
+        """Return what to print to end the current, incomplete line, whose content is `line`."""
         if line == self._printed == self._skipped and not self._stale:
             return ""
         output = self._update(line, complete=True) + "\n"
@@ -66,7 +68,11 @@ class Lines:
         return output
 
     def _update(self, line: str, *, complete: bool) -> str:
-        """Return what to print so that the current line becomes `line`."""
+        """Return what to print so that the printed current line becomes `line`.
+
+        If the printed line cannot be overwritten, `line` is printed below it, but only if
+        `complete`.
+        """
         printed = self._printed
         if not self._stale and line.startswith(printed):
             self._printed = line
@@ -88,7 +94,7 @@ def _columns(text: str) -> int:
 
 
 def window() -> Callable[[], int] | None:
-    """Return a function that returns the columns of stdout; None if stdout is not a terminal."""
+    """Return a function that returns the width of stdout in columns; None if it is no terminal."""
     if not os.isatty(1):
         return None
     return lambda: os.get_terminal_size(1).columns or 80

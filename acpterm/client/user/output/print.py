@@ -1,4 +1,7 @@
-"""Writes to stdout and stderr, blocking; errors name the stream that failed. In trio: `stdout`."""
+"""Writes to stdout and stderr, blocking; the module `stdout` does so in trio.
+
+Errors name the stream that failed.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

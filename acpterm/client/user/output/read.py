@@ -1,8 +1,9 @@
 """Reads a terminal's output over a blocking connection.
 
 The program does not wait for a slow reader: each part of the output says how many bytes before it
-were lost since they were not read in time. After a lost connection, reading continues on a new
-connection from the position that was reached, so nothing is repeated. `follow` loses nothing.
+were lost because they were not read in time. After a lost connection, reading continues on a new
+connection from the position that was reached, so nothing is repeated. The module `follow`, by
+contrast, loses nothing.
 """
 
 import base64
@@ -19,7 +20,7 @@ _notifications: Final = msgspec.json.Decoder(FollowedNotification)
 
 
 class Since(NamedTuple):
-    """Where to begin to read: at a position, at a time, or if both are None, at the oldest byte."""
+    """The start of the output to read: a position or a time; if both are None, the oldest byte."""
 
     position: int | None = None
     time: int | None = None
@@ -27,7 +28,7 @@ class Since(NamedTuple):
 
 
 class TimedPart(NamedTuple):
-    """The next bytes of a terminal's output."""
+    """The next bytes of a terminal's output, with their position and time."""
 
     data: bytes
     position: int
@@ -49,9 +50,10 @@ def read_output(
 ) -> Generator[TimedPart, None, None]:
     """Yield a terminal's output from position `since` on, or from the oldest retained byte.
 
-    If `since_time` (milliseconds since 1970) is given, begin with the output printed at that time.
-    If `times`, parts have times. If `stay`, also yield live output until the program has ended;
-    otherwise stop after the current output. Raises `RpcError`, `DaemonError`.
+    If `since_time` (milliseconds since 1970) is given, begin with the first byte printed at that
+    time or later. If `times`, each part has the time at which it was printed. If `stay`, also yield
+    live output until the program has ended; otherwise stop after the current output. Raises
+    `RpcError`, `DaemonError`.
     """
     params = FollowRequest(
         terminal, client.token(), since, since_time=since_time, times=times, stay=stay

@@ -18,7 +18,10 @@ from acpterm.terminal.text.slices import resync
 
 @contextmanager
 def while_read(client: BlockingClient) -> Iterator[None]:
-    """End the block as soon as stdout has no reader, even if nothing is written to stdout."""
+    """End the block, without an error, as soon as stdout has no reader.
+
+    While the block waits for the daemon, this is noticed even if nothing is written to stdout.
+    """
     client.watches_stdout = True
     with suppress(BrokenPipeError):
         yield
@@ -27,11 +30,11 @@ def while_read(client: BlockingClient) -> Iterator[None]:
 def print_text(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print a terminal's text from `since` on; if `stay`, also live text until the end.
+    """Print a terminal's text from `since` on; if `stay`, also live text until the program ends.
 
-    `tail` limits the current text, before the live text, to its last `tail` lines. Missing output
-    is reported on stderr. If stdout is a terminal, characters that reorder or hide text are printed
-    as escapes. Raises `RpcError`, `DaemonError`.
+    If `tail` is given, print only the last `tail` lines of the current text, which precedes the
+    live text. Missing output is reported on stderr. If stdout is a terminal, characters that
+    reorder or hide text are printed as escapes. Raises `RpcError`, `DaemonError`.
     """
     printed = escape_invisible_text if os.isatty(1) else str
     info = client.terminal_request("get", terminal, TerminalInfo)
@@ -63,7 +66,7 @@ def print_text(
 def print_raw(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print a terminal's output like `print_text`, but as unchanged bytes."""
+    """Print the unchanged bytes of a terminal's output; parameters are those of `print_text`."""
     info = client.terminal_request("get", terminal, TerminalInfo)
     held: list[bytes] = []
     first = since.position
@@ -88,10 +91,11 @@ def print_raw(
 def print_stamped(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print like `print_text`, but each line after the time at which it was completed.
+    """Print like `print_text`, but begin each line with the time at which it was completed.
 
-    Text is retained for longer than bytes, but only bytes have times, so older text is not printed.
-    Bytes without a known time are left out, which is reported on stderr.
+    Text is retained for longer than bytes, but only bytes have times. So text whose bytes are no
+    longer retained is not printed. Bytes without a known time are left out, which is reported on
+    stderr.
     """
     printed = escape_invisible_text if os.isatty(1) else str
     info = client.terminal_request("get", terminal, TerminalInfo)
@@ -115,10 +119,10 @@ def print_stamped(
 def _stamped(
     client: BlockingClient, info: TerminalInfo, since: Since, *, stay: bool
 ) -> Iterator[tuple[int, list[str], str]]:
-    """Yield for each part of the output: its end, the lines it completes, and a note of a gap.
+    """Yield for each part of the output: its end position, the lines it completes, and a note.
 
-    Lines begin with their time. The note, empty if nothing is missing before the lines, is for the
-    user.
+    Each line begins with its time. The note is for the user: it reports output that is missing
+    before the lines, and is empty if nothing is missing.
     """
     first = since.position
     if first is None and since.time is None:
@@ -152,7 +156,10 @@ def _stamped(
 
 
 def _gap(lost: int, untimed: int) -> str:
-    """Return a note of lost bytes and of bytes without a known time; empty if there are none."""
+    """Return a note of lost bytes and of bytes without a known time; empty if there are none.
+
+    `lost` and `untimed` are the numbers of these bytes.
+    """
     why = "they came before the daemon's worker was replaced, and their times are unknown"
     notes = [missing(lost)] if lost else []
     if untimed:
@@ -171,5 +178,5 @@ def _last(data: bytes, number: int) -> bytes:
 
 
 def missing(lost: int) -> str:
-    """Return a note for the user that `lost` bytes are missing, or `UNKNOWN` many."""
+    """Return a note for the user that `lost` bytes are missing; `UNKNOWN` if at the beginning."""
     return "[the beginning is missing]" if lost == UNKNOWN else f"[{lost} bytes are missing here]"

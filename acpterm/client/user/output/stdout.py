@@ -1,4 +1,4 @@
-"""Writes to stdout and stderr in trio. Blocking: `print`.
+"""Writes to stdout and stderr in trio; the module `print` does so blocking.
 
 If stdout loses its reader, that is not an error: `while_read` ends the command.
 """
@@ -46,7 +46,7 @@ async def _watch(scope: trio.CancelScope) -> None:
 
 
 async def _unread(fd: int) -> None:
-    """Wait until the pipe or socket `fd` has no reader; forever if `fd` is neither."""
+    """Wait until `fd`, a pipe or socket, has no reader; wait forever if it is neither."""
     with suppress(OSError):  # there is no stdout, or the system cannot wait for this
         mode = os.fstat(fd).st_mode
         poll = select.poll()

@@ -24,7 +24,7 @@ UNKNOWN: Final = -1
 
 
 class TextStream:
-    """Converts output to text. The output may be split anywhere."""
+    """A converter of output to text. The output may be fed in pieces of any size."""
 
     def __init__(self) -> None:
         self._utf8 = Utf8()
@@ -33,15 +33,15 @@ class TextStream:
 
     @property
     def line(self) -> str:
-        """The content of the current, incomplete line."""
+        """The text of the current, incomplete line."""
         return self._line.text()
 
     def feed(self, data: bytes) -> str:
-        """Process the next bytes of output; return the lines that they complete."""
+        """Convert the next bytes of output; return the lines that they complete."""
         return self._run(self._utf8.feed(data))
 
     def finish(self) -> str:
-        """Process the end of the output; return the lines that it completes.
+        """End the output; return the lines that this completes.
 
         An incomplete character becomes U+FFFD.
         """
@@ -53,9 +53,10 @@ class TextStream:
 
 
 def continue_text(text: str, stream: bytes) -> tuple[str, TextStream]:
-    """Return the complete lines of `text`, and a `TextStream` that converts the bytes after it.
+    """Return the complete lines of `text`, and a `TextStream` to convert the output that follows.
 
-    `stream` has the bytes that `text` was converted from, or only the last of these bytes.
+    The `TextStream` already has the incomplete last line of `text`. `stream` has the bytes that
+    `text` was converted from, or only the last of these bytes.
     """
     # The state of a conversion is known only at the beginning of a line, so the current line is
     # converted again.
@@ -86,7 +87,10 @@ class NewLines(NamedTuple):
 
 
 class _TextFollower:
-    """Converts `parts` of output to text. The text begins with `output`, if that is not None."""
+    """A converter of `parts` of output to text.
+
+    If `output` is not None, it is the text that the daemon retains, with which the text begins.
+    """
 
     def __init__(self, parts: Iterator[TimedPart], output: OutputResponse | None) -> None:
         self._parts = parts
@@ -106,7 +110,11 @@ class _TextFollower:
         yield NewLines(self._stream.finish(), self._stream.line)
 
     def _begin(self, output: OutputResponse) -> NewLines:
-        """Return the text at least to the end of `output`; prepare to convert later bytes."""
+        """Return the text up to the end of `output`, or further; read that many parts.
+
+        The text is that of `output`, or is converted from `parts` if these reach back further.
+        Later output is left to `run`.
+        """
         pieces: list[bytes] = []
         start = position = 0
         while position < output.position and (part := next(self._parts, None)):
@@ -155,9 +163,9 @@ def follow_text(
 ) -> Generator[NewLines, None, None]:
     """Yield a terminal's text: all that is retained, or from position `since` on.
 
-    If `since_time` (milliseconds since 1970) is given, begin with the output printed at that time.
-    If `stay`, also yield live text until the program has ended; otherwise stop after the current
-    text. Closing the generator cancels the request. Raises `RpcError`, `DaemonError`.
+    If `since_time` (milliseconds since 1970) is given, begin with the first byte printed at that
+    time or later. If `stay`, also yield live text until the program has ended; otherwise stop after
+    the current text. Closing the generator cancels the request. Raises `RpcError`, `DaemonError`.
     """
     output = None
     if since is None and since_time is None:
