@@ -12,11 +12,11 @@ from acpterm.terminal.vt.dump import Charsets, Dump, Page, Saved, ScreenState, r
 from acpterm.terminal.vt.style import BLANK, Cell, Style
 
 TITLE_MAX: Final = 256
-# Application cursor keys, reverse video, focus reports, bracketed paste. Mouse modes are set after
-# these; the visibility of the cursor is set separately.
-_MODES: Final[tuple[int, ...]] = (1, 5, 1004, 2004)
+# Application cursor keys, reverse video, whether DECCOLM is obeyed, focus reports, bracketed paste.
+# Mouse modes are set after these; the visibility of the cursor is set separately.
+_MODES: Final[tuple[int, ...]] = (1, 5, 40, 1004, 2004)
 MOUSE_MODES: Final = (9, 1000, 1002, 1003, 1005, 1006, 1015, 1016)
-MODES: Final = (1, 5, 12, *MOUSE_MODES, 1004, 2004)
+MODES: Final = (1, 5, 12, 40, *MOUSE_MODES, 1004, 2004)
 """All private modes that are set in a viewer's terminal, and reset when it detaches."""
 DECOM: Final = 6
 DECAWM: Final = 7

@@ -100,6 +100,9 @@ def without_marks(screen):
 @settings(max_examples=examples(300), deadline=None)
 @example(b"\x1b[?7l\ta", b"", b"e\xcc\x81")
 @example(b"\x1b[?7l\ta", b"", b" \xcc\x81")
+# With mode 40, DECCOLM erases the screen.
+@example(b"a", b"\x1b[?40h", b"\x1b[?3h")
+@example(b"\x1b[?40ha", b"", b"\x1b[?3h")
 # Few random streams end on the alternate screen.
 @example(b"ab\x1b[4G\x1bH\x1b[?1049h\x1b[31mcd\x1b7", b"\x1b[?1049hx", b"\x1b8\x1b[?1049l\te")
 @given(STREAM, STREAM, STREAM)
