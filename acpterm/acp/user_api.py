@@ -29,7 +29,7 @@ class NoParams(Wire):
 
 
 class ListRequest(Wire, omit_defaults=True):
-    """The params of ``_acpterm/terminal/list``; `all` adds retained terminals that were released."""
+    """The params of ``_acpterm/terminal/list``; `all` adds released terminals."""
 
     all: bool = False
 
@@ -126,7 +126,9 @@ class UserCreateRequest(Wire, omit_defaults=True):
 class UserReadRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/read``: read the output of any terminal.
 
-    The params are those of the agents' method of the same name (protocol.md), without the session.
+    It starts at the position `since`; by default at the oldest retained byte. If there is no output
+    after `since` yet, wait up to `wait_ms` milliseconds for some. These are the params of the
+    agents' method of the same name (protocol.md), without the session.
     """
 
     terminal_id: TerminalName

@@ -91,8 +91,8 @@ class FollowRequest(Wire, omit_defaults=True):
     The output starts at the position `since`, or at the first byte that was printed at `since_time`
     (milliseconds since 1970) or later; without both, at the oldest retained byte. With `stay` (the
     default) the response is sent once the program has exited and all output was sent. Without
-    `stay` it is sent once the current output was sent. The same applies if the terminal is
-    released.
+    `stay` it is sent once the current output was sent. A release of the terminal does not end the
+    request earlier.
 
     With `times` each notification has the time at which its bytes were printed. The times from
     before a take-over by a new worker are unknown; `since_time` skips output whose time is unknown.
