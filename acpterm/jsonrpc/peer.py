@@ -165,7 +165,7 @@ class Peer:
         return events
 
     def close(self) -> bytes:
-        """End the input; return the line that it ends in without a newline, if any."""
+        """End the input; return the last line if its newline is missing, else empty bytes."""
         return self._lines.close()
 
     def request(self, method: str, params: Any = UNSET) -> tuple[int, bytes]:

@@ -61,7 +61,8 @@ class DescriptorReserve:
     def borrow(self, work: Callable[[], T]) -> T:
         """Call `work`, and return its result.
 
-        If `work` fails because no descriptor is left, calls it again within `lent`.
+        If `work` fails because no descriptor is left, closes some descriptors of the reserve, calls
+        it again, and refills the reserve.
         """
         try:
             return work()

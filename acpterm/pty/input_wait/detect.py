@@ -82,7 +82,7 @@ def waits_for_input(master: int, quiet: float = 0.0) -> bool | None:
 class _Terminal:
     """The identity and modes of one terminal, to check whether a process waits for it.
 
-    `quiet` is as in `waits_for_input`.
+    `master` is the descriptor of its master side, and `quiet` the number of seconds without output.
     """
 
     def __init__(self, master: int, quiet: float) -> None:
@@ -98,7 +98,7 @@ class _Terminal:
         return bool(self._local & termios.ICANON) and not self._local & termios.ECHO
 
     def waited_for(self, pid: int, reading: BlockedRead) -> bool:
-        """Return whether the system call `reading` of process `pid` waits for this terminal."""
+        """Return whether `reading`, a call of process `pid`, waits for this terminal's input."""
         timeout = self._read_timeout() if reading.plain else reading.timeout
         return self._is_patient(timeout) and any(self._is_at(pid, fd) for fd in reading.fds)
 

@@ -95,7 +95,7 @@ class DescendantTree:
 
     @property
     def root(self) -> int | None:
-        """The first child's pid; None once it was reaped."""
+        """The program's pid; None once it was reaped."""
         return None if self._reaped_at is not None else self._pid
 
     def has(self, process: ProcStat) -> bool:
@@ -115,7 +115,7 @@ class DescendantTree:
         return orphan.started >= self._program_started - START_SLACK_S
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Record the pid of the first child, and its start time if that is known."""
+        """Record the pid of the terminal's program, and its start time if that is known."""
         self._spawn_ended = processes.now()
         self._pid = pid
         if not started:
@@ -125,7 +125,7 @@ class DescendantTree:
         self._pid_started = started
 
     def restore(self, pid: int, started: float, reaped_at: float | None) -> None:
-        """Record the pid and the start time of a first child that was started by a previous worker.
+        """Record the pid and the start time of a program that a previous worker started.
 
         `reaped_at` is when it was reaped, a `processes.now` time; None if it was not.
         """
@@ -134,11 +134,11 @@ class DescendantTree:
         self._reaped_at = reaped_at
 
     def begins(self) -> None:
-        """Record that from now on the first child may run, and start other processes."""
+        """Record that from now on the terminal's program may run, and start other processes."""
         self._program_started = processes.now()
 
     def reaped(self, at: float | None = None) -> None:
-        """Record that the first child was reaped, so that its pid may be reused from then on.
+        """Record that the program was reaped, so that its pid may be reused from then on.
 
         `at` is a `processes.now` time; None means now.
         """
@@ -233,7 +233,7 @@ class DescendantTree:
         return members
 
     def _check_root(self, found: list[ProcStat]) -> None:
-        """Record that the first child was reaped, if another process in `found` has its pid.
+        """Record that the program was reaped, if another process in `found` has its pid.
 
         `found` are all processes. The keeper's report of the reaping may arrive only later.
         """

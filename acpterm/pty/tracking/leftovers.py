@@ -60,7 +60,7 @@ async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, s
     """Return all processes that killed daemons have left.
 
     Each has the directory of the killed daemon's control groups if the process is in one of them,
-    else None. `held` is as in `end_leftovers`.
+    else None. `held` are the ids of terminals whose processes are omitted.
     """
     steps = await collect(_leftovers(daemon, held, _ancestors()))
     return [step for step in steps if step is not None]
@@ -69,9 +69,10 @@ async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, s
 def _leftovers(
     daemon: Daemon, held: Collection[str], spared: Collection[int]
 ) -> Iterator[tuple[ProcStat, str | None] | None]:
-    """Yield None for each process of the system, and the pair of `_find` if it is a leftover.
+    """Yield each leftover, with the directory of its killed daemon's control groups, or None.
 
-    So the caller can pause between two processes. The pids `spared` are never leftovers.
+    Also yields a bare None before each process of the system, so that the caller can pause there.
+    Terminals in `held` and processes in `spared` have no leftovers.
     """
     uid = os.geteuid()
     for process in processes.read_all():

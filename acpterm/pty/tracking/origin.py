@@ -88,8 +88,8 @@ def _evidence(
 ) -> tuple[frozenset[str], bool]:
     """Return the ids of all terminals that any evidence in `ancestry` names.
 
-    Also returns whether any evidence names a terminal that has no tree in `trees`. `base` is as in
-    `find_origin`.
+    Also returns whether any evidence names a terminal that has no tree in `trees`. `base` is the
+    name of the directory of this daemon's control groups; None without control groups.
     """
     names: set[str] = set()
     tags: set[int] = set()

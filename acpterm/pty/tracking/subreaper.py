@@ -64,8 +64,8 @@ class Subreaper:
     `parent` is the pid of the parent, which also starts all programs. If it is None, this process
     becomes the parent, and `run` reaps orphans. `sole_parent` is true if all children of the parent
     belong to trees, except for excluded ones (`exclude`). Then an orphan without marks can be
-    attributed to a tree by its start time.
-    `socket_path` is the path of the socket on which the daemon listens, if any.
+    attributed to a tree by its start time. `socket_path` is the path of the socket on which the
+    daemon listens, if any.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Subreaper:
     def adopt(self, name: str, pid: int, started: float, reaped_at: float | None) -> DescendantTree:
         """Create the tree of the terminal with id `name`, which a previous worker created.
 
-        `pid` and `started` (as in `ProcStat`) identify the first child. `reaped_at` is the
+        `pid` and `started` (as in `ProcStat`) identify the terminal's program. `reaped_at` is the
         `processes.now` time at which it was reaped; None if it was not.
         """
         tree = self.new(name)
@@ -124,9 +124,9 @@ class Subreaper:
     def has_orphans_of(self, tree: DescendantTree) -> bool | None:
         """Return whether any running orphan belongs to `tree`; None if that is unknown.
 
-        Reads only the children of the parent that are not known to be the programs of terminals,
-        which a program that is just being started is not yet. Returns True if orphans appear and
-        end faster than they can be read. Raises `OSError`.
+        Reads only the children of the process `parent` that are not known to be the programs of
+        terminals. A program that is just being started is not known as one yet. Returns True if
+        orphans appear and end faster than they can be read. Raises `OSError`.
         """
         if not linux.AVAILABLE or self.parent == 1:
             return None
@@ -153,7 +153,7 @@ class Subreaper:
         return True
 
     def exclude(self, pids: Callable[[], Iterable[int]]) -> None:
-        """Never treat a child of the parent whose pid is in `pids()` as an orphan.
+        """Never treat a process whose pid is in `pids()` as an orphan of a terminal.
 
         `pids` is called whenever orphans are searched for.
         """
@@ -162,8 +162,8 @@ class Subreaper:
     def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
         """Return the orphans among `found`, the processes that `scan` returned.
 
-        They are the children of the parent that are not the program of an open tree, and are not
-        excluded (`exclude`).
+        They are the children of the process `parent`, except for the programs of open trees and for
+        excluded processes (`exclude`).
         """
         excluded = self._non_orphans()
         return [p for p in found if p.ppid == self.parent and p.pid not in excluded]
@@ -197,7 +197,7 @@ class Subreaper:
         return excluded | roots | {os.getpid()}
 
     async def run(self, busy: Callable[[], bool]) -> None:
-        """Reap orphans until cancelled; return at once if another process is the parent.
+        """Reap orphans until cancelled; return at once if this process is not their parent.
 
         Nothing is reaped while `busy()` is true: a program is then being started, which could be
         taken for an orphan.

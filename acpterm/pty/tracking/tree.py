@@ -35,7 +35,7 @@ class ProcessTree(Protocol):
 
     @property
     def cgroup(self) -> int | None:
-        """A descriptor of the directory of the first child's control group; None without a group."""
+        """A descriptor of the directory of the tree's control group; None without a group."""
 
     @property
     def join(self) -> str | None:
@@ -43,23 +43,23 @@ class ProcessTree(Protocol):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables for the first child's environment, which override its other variables."""
+        """Variables for the environment of the terminal's program, which override all others."""
 
     @property
     def rlimits(self) -> Rlimits:
-        """Limits (resource, soft, hard) for the first child, set after its other limits."""
+        """Limits (resource, soft, hard) for the terminal's program, set after its other limits."""
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Record that the first child was created, with its pid.
+        """Record that the program was created, with its pid.
 
         `started` is its start time, as in `ProcStat.started`; None if it is not known.
         """
 
     def begins(self) -> None:
-        """Record that from now on the first child may run, and start other processes."""
+        """Record that from now on the terminal's program may run, and start other processes."""
 
     def reaped(self, at: float | None = None) -> None:
-        """Record that the first child was reaped: at the `processes.now` time `at`, or just now."""
+        """Record that the program was reaped: at the `processes.now` time `at`, or just now."""
 
     async def empty(self) -> bool:
         """Return whether no process of the tree runs any more, not counting zombies.

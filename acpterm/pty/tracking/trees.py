@@ -39,7 +39,7 @@ class CombinedTree:
 
     @property
     def cgroup(self) -> int | None:
-        """A descriptor of the control group's directory; None once the first child was started."""
+        """A descriptor of the control group's directory; None once the program was started."""
         return self._group.cgroup
 
     @property
@@ -58,16 +58,16 @@ class CombinedTree:
         return self._descent.rlimits
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Record that the first child was created, with its pid, and its start time if known."""
+        """Record that the program was created, with its pid, and its start time if known."""
         self._group.started(pid, started)
         self._descent.started(pid, started)
 
     def begins(self) -> None:
-        """Record that from now on the first child may run, and start other processes."""
+        """Record that from now on the terminal's program may run, and start other processes."""
         self._descent.begins()
 
     def reaped(self, at: float | None = None) -> None:
-        """Record that the first child was reaped: at the `processes.now` time `at`, or just now."""
+        """Record that the program was reaped: at the `processes.now` time `at`, or just now."""
         self._descent.reaped(at)
 
     async def empty(self) -> bool:
@@ -206,7 +206,7 @@ class Trees:
         return await end_leftovers(self.daemon, held)
 
     async def run(self) -> None:
-        """Reap orphans until cancelled; return at once if another process is the parent."""
+        """Reap orphans until cancelled; return at once if this process is not their parent."""
         await self._subreaper.run(lambda: any(busy() for busy in self._busy))
 
     def close(self) -> None:
