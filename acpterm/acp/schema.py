@@ -27,7 +27,7 @@ class FieldSchema(NamedTuple):
     decoder: msgspec.json.Decoder[Any]
     """Decodes a value that is completely valid."""
     structs: tuple[type[Struct], ...]
-    """The Struct types as which the value may be decoded if it is an object; often empty."""
+    """The Struct types that the value may have; empty if none of its types is a Struct."""
     items: "FieldSchema | None"
     """The schema of each item, if the value may be an array of any length; otherwise None."""
     default_on_error: bool

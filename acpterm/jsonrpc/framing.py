@@ -16,7 +16,7 @@ class Oversized(Struct, frozen=True):
     """What `LineSplitter.feed` returns in place of a line over the limit, which is dropped."""
 
     size: int
-    """The length of the line in bytes, without its ``\n``."""
+    r"""The length of the line in bytes, without its ``\n``."""
 
 
 class LineSplitter:

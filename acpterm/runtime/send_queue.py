@@ -41,8 +41,8 @@ class Store(Protocol):
 class SendQueue:
     """Lines to send to a stream. The queue is full when more than `high_water` bytes are queued.
 
-    With a `store`, a line is sent only after all state that was put into `store` before it has been
-    sent to the keeper.
+    With a `store`, all state that was put into the store is sent to the keeper before the next line
+    is sent.
     """
 
     def __init__(
