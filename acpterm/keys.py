@@ -54,7 +54,7 @@ KNOWN: Final = (
 
 
 def sequence(names: str) -> list[str]:
-    """Split a sequence of key names at spaces, such as `C-b d`.
+    """Split `names`, key names with spaces between them such as `C-b d`, into a list.
 
     Raises `ValueError` if the sequence is empty, or has an unknown name.
     """
@@ -81,15 +81,19 @@ def looks_like_key(word: str) -> bool:
 
 
 def depends_on_cursor_mode(name: str) -> bool:
-    """Return whether the bytes of a key depend on the cursor key mode (DECCKM)."""
+    """Return whether `name` is a key whose bytes may depend on the cursor key mode (DECCKM).
+
+    These are the arrow keys, Home and End.
+    """
     return _MODIFIED.sub(r"\2", name, count=1).lower() in CURSOR
 
 
 def parse_key(name: str) -> tuple[int, str]:
     """Return the bits of the modifiers in `name`, and the key without modifiers.
 
-    The key is a character, or a name in lower case without aliases: `escape` for `Esc`. The name is
-    not checked. Raises `ValueError`, with the known names, if `name` has no key.
+    The modifiers are a sum of `SHIFT`, `ALT` and `CTRL`. The key is a character, or the main name
+    of a key in lower case: `escape` for `Esc`. A word that names no key is returned as well. Raises
+    `ValueError`, with the known names, if `name` is empty.
     """
     found = _MODIFIED.fullmatch(name)
     if found is None:
@@ -106,9 +110,9 @@ def parse_key(name: str) -> tuple[int, str]:
 def key_bytes(name: str, *, application: bool = False) -> bytes:
     """Return the bytes that xterm sends for a key.
 
-    `application` is true if the program has set the application mode of cursor keys (DECCKM).
-
-    Raises `ValueError`, with the known names, for an unknown name.
+    `name` may have modifiers, as in `C-Left`. `application` is true if the program has set the
+    application mode of cursor keys (DECCKM). Raises `ValueError`, which says what is valid, if
+    there is no such key.
     """
     modifiers, plain = parse_key(name)
     if plain in CURSOR:

@@ -23,7 +23,7 @@ _Line = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 
 class AuthMethod(Wire, omit_defaults=True):
-    """A way to log in to an agent; members that only some types of login have are ignored."""
+    """A way to log in to an agent. Only the members that all ways have are decoded."""
 
     id: str
     name: str
@@ -32,7 +32,7 @@ class AuthMethod(Wire, omit_defaults=True):
 
 
 class SessionCapabilities(Wire, omit_defaults=True):
-    """The session methods that an agent supports: an object, even an empty one, means yes."""
+    """The session methods that an agent supports: any object, even an empty one, means support."""
 
     resume: Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR] = None
     additional_directories: Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR] = None

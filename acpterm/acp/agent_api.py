@@ -1,7 +1,7 @@
 """acpterm's own methods for agents, ``_acpterm/…``, and its own member of ``_meta``.
 
-They are decoded strictly: an agent that uses them knows acpterm, and is helped more by an error
-that names the invalid value than by leniency. A null member is treated as absent.
+Params and the member are decoded strictly: an agent that uses them knows acpterm, and is helped
+more by an error that names the invalid value than by leniency. A null member is treated as absent.
 
 Times are in milliseconds and sizes in bytes. A position is an offset in bytes from the beginning of
 a terminal's output.
@@ -49,7 +49,8 @@ Cells = Annotated[int, Meta(ge=1, le=10000)]
 class ReadRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/read``: read the output from the position `since` on.
 
-    Without `since`, read from the oldest retained byte. If there is no output after `since` yet,
+    A position is an offset in bytes from the beginning of the terminal's output. Without `since`,
+    read from the oldest retained byte. If there is no output after `since` yet,
     wait up to `wait_ms` milliseconds for some.
     """
 
@@ -84,7 +85,7 @@ class WriteRequest(Wire):
 
 
 class WriteResponse(Wire):
-    """The response to ``_acpterm/terminal/write``: the number of bytes that the terminal took."""
+    """The response to ``_acpterm/terminal/write``: the number of bytes that were written."""
 
     written: int
 
@@ -107,7 +108,7 @@ class SignalRequest(Wire):
 
 
 class SetSessionRequest(Wire):
-    """The params of ``_acpterm/session/set``: set the default of ``cwd`` in ``terminal/create``."""
+    """The params of ``_acpterm/session/set``: set the default ``cwd`` of a session's terminals."""
 
     session_id: SessionId
     cwd: Annotated[str, Meta(description="an absolute path")]
@@ -116,8 +117,9 @@ class SetSessionRequest(Wire):
 class CreateMeta(Wire, omit_defaults=True):
     """``_meta.acpterm`` of a ``terminal/create`` request: options that ACP does not have.
 
-    The program is killed after `timeout_ms` milliseconds. `shell` says whether `command` is shell
-    text. `format` is what ``terminal/output`` returns.
+    The terminal has `cols` columns and `rows` rows. The program is killed after `timeout_ms`
+    milliseconds. `shell` is true if `command` is shell text, and false if it is a program. `format`
+    is the form in which ``terminal/output`` returns the output.
     """
 
     cols: Cells | None = None
@@ -146,11 +148,11 @@ class ExitMeta(Wire):
 
 
 class ExecContext(Wire, omit_defaults=True):
-    """The execution context, sent by a peer, for the programs that the peer starts.
+    """The execution context for the programs that a peer starts, as the peer sends it.
 
-    An absent member keeps the value that the host has determined itself. `umask` is a number (18 is
-    0o022). `rlimits` maps a name without ``RLIMIT_``, such as ``NOFILE``, to the soft and the hard
-    limit; -1 means unlimited.
+    For an absent member the host uses the value that it has determined itself. `umask` is a number
+    (18 is 0o022). `rlimits` maps a name without ``RLIMIT_``, such as ``NOFILE``, to the soft and
+    the hard limit; -1 means unlimited.
     """
 
     env: dict[str, str] | None = None
@@ -162,8 +164,10 @@ class ExecContext(Wire, omit_defaults=True):
 class InitializeMeta(Wire, omit_defaults=True):
     """``_meta.acpterm`` of an ``initialize`` request.
 
-    `relay` is true if the process that connects (`acpterm stdio`) only relays the messages of its
-    parent, the agent. `asker` is the former name of `context`, and is used if `context` is absent.
+    `context` is for the programs that the peer starts. `asker` is its former name, and is used if
+    `context` is absent. `relay` is true if the process that connects (`acpterm stdio`) only relays
+    the messages of its parent, the agent. `resume` is the secret of a connection that was lost, to
+    continue it.
     """
 
     context: ExecContext | None = None
@@ -175,11 +179,11 @@ class InitializeMeta(Wire, omit_defaults=True):
 
 
 class ResumeMeta(Wire):
-    """``_meta.acpterm`` of an agent's ``initialize`` response.
+    """``_meta.acpterm`` of the host's response to an agent's ``initialize``.
 
-    `resume` is the secret of this connection. If the stream is lost, the client sends the secret in
+    `resume` is the secret of this connection. If the stream is lost, the agent sends the secret in
     the ``initialize`` of a new stream to continue the connection, with its sessions and terminals.
-    `resumed` is the outcome of such a request: false if no connection has the secret.
+    `resumed` says whether the request did that; it is false if no connection has the secret.
     """
 
     resume: str
@@ -194,10 +198,10 @@ def own_meta(
     into: type[W],
     where: str = "params._meta",
 ) -> W | None:
-    """Return the member `acpterm` of the ``_meta`` in `meta`, decoded as `into`; None if absent.
+    """Return the member `acpterm` of a ``_meta``, decoded as `into`; None if absent.
 
-    A `meta` that is not an object is treated as empty. `where` is the name of `meta` in error
-    messages. Raises RpcError (-32602) if the member is invalid.
+    `meta` is the value of the ``_meta``; one that is not an object is treated as empty. `where` is
+    the name of `meta` in error messages. Raises RpcError (-32602) if the member is invalid.
     """
     if isinstance(meta, Raw):
         try:

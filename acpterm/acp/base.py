@@ -13,14 +13,14 @@ ON_ERROR: Final = "x-deserialize-default-on-error"
 SKIP: Final = "x-deserialize-skip-invalid-items"
 
 DEFAULT_ON_ERROR: Final = Meta(extra={ON_ERROR: True})
-"""Annotation: an invalid value is treated as absent."""
+"""Annotation of a field: an invalid value is treated as absent."""
 
 SKIP_INVALID_ITEMS: Final = Meta(extra={SKIP: True})
-"""Annotation: an invalid item of the array is skipped."""
+"""Annotation of an array: an invalid item is skipped."""
 
 
 class Wire(Struct, rename="camel"):
-    """A JSON object of ACP."""
+    """The base class of all JSON objects of ACP and of acpterm's own methods."""
 
 
 MetaIn: TypeAlias = Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR]

@@ -18,7 +18,7 @@ _Version = Annotated[
 
 
 class InitializeRequest(Wire, omit_defaults=True):
-    """The params of ``initialize``; the peer's info and capabilities stay raw JSON."""
+    """The params of ``initialize``; `client_info` and `client_capabilities` stay raw JSON."""
 
     protocol_version: _Version
     client_capabilities: Annotated[Raw, DEFAULT_ON_ERROR] | UnsetType = UNSET
@@ -63,9 +63,10 @@ class InitializeAnswer(Wire):
 
 
 def host_answer(version: str, extensions: dict[str, Any] | UnsetType = UNSET) -> InitializeAnswer:
-    """Return the response of a host of acpterm `version`.
+    """Return the response to ``initialize`` of a host whose version of acpterm is `version`.
 
-    `extensions` is advertised as ``_meta.acpterm`` of the client capabilities.
+    `extensions` is what the host offers besides ACP, sent as ``_meta.acpterm`` of the client
+    capabilities.
     """
     return InitializeAnswer(
         client_capabilities=ClientCapabilities(

@@ -57,7 +57,10 @@ def _read(raw: Raw, schema: FieldSchema, where: str) -> Any:
 
 
 def _read_members(members: dict[str, Raw], struct: type[Struct], where: str) -> Struct:
-    """Decode the members of an object as `struct`; omit invalid members that are tolerated."""
+    """Decode the members of an object as `struct`; omit invalid members that are tolerated.
+
+    Raises RpcError for any other invalid or missing member. `where` is the object's name in errors.
+    """
     values = {}
     for field in fields_of(struct):
         inside = f"{where}.{field.wire_name}"
@@ -77,7 +80,8 @@ def _read_members(members: dict[str, Raw], struct: type[Struct], where: str) -> 
 def _read_items(raws: list[Raw], schema: FieldSchema, items: FieldSchema, where: str) -> list[Any]:
     """Decode the items of an array; omit invalid items if the array's `schema` tolerates them.
 
-    `items` is the schema of one item.
+    `items` is the schema of one item, and `where` the array's name in errors. Raises RpcError for
+    an invalid item that is not tolerated.
     """
     values = []
     for index, raw in enumerate(raws):

@@ -22,16 +22,18 @@ _SIMPLE: Final[dict[Any, str]] = {
 
 
 class FieldSchema(NamedTuple):
-    """How to decode one value, and what is tolerated in it."""
+    """How to decode one value, and which invalid parts of it are tolerated."""
 
     decoder: msgspec.json.Decoder[Any]
     """Decodes a value that is completely valid."""
     structs: tuple[type[Struct], ...]
-    """The Struct types that the value may have, if it is an object with known members."""
+    """The Struct types that the value may have; empty if none of its types is a Struct."""
     items: "FieldSchema | None"
-    """The schema of the items, if the value is an array of any length."""
+    """The schema of each item, if the value may be an array of any length; otherwise None."""
     default_on_error: bool
+    """Whether an invalid value is treated as absent."""
     skip_invalid_items: bool
+    """Whether invalid items of the array are skipped."""
     expected: str
     """A description of a valid value, to follow "it must be" in messages."""
 
@@ -47,7 +49,7 @@ class Field(NamedTuple):
 
 @functools.cache
 def schema_of_struct(struct: type[Struct]) -> FieldSchema:
-    """Return the schema of a value of the type `struct`."""
+    """Return the schema of a value that is decoded as `struct`."""
     return _schema_of(struct)
 
 
@@ -61,9 +63,10 @@ def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
 
 
 def struct_for(structs: tuple[type[Struct], ...], members: dict[str, msgspec.Raw]) -> Any:
-    """Return the type among `structs` whose tag an object with these members has; else None.
+    """Return the first type of `structs` that fits a JSON object with these members, or None.
 
-    A type without a tag fits any object. If there is only one type, the object may omit the tag.
+    A type fits if the object has the type's tag (such as `"type": "diff"`), or if the type has no
+    tag. If there is only one type, the object may omit the tag.
     """
     for struct in structs:
         config = struct.__struct_config__
@@ -95,9 +98,9 @@ def _schema_of(annotation: Any) -> FieldSchema:
 
 
 def _members(annotation: Any) -> Iterator[Any]:
-    """Yield the types of the union `annotation`, without their annotations and without UnsetType.
+    """Yield the types of the union `annotation`, or the type itself if it is no union.
 
-    A type that is no union is yielded itself.
+    Types are yielded without `Annotated`, and UnsetType is omitted.
     """
     if get_origin(annotation) is Annotated:
         yield from _members(get_args(annotation)[0])
@@ -109,7 +112,7 @@ def _members(annotation: Any) -> Iterator[Any]:
 
 
 def _metas(annotation: Any) -> Iterator[Meta]:
-    """Yield the `Meta` annotations of a value, but not those of the value's items."""
+    """Yield the `Meta` objects in the type `annotation`, but not those of an array's items."""
     if get_origin(annotation) is Annotated:
         yield from (meta for meta in annotation.__metadata__ if isinstance(meta, Meta))
         yield from _metas(get_args(annotation)[0])
@@ -125,7 +128,7 @@ def _is_struct(annotation: Any) -> bool:
 def _words(plain: Any, metas: tuple[Meta, ...] = ()) -> str:
     """Describe in words a value of the type `plain`, which is no union and has no annotations.
 
-    `metas` are the annotations of the value; they contain the range of an integer.
+    `metas` are the value's annotations, from which an integer's range is read.
     """
     origin, arguments = get_origin(plain), get_args(plain)
     words = _SIMPLE.get(plain, "a JSON value")

@@ -83,9 +83,11 @@ class ToolCall(Wire, tag_field="sessionUpdate", tag="tool_call", omit_defaults=T
 
 
 class ToolCallUpdate(Wire, tag_field="sessionUpdate", tag="tool_call_update", omit_defaults=True):
-    """A `tool_call_update`: changes of a tool call. A list replaces the whole previous list.
+    """A `tool_call_update`: changes of a tool call.
 
-    Some agents send one for a tool call that no `tool_call` has announced.
+    An absent field (UNSET) keeps the previous value, a null field (None) clears it, and a list
+    replaces the whole previous list. Some agents send a `tool_call_update` for a tool call that no
+    `tool_call` has announced.
     """
 
     tool_call_id: str
@@ -104,14 +106,14 @@ class ToolCallUpdate(Wire, tag_field="sessionUpdate", tag="tool_call_update", om
 
 
 class OtherUpdate(Struct, frozen=True):
-    """Any other update, known to ACP or not, as raw JSON."""
+    """A session update that is not about a tool call, as raw JSON. ACP need not know its kind."""
 
     kind: str
     raw: Raw
 
 
 class SessionNotification(Wire, omit_defaults=True):
-    """The params of ``session/update``; `read_update` decodes `update`."""
+    """The params of ``session/update``; `update` is raw JSON, which `read_update` decodes."""
 
     session_id: SessionId
     update: Raw

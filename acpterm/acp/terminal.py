@@ -35,7 +35,8 @@ class CreateTerminalRequest(Wire, omit_defaults=True):
     """The params of ``terminal/create``: start a command in a new terminal.
 
     If `args` is a list, even an empty one, `command` is a program; if `args` is None, `command` is
-    shell text. `output_byte_limit` is in bytes of UTF-8.
+    shell text. `output_byte_limit` is how much output is retained, in bytes of UTF-8; the oldest is
+    dropped.
     """
 
     session_id: SessionId
@@ -86,6 +87,6 @@ class WaitForTerminalExitResponse(TerminalExitStatus):
 
 
 class Empty(Wire):
-    """A response without a result, such as that to ``terminal/kill`` and ``terminal/release``."""
+    """An empty result, such as that of ``terminal/kill`` and ``terminal/release``."""
 
     meta: MetaOut = field(default=UNSET, name="_meta")

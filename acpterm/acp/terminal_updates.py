@@ -34,14 +34,14 @@ _RAW_OUTPUT_KEYS: Final = ("aggregated_output", "formatted_output", "stdout")
 
 
 class ExitInfo(NamedTuple):
-    """How a program ended: with an exit code or by a signal; both are None if unknown."""
+    """How a program ended: with an exit code, or by a signal. Both are None if that is unknown."""
 
     code: int | None
     signal: str | None
 
 
 class Info(NamedTuple):
-    """A terminal exists; `cwd` and `command` are None if the agent did not report them."""
+    """An agent's report that a terminal exists; `cwd` and `command` are None if not reported."""
 
     terminal: str
     cwd: str | None
@@ -49,7 +49,7 @@ class Info(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Output of a terminal: appended to the previous output, or replacing it if `whole`."""
+    """Output of a terminal. It replaces the previous output if `whole`, else it is appended."""
 
     terminal: str
     data: bytes
@@ -57,7 +57,7 @@ class Output(NamedTuple):
 
 
 class Exit(NamedTuple):
-    """How the program of a terminal ended; an `end` of None revokes an earlier report."""
+    """The end of a terminal's program. An `end` of None revokes an earlier report of the end."""
 
     terminal: str
     end: ExitInfo | None
@@ -83,7 +83,7 @@ def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
 
 
 def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
-    """Yield the terminal updates in a session update of ACP v2 ("Terminals").
+    """Yield the terminal updates in a session update of ACP v2, in order of application.
 
     `kind` is one of `V2_KINDS`, and `update` has the members of the session update.
     """
@@ -108,9 +108,9 @@ def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
 
 
 def from_raw_output(raw: Raw | None) -> str | None:
-    """Return the output of a command from `raw`, the `rawOutput` of a tool call; None if empty.
+    """Return a command's output from `raw`, the `rawOutput` of a tool call; None if it has none.
 
-    `rawOutput` is the output as a string, or an object with members such as `stdout`.
+    A `rawOutput` is the output as a string, or an object with members such as `stdout`.
     """
     if (whole := text(raw)) is not None:
         return whole or None

@@ -29,7 +29,7 @@ class NoParams(Wire):
 
 
 class ListRequest(Wire, omit_defaults=True):
-    """The params of ``_acpterm/terminal/list``; `all` includes released, retained terminals."""
+    """The params of ``_acpterm/terminal/list``; `all` adds released terminals."""
 
     all: bool = False
 
@@ -51,7 +51,7 @@ class GetRequest(UserTerminalRequest, omit_defaults=True):
 
 
 class ExitInfo(Wire):
-    """How a terminal's program ended, and how long it ran."""
+    """How a terminal's program ended, what ended it (such as `agent`), and how long it ran."""
 
     exit_code: int | None
     signal: str | None
@@ -62,8 +62,11 @@ class ExitInfo(Wire):
 class TerminalInfo(Wire):
     """The state of a terminal, as the user's commands show it.
 
-    `waiting_for_input` is null if it cannot be determined. `ending` is true while the program,
-    after a kill or release, has not exited yet.
+    `visible` is true if the user owns the terminal. `agent`, `connection` and `session_id` are
+    where an agent's terminal was created, and `tool_calls` are the ids of the tool calls that show
+    it. `position` is the position of the end of the output. `attached` is the number of windows.
+    `recording` is the path of the recording. `waiting_for_input` is null if it cannot be
+    determined. `ending` is true while the program, after a kill or release, has not exited yet.
     """
 
     terminal_id: str
@@ -123,7 +126,9 @@ class UserCreateRequest(Wire, omit_defaults=True):
 class UserReadRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/read``: read the output of any terminal.
 
-    The params are those of the agents' method of the same name (protocol.md), without the session.
+    It starts at the position `since`; by default at the oldest retained byte. If there is no output
+    after `since` yet, wait up to `wait_ms` milliseconds for some. These are the params of the
+    agents' method of the same name (protocol.md), without the session.
     """
 
     terminal_id: TerminalName
@@ -134,7 +139,7 @@ class UserReadRequest(Wire, omit_defaults=True):
 
 
 class OutputResponse(Wire):
-    """The response to ``_acpterm/terminal/output``: the text that an agent would get.
+    """The response to ``_acpterm/terminal/output``: the output as text, as an agent reads it.
 
     `text` contains the output up to `position`. `truncated` is true if the beginning of the text is
     no longer retained.
@@ -158,7 +163,10 @@ class UserWriteRequest(Wire, omit_defaults=True):
 
 
 class UserResizeRequest(Wire):
-    """The params of ``_acpterm/terminal/resize``: set the size for when no window is attached."""
+    """The params of ``_acpterm/terminal/resize``: set the size of a terminal, in cells.
+
+    While windows are attached that are not read-only, they determine the size.
+    """
 
     terminal_id: TerminalName
     cols: Cells
@@ -193,7 +201,7 @@ class InspectResponse(Wire):
     """The response to ``_acpterm/terminal/inspect``: everything known about a terminal.
 
     `launch` is null for a terminal that an agent created. `oldest` is the position of the oldest
-    retained byte of output. `retained_bytes` is the memory that the output occupies.
+    retained byte of output. `retained_bytes` is the size of the memory that the output occupies.
     """
 
     terminal: TerminalInfo
@@ -215,8 +223,9 @@ class ScreenResponse(Wire):
 
     A row is text with colours as escape sequences (SGR), which are reset at the end of the row.
     `lines` is the number of rows. `cursor` is a column and a row, counted from 0.
-    `application_cursor` is true if the program has set the application mode of the arrow keys;
-    `bracketed_paste` is true if it has requested that pasted text be marked.
+    `application_cursor` is true if the program has set the application mode of the arrow keys, and
+    `bracketed_paste` if it has requested that pasted text be marked. `position` is the position in
+    the output at which the screen looks like this.
     """
 
     rows: list[str]
@@ -231,7 +240,7 @@ class ScreenResponse(Wire):
 
 
 class SessionInfo(Wire):
-    """A session that has terminals or tool calls."""
+    """A session that has terminals or tool calls, with their ids. `agent` is the agent's name."""
 
     session_id: str
     connection: str
@@ -252,7 +261,11 @@ class StatusResponse(Wire):
 
     `pid` is the daemon's main process, `keeper_pid` the process that owns the terminals and
     sockets, and `worker_pid` the process that serves requests. `takeovers` is the number of
-    take-overs: how many times a new worker has replaced another one.
+    take-overs: how many times a new worker has replaced another one. `idle_exit_ms` is the time
+    after which an idle daemon exits; null for never. `tracking` is how processes are tracked:
+    `cgroup` or `subreaper`. `running`, `exited` and `retained` (after their release) are numbers of
+    terminals; `agents` and `users` are numbers of connections. `rss_bytes` is the memory of the
+    worker, and `output_bytes` the part that retained output occupies.
     """
 
     version: str

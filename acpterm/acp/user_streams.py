@@ -37,7 +37,7 @@ class ExportedNotification(Wire):
 class AttachRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/attach``: show a terminal in a window.
 
-    The window has `cols` columns and `rows` rows. With `read_only` it does not affect the
+    The window has `cols` columns and `rows` rows. With `read_only` the window does not affect the
     terminal's size.
     """
 
@@ -52,9 +52,9 @@ class AttachedNotification(Wire, omit_defaults=True):
     """``_acpterm/terminal/attached``: the next bytes to write to the window, in base64.
 
     `kind` is `screen` if the bytes repaint the whole window, and `output` if they continue what the
-    window shows. A `screen` with `alternate` is for the window's alternate screen, and leaves the
-    main screen unchanged. Before `output` is written to the main screen, a `screen` without
-    `alternate` repaints the main screen.
+    window shows. A `screen` with `alternate` paints the window's alternate screen, and leaves its
+    main screen unchanged; before the next output on the main screen, a `screen` without `alternate`
+    is sent.
     """
 
     token: Token
@@ -75,7 +75,7 @@ class AttachResponse(Wire):
 
 
 class WindowRequest(Wire):
-    """The params of ``_acpterm/terminal/window``: set the size of an attached window, and repaint.
+    """The params of ``_acpterm/terminal/window``: set an attached window's size, and repaint it.
 
     `token` is the token of the window's ``attach`` request.
     """
@@ -91,7 +91,8 @@ class FollowRequest(Wire, omit_defaults=True):
     The output starts at the position `since`, or at the first byte that was printed at `since_time`
     (milliseconds since 1970) or later; without both, at the oldest retained byte. With `stay` (the
     default) the response is sent once the program has exited and all output was sent. Without
-    `stay` it is sent once the current output was sent. A release of the terminal changes neither.
+    `stay` it is sent once the current output was sent. A release of the terminal does not end the
+    request earlier.
 
     With `times` each notification has the time at which its bytes were printed. The times from
     before a take-over by a new worker are unknown; `since_time` skips output whose time is unknown.
@@ -137,13 +138,15 @@ class EventsRequest(Wire):
 
 
 class EventNotification(Wire, omit_defaults=True):
-    """``_acpterm/event``: an event of the host.
+    """``_acpterm/event``: an event of the host, at the time `at` (milliseconds since 1970).
 
     `event` is one of ``connected``, ``disconnected``, ``created``, ``exited``, ``killed``,
     ``released``, ``promoted``, ``renamed``, ``waiting``, ``resumed``, ``attached``, ``detached``,
-    ``resized`` and ``tool_call``. `by` says who or what caused it: `agent`, `user`, `timeout` or
-    `disconnect`. `lost` is the number of events just before this one that were dropped because the
-    client read too slowly.
+    ``resized`` and ``tool_call``. `terminal` is the terminal, for events about one. `connection`
+    and `agent` are the id of an agent's connection and the agent's name. `update` is the session
+    update of ``tool_call``. `by` is the cause: `agent`, `user`, `timeout` or `disconnect`. `lost`
+    is the number of events just before this one that were dropped because the client read too
+    slowly.
     """
 
     token: Token

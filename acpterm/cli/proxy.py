@@ -43,7 +43,7 @@ def command(
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
     try:
-        stream = stdio.take_over()
+        stream = stdio.take_stdio()
     except OSError as error:
         fail(str(error))
     options = ProxyOptions(agent, config, embedded, terminals, log)

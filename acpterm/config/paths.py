@@ -44,8 +44,8 @@ def agent_socket(settings: Settings) -> str:
 def user_socket(settings: Settings, agents: str | None = None) -> str:
     """Return the absolute path of the socket for the user's commands.
 
-    Unless the settings have a path, it is in the directory of the socket for agents: `agents`, or
-    by default `agent_socket(settings)`.
+    If `settings` has no such path, the socket is in the same directory as the socket for agents.
+    The path of that one is `agents`, or by default `agent_socket(settings)`.
     """
     if settings.user_socket:
         return os.path.abspath(settings.user_socket)

@@ -31,8 +31,9 @@ def load(
 ) -> Settings:
     """Return the settings from all sources. Raises `ConfigError`.
 
-    `file` is the value of `--config`, and `environ` defaults to this process's environment. `flags`
-    has the value of each flag by the setting's name, or None if the flag was not given.
+    Later sources override earlier ones: the settings file, the environment, the flags. `file` is
+    the value of `--config`, and `environ` defaults to this process's environment. `flags` maps a
+    setting's name to the value of its flag, or to None if the flag was not given.
     """
     environ = os.environ if environ is None else environ
     values: dict[str, _SourcedValue] = {}
@@ -54,10 +55,11 @@ def load(
 
 
 class _SourcedValue(NamedTuple):
-    """The value of a setting in one source."""
+    """A setting's value, and the source that it is from."""
 
     value: Any
     source: str
+    """The name of the source in error messages: a path, a variable, or the flags."""
     is_text: bool
     """Whether the value must be converted from text, such as `"5"`, `"true"` or `"0.5"`."""
 
@@ -75,12 +77,16 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _extra(name: str, function: str) -> Callable[[Any], Any] | None:
-    """Return the `check` or `read` function in a setting's `extra`; None if it has none."""
+    """Return one of the functions that `Settings` attaches to the setting `name`, or None.
+
+    `function` is `check`, which raises `ValueError` for an invalid value, or `read`, which converts
+    the text of an environment variable.
+    """
     return (Settings.__annotations__[name].__metadata__[0].extra or {}).get(function)
 
 
 def _resolve_path(name: str, value: Any) -> Any:
-    """Return a flag's value; a path is made absolute, relative to the current directory."""
+    """Return `value`, made absolute from the current directory if setting `name` is a path."""
     return os.path.abspath(value) if value and _extra(name, "check") is require_absolute else value
 
 

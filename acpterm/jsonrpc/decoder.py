@@ -56,7 +56,7 @@ _ESCAPE: Final = re.compile(
 
 
 def decode(line: bytes) -> Message:
-    """Return the message in a line. Raises InvalidMessage.
+    """Return the message in a line. Raises `InvalidMessage` if the line is not a message.
 
     The Raw values of the message refer to `line`, and keep it alive.
     """
@@ -73,7 +73,7 @@ def decode(line: bytes) -> Message:
 
 
 def _message(envelope: _Envelope) -> Message | None:
-    """Return the message with the members of `envelope`; None if they are not valid together."""
+    """Return the message with the members of `envelope`; None if they do not fit together."""
     id_, method = id_of(envelope.id), envelope.method
     result, error = envelope.result, envelope.error
     if isinstance(id_, UnsetType):
@@ -128,10 +128,11 @@ def _invalid_message(line: bytes) -> InvalidMessage:
 
 
 def _unreadable(line: bytes, what: str) -> InvalidMessage:
-    r"""Return the error `what` for a line that is not JSON, with the id of the line if possible.
+    r"""Return the error for a line that is not JSON. `what` is the error's message.
 
-    To find the id, this uses Python's parser. Unlike msgspec, it accepts half a surrogate pair
-    (``\ud83d`` alone), which JavaScript produces if a string is cut in the wrong place.
+    The error has the message's id if Python's parser can read the line. That parser accepts half a
+    surrogate pair (``\ud83d`` alone), as msgspec does not. JavaScript produces half a pair if a
+    string is cut in the wrong place.
     """
     import json  # noqa: PLC0415  clients that start fast do without it
 
@@ -152,7 +153,10 @@ def _unreadable(line: bytes, what: str) -> InvalidMessage:
 def _invalid_object(
     code: int, what: str, members: Mapping[str, object], value: object
 ) -> InvalidMessage:
-    """Return the error for an invalid message with these members; `value` is its decoded id."""
+    """Return the error, with `code` and the text `what`, for a message with invalid `members`.
+
+    `value` is the decoded id of the message; UNSET if it has none.
+    """
     id_ = id_of(value)
     return InvalidMessage(
         code,
@@ -163,7 +167,7 @@ def _invalid_object(
 
 
 def _is_response(members: Mapping[str, object]) -> bool:
-    """Return whether an invalid message was meant as a response."""
+    """Return whether an invalid message with these members was meant as a response."""
     if "method" in members:
         return False
     return bool({"result", "error"} & members.keys()) or (
@@ -172,7 +176,7 @@ def _is_response(members: Mapping[str, object]) -> bool:
 
 
 def _describe_invalid_members(members: Mapping[str, Raw], *, id_is_bad: bool) -> str:
-    """Return a description of why an object with these members is not a message."""
+    """Return a text that says why a JSON object with these members is not a message."""
     kinds = {"method", "result", "error"} & members.keys()
     wrong = ""
     if "jsonrpc" not in members:
@@ -200,7 +204,7 @@ def _describe_invalid_members(members: Mapping[str, Raw], *, id_is_bad: bool) ->
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], raw: Raw) -> object:
-    """Return the value of `raw`, decoded by `decoder`; UNSET if it has another type."""
+    """Return the value of `raw`, decoded by `decoder`; UNSET if `decoder` refuses it."""
     try:
         return decoder.decode(raw)
     except msgspec.DecodeError:
@@ -208,7 +212,7 @@ def _decoded(decoder: msgspec.json.Decoder[Any], raw: Raw) -> object:
 
 
 def replace_lone_surrogates(line: bytes) -> bytes:
-    r"""Return a line with each lone surrogate replaced by U+FFFD.
+    r"""Return a line of JSON with each lone surrogate replaced by U+FFFD.
 
     A lone surrogate (``\ud83d`` without ``\ude00``) is not JSON. JavaScript produces it if a string
     is cut in the wrong place, such as a message that a model sends in pieces. A lenient `Peer` uses

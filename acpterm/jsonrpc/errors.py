@@ -24,9 +24,9 @@ QUOTE_MAX: Final = 500
 
 
 class RpcError(Exception):
-    """An error that is sent as the response to a request.
+    """An error that is sent as the response to a request, with a JSON-RPC error code.
 
-    `data` is any JSON value; UNSET for no data.
+    `data` is any JSON value with details; UNSET for no data.
     """
 
     def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
@@ -40,11 +40,11 @@ class RpcError(Exception):
 
 
 class LocalProtocolError(Exception):
-    """The caller of `Peer` tried something that JSON-RPC does not allow. Nothing was sent."""
+    """The caller of `Peer` tried to send something that JSON-RPC does not allow."""
 
 
 def excerpt(value: bytes | bytearray | Raw | str, limit: int = EXCERPT_MAX) -> str:
-    """Return the beginning of JSON text as one line of at most `limit` characters."""
+    """Return the beginning of JSON text, shortened to one line of at most `limit` characters."""
     if not isinstance(value, str):
         # A character has at most four bytes. This avoids decoding a message of 10 MB.
         value = str(memoryview(value)[: 4 * limit + 4], "utf-8", "replace")
@@ -55,5 +55,5 @@ def excerpt(value: bytes | bytearray | Raw | str, limit: int = EXCERPT_MAX) -> s
 
 
 def quote(value: str, limit: int = QUOTE_MAX) -> str:
-    """Return a string in quotes as one line, with at most `limit` of its characters."""
+    """Return `value` in quotes as one line, shortened to `limit` of its characters."""
     return repr(value) if len(value) <= limit else f"{value[: limit - 1]!r}…"

@@ -13,10 +13,10 @@ LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Oversized(Struct, frozen=True):
-    """A line that was dropped because it is over the limit. Returned once the line has ended."""
+    """What `LineSplitter.feed` returns in place of a line over the limit, which is dropped."""
 
     size: int
-    """The length of the line in bytes, without its ``\n``."""
+    r"""The length of the line in bytes, without its ``\n``."""
 
 
 class LineSplitter:
@@ -28,7 +28,7 @@ class LineSplitter:
     """
 
     def __init__(self, max_line: int = LINE_BYTES_MAX) -> None:
-        r"""Accept lines of at most `max_line` bytes, with a ``\r`` but without the ``\n``."""
+        r"""Accept lines of at most `max_line` bytes, counting a ``\r`` but not the ``\n``."""
         if max_line < 1:
             raise ValueError(f"max_line is {max_line}: it must be 1 byte or more")
         self.max_line: Final = max_line
@@ -61,16 +61,16 @@ class LineSplitter:
         return bytes(self._partial) if self._size <= self.max_line else None
 
     def close(self) -> bytes:
-        """End the input; return the unfinished line, which cannot be a message.
+        """End the input; return the unfinished line, which is not a message without its newline.
 
-        The result is empty if the line is over the limit.
+        The result is empty if there is no unfinished line, or if it is over the limit.
         """
         rest = bytes(self._partial)
         self._partial, self._size = bytearray(), 0
         return rest
 
     def _keep(self, data: bytes, start: int) -> None:
-        """Append `data`, from `start` on, to the unfinished line."""
+        """Append `data[start:]` to the unfinished line; drop the line if it is over the limit."""
         self._size += len(data) - start
         if self._size <= self.max_line:
             self._partial += memoryview(data)[start:]
@@ -78,7 +78,7 @@ class LineSplitter:
             self._partial = bytearray()
 
     def _finish(self, data: bytes, start: int, end: int) -> bytes | Oversized:
-        """Return the line that ends at `end`; its last part is `data[start:end]`."""
+        """Return the unfinished line, completed by `data[start:end]`, and begin a new one."""
         size = self._size + end - start
         head, self._partial, self._size = self._partial, bytearray(), 0
         if size > self.max_line:

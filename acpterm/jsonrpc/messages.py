@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from acpterm.jsonrpc.errors import RpcError
 
 Id: TypeAlias = int | str | None
-"""The type of ids, as ACP v1's ``RequestId``. An integer has 64 bits, including the sign."""
+"""The type of the ids of requests. An integer has at most 64 bits, including the sign."""
 
 
 class ErrorObject(Struct, frozen=True, omit_defaults=True):
@@ -39,14 +39,14 @@ class Notification(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """The result of a request."""
+    """A successful response: the result of a request, and the request's id."""
 
     id: Id
     result: Raw
 
 
 class ErrorResponse(Struct, frozen=True):
-    """The error of a request. Its id is null if the other side could not read the request's id."""
+    """A response with an error. `id` is null if the other side could not read the request's id."""
 
     id: Id
     error: ErrorObject
@@ -56,10 +56,10 @@ Message: TypeAlias = Request | Notification | Response | ErrorResponse
 
 
 class InvalidMessage(RpcError):  # noqa: N818 - it is a kind of received message, not only an error
-    """A line that is not a message.
+    """A line that is not a valid message, as the error to send for it.
 
     `id` is the id for the error response; None if the line has no readable id. `is_response` is
-    true if the line was meant as a response, so that no error response must be sent.
+    true if the line was meant as a response: no error response may be sent for it.
     """
 
     def __init__(

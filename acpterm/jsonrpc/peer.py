@@ -46,7 +46,7 @@ from acpterm.jsonrpc.messages import (
 
 
 class RequestReceived(Struct, frozen=True):
-    """A request of the other side, to be answered once: by `respond` or `respond_error`."""
+    """A request of the other side, to be answered once: by `Peer.respond` or `respond_error`."""
 
     id: Id
     method: str
@@ -87,9 +87,9 @@ class UnexpectedResponse(Struct, frozen=True):
 
 
 class InvalidReceived(Struct, frozen=True):
-    """A line that is not a message, or a message that is not allowed in this state.
+    """A line that is not a message, or a request whose id is still in progress.
 
-    `reply` is the error response to send, as a line; None if none must be sent.
+    `reply` is the error response to send, as a line; None if none may be sent.
     """
 
     reply: bytes | None
@@ -118,12 +118,17 @@ _cancelled: Final = msgspec.json.Decoder(_Cancelled)
 
 
 class Peer:
-    """One end of a JSON-RPC connection; see this module's docstring for its state."""
+    """One end of a JSON-RPC connection, without I/O: the caller sends the lines that it returns.
+
+    A request of this side is *pending* until its response is received. A request of the other side
+    is *in progress* until it is answered.
+    """
 
     def __init__(self, max_line: int = LINE_BYTES_MAX, *, lenient: bool = False) -> None:
         """Accept lines of at most `max_line` bytes; refuse longer ones.
 
-        With `lenient`, lone surrogates in a line are replaced instead of refused.
+        With `lenient`, half a surrogate pair in a line is replaced by U+FFFD; otherwise such a line
+        is refused.
         """
         self._lines = LineSplitter(max_line)
         self._lenient = lenient
@@ -160,11 +165,11 @@ class Peer:
         return events
 
     def close(self) -> bytes:
-        """End the input; return the unfinished line."""
+        """End the input; return the last line if its newline is missing, else empty bytes."""
         return self._lines.close()
 
     def request(self, method: str, params: Any = UNSET) -> tuple[int, bytes]:
-        """Start a request; return the id that its response will have, and the line to send."""
+        """Start a request of this side; return its id, and the line to send."""
         id_ = self._next_id
         line = encode_request(id_, method, params)
         self._next_id += 1
@@ -172,26 +177,26 @@ class Peer:
         return id_, line
 
     def notify(self, method: str, params: Any = UNSET) -> bytes:
-        """Return the line of a notification."""
+        """Return the line to send for a notification."""
         return encode_notification(method, params)
 
     def cancel(self, request_id: int) -> bytes:
-        """Return the line that cancels a request of this side.
+        """Return the line to send to cancel a request of this side.
 
-        The request stays pending, because the other side still responds. If the other side has
-        already responded, it ignores the cancellation.
+        The request stays pending, because the other side still responds to it. A cancellation of a
+        request that the other side has already answered has no effect.
         """
         return encode_notification(CANCEL_REQUEST, {"requestId": request_id})
 
     def give_up(self, request_id: int) -> None:
-        """Remove a request of this side from the pending ones, because its response was lost."""
+        """Make a request of this side no longer pending, because its response will not arrive."""
         self._pending.discard(request_id)
 
     def respond(self, request_id: Id, result: Any) -> bytes:
-        """Return the line of a response with a result.
+        """Return the line to send for a response with a result.
 
-        Raises LocalProtocolError if no such request is in progress. If the result cannot be
-        encoded, raises that error, and the request stays in progress.
+        Raises `LocalProtocolError` if no such request is in progress. If the result cannot be
+        encoded, raises the encoder's error, and the request stays in progress.
         """
         self._check_in_progress(request_id)
         line = encode_response(request_id, result)
@@ -199,7 +204,10 @@ class Peer:
         return line
 
     def respond_error(self, request_id: Id, error: RpcError) -> bytes:
-        """Return the line of an error response. Raises `LocalProtocolError` as `respond` does."""
+        """Return the line to send for an error response.
+
+        Raises `LocalProtocolError` if no such request is in progress.
+        """
         self._check_in_progress(request_id)
         line = encode_error(request_id, error)
         self._in_progress.discard(request_id)

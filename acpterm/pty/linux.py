@@ -41,7 +41,7 @@ def has_pidfd() -> bool:
 
 
 def become_subreaper() -> bool:
-    """Make this process the parent of its orphaned descendants; return whether that succeeded."""
+    """Make orphaned descendants children of this process; return whether that succeeded."""
     if not AVAILABLE:
         return False
     libc = ctypes.CDLL(None, use_errno=True)
@@ -78,7 +78,7 @@ def resident_memory() -> int | None:
 
 
 def trim_memory() -> None:
-    """Return free heap memory to the system, with the GNU C library (malloc_trim(3)).
+    """Return free heap memory to the system, if the C library can do that (malloc_trim(3)).
 
     Takes some 100 µs, or a millisecond if there is much to return.
     """
@@ -119,9 +119,10 @@ def read_stat(pid: int) -> ProcStat | None:
 
 
 def stat_fields(path: str) -> list[bytes]:
-    """Return the fields of a `stat` file of `/proc`, from the process's state on.
+    """Return the fields of a `stat` file of `/proc` without the first two, pid and name.
 
-    `path` is the file of a process or of a thread (proc_pid_stat(5)). Raises `OSError`.
+    The first field of the result is the state. `path` is the `stat` file of a process or of a
+    thread (proc_pid_stat(5)). Raises `OSError`.
     """
     line = read_once(path, _STAT_BYTES_MAX)
     # The name is in brackets, and may itself contain brackets and spaces.
@@ -129,7 +130,7 @@ def stat_fields(path: str) -> list[bytes]:
 
 
 def read_once(path: str, max_bytes: int) -> bytes:
-    """Return the first `max_bytes` of a file in `/proc`, as a single read returns them.
+    """Return at most `max_bytes` from the beginning of a file in `/proc`, read by one system call.
 
     Raises `OSError`.
     """
@@ -141,7 +142,7 @@ def read_once(path: str, max_bytes: int) -> bytes:
 
 
 def all_stats() -> Iterator[ProcStat | None]:
-    """Yield all processes, which takes some 20 µs each; None for one that has just ended."""
+    """Yield all processes, which takes some 20 µs each; None for one that cannot be read."""
     return (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
 
 
@@ -172,12 +173,12 @@ def has_terminal(pid: int) -> bool:
 
 
 def ticks(started: float) -> int:
-    """Return `started`, as in `ProcStat`, in clock ticks, the kernel's unit."""
+    """Convert a start time, as in `ProcStat.started`, to clock ticks, the kernel's unit."""
     return round(started * _CLOCK_TICKS)
 
 
 def children(pid: int) -> set[int] | None:
-    """Return the children of a process, including zombies; None if the kernel does not list them.
+    """Return the pids of a process's children, including zombies; None if they cannot be read.
 
     Reads the list twice, because the kernel may omit some children while others are being reaped.
     """
@@ -200,10 +201,10 @@ def _children_of_task(pid: int, task: str) -> set[int]:
 
 
 def soft_limit_of(pid: int, line: bytes) -> int | None:
-    """Return the soft limit in that line of `/proc/PID/limits` which starts with `line`.
+    """Return a soft resource limit of a process; None if it is unlimited or cannot be read.
 
-    Returns None if the limit is unlimited or cannot be read. Raises `OSError` if no descriptor is
-    left.
+    `line` is the limit's name in `/proc/PID/limits`, such as `LOCKS_LINE`. Raises `OSError` if no
+    descriptor is left to read it.
     """
     try:
         with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:

@@ -23,7 +23,7 @@ _KEY_SIGNALS: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
 
 
 class Master:
-    """The master side of a program's PTY. `pid` is the program's. Owns the descriptor `fd`."""
+    """The master side of the PTY of the program with pid `pid`. Owns the descriptor `fd`."""
 
     def __init__(self, pid: int, fd: int) -> None:
         self.fd = fd
@@ -85,11 +85,14 @@ class Master:
         return bool(self._process.getecho())
 
     def waits_for_input(self, quiet: float = 0.0) -> bool | None:
-        """Return whether the program waits for input; see `detect.waits_for_input`."""
+        """Return whether the program waits for input; None if that cannot be known.
+
+        `quiet` is the number of seconds without output; see `detect.waits_for_input`.
+        """
         return None if self.closed else detect.waits_for_input(self.fd, quiet)
 
     def signal_foreground(self, number: signal.Signals | int) -> bool:
-        """Signal the foreground process group, as Ctrl-C does; return whether there is a group."""
+        """Send a signal to the foreground process group; return whether it was sent."""
         if number in _KEY_SIGNALS and hasattr(termios, "TIOCSIG"):
             with contextlib.suppress(OSError):
                 fcntl.ioctl(self.fd, termios.TIOCSIG, int(number))
@@ -104,7 +107,10 @@ class Master:
 
 
 def window_size(master: int) -> tuple[int, int] | None:
-    """Return the columns and rows of a PTY; None if they cannot be read, or are not set."""
+    """Return the columns and rows of a PTY; None if they cannot be read, or are not set.
+
+    `master` is the descriptor of the PTY's master side.
+    """
     try:
         rows, cols, _, _ = struct.unpack("4H", fcntl.ioctl(master, termios.TIOCGWINSZ, bytes(8)))
     except OSError:

@@ -27,12 +27,12 @@ def now() -> float:
 
 
 def read_all() -> Iterator[ProcStat | None]:
-    """Yield all processes of the system; None for a process that cannot be read."""
+    """Yield all processes of the system; None for, or omit, a process that cannot be read."""
     return linux.all_stats() if linux.AVAILABLE else portable_read_all()
 
 
 def portable_read_all() -> Iterator[ProcStat | None]:
-    """Yield all processes of the system, read by psutil, on systems without `/proc`."""
+    """Yield the processes of the system that psutil can read, on systems without `/proc`."""
     import psutil  # noqa: PLC0415  installed only on systems that need it
 
     for process in psutil.process_iter():
@@ -51,14 +51,17 @@ def portable_read_all() -> Iterator[ProcStat | None]:
 
 
 def identity(pid: int) -> ProcStat | None:
-    """Return the process that now has a pid; None if there is no such process."""
+    """Return the process that has `pid` now, with its start time; None if there is none."""
     if linux.AVAILABLE:
         return linux.read_stat(pid)
     return next((stat for stat in portable_read_all() if stat and stat.pid == pid), None)
 
 
 def environment_of(pid: int) -> dict[bytes, bytes]:
-    """Return the environment that a process was started with; empty if it cannot be read."""
+    """Return the environment that a process was started with; empty if it cannot be read.
+
+    Raises `OSError` if no descriptor is left to read it.
+    """
     if linux.AVAILABLE:
         entries = linux.environ_of(pid).split(b"\0")
         parts = (entry.partition(b"=") for entry in entries if entry)
@@ -75,8 +78,9 @@ def environment_of(pid: int) -> dict[bytes, bytes]:
 def send(process: ProcStat, number: int) -> bool:
     """Send `process` the signal `number`; return whether it was sent.
 
-    Returns False if `process` has ended, even if another process has its pid. Raises `OSError` if
-    no descriptor is left to check the identity.
+    Returns False if `process` has ended, in which case another process that now has its pid is not
+    signalled, or if this user may not signal it. Raises `OSError` if no descriptor is left to check
+    the identity.
     """
     if sys.platform != "linux" or not _HAS_PIDFD:
         return _send_by_pid(process, number)
@@ -91,11 +95,11 @@ def send(process: ProcStat, number: int) -> bool:
 
 
 def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable[int]]) -> None:
-    """Send the signal `number` to each process of `pids` that is in a certain group.
+    """Send the signal `number` to each of `pids` that is still among the pids of `members`.
 
-    `members` returns the pids in the group. It is called once, after a pidfd was opened for each
-    pid, so a process that gets one of the pids later is not signalled. Raises `OSError` if there
-    are not enough descriptors.
+    `members` returns the current pids of a group of processes, such as a control group. It is
+    called after a pidfd was opened for each of `pids`, so a process outside the group that reuses a
+    pid is not signalled. Raises `OSError` if there are not enough descriptors.
     """
     if sys.platform != "linux" or not _HAS_PIDFD:
         for pid in pids:

@@ -25,8 +25,9 @@ class Program(NamedTuple):
     def marked(
         self, environment: Mapping[str, str], rlimits: Sequence[tuple[int, int, int]]
     ) -> "Program":
-        """Return a copy that also has `environment` and `rlimits`, the marks of its terminal.
+        """Return a copy of this specification with the marks of a terminal added.
 
-        They override the variables and limits of this specification.
+        The marks are the variables `environment` and the limits `rlimits`. They override those of
+        this specification.
         """
         return self._replace(env={**self.env, **environment}, rlimits=(*self.rlimits, *rlimits))

@@ -23,7 +23,7 @@ def name_of(number: int) -> str:
 def number_of(name: str) -> int:
     """Return the number of a signal; `name` may lack `SIG`, and may be in lower case.
 
-    Raises `ValueError` with the name if there is no such signal.
+    Raises `ValueError`, whose message has the name, if there is no such signal.
     """
     full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
     if realtime := _REALTIME.fullmatch(full):
@@ -40,6 +40,6 @@ def number_of(name: str) -> int:
 
 
 def decode_status(status: int) -> tuple[int | None, str | None]:
-    """Return the exit code (0 to 255) and the signal name of a wait status; one is None."""
+    """Return exit code (0 to 255) and signal name from a status of waitpid(2); one is None."""
     code = os.waitstatus_to_exitcode(status)
     return (code, None) if code >= 0 else (None, name_of(-code))

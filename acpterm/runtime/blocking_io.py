@@ -1,4 +1,4 @@
-"""Reading and writing descriptors that are shared with other processes, without trio.
+"""Read and write descriptors that are shared with other processes, without trio.
 
 Another process may have made a shared descriptor non-blocking. These functions then wait with
 select(2).

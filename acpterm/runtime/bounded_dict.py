@@ -8,7 +8,7 @@ V = TypeVar("V")
 
 
 class BoundedDict(OrderedDict[K, V]):
-    """A dict that drops its oldest entries when it has more than `max_entries`."""
+    """A dict of at most `max_entries` items; a new key drops the key that was added first."""
 
     def __init__(self, max_entries: int) -> None:
         super().__init__()

@@ -13,8 +13,9 @@ _COMMAND_OPTION: Final = re.compile(r"-[a-z]*c")
 def command_line(command: str, args: Sequence[str] | None) -> str:
     """Return a command as one line, as a user would type it.
 
-    Some agents send `sh -c LINE` or `bash -l -c LINE` where others send LINE. In both cases LINE is
-    returned.
+    A command such as `sh -c LINE` or `bash -l -c LINE` is returned as LINE, because some agents
+    wrap every command in a shell. Without `args`, `command` may be shell text, and is returned
+    unchanged.
     """
     args = args or ()
     if (

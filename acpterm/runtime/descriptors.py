@@ -17,23 +17,23 @@ T = TypeVar("T")
 RESERVE_SIZE: Final = 32
 LOAN_SIZE: Final = 8
 EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
-"""The errors that mean that the process, or the system, has no descriptor left."""
+"""The error numbers that mean that the process, or the system, has no descriptor left."""
 
 
 class DescriptorReserve:
-    """A number of unused open files, which are closed when descriptors are needed."""
+    """Open files that only occupy descriptors; closing some of them makes descriptors available."""
 
     def __init__(self) -> None:
         self._count = 0
         self._held: list[int] = []
 
     def keep(self, count: int = RESERVE_SIZE) -> None:
-        """Hold `count` descriptors from now on, as soon as that many are available."""
+        """Set the size of the reserve to `count`, and open as many descriptors as are available."""
         self._count = count
         self.refill()
 
     def refill(self) -> bool:
-        """Open the descriptors that are missing; return whether the reserve is complete."""
+        """Open the descriptors that the reserve lacks; return whether it now has its full size."""
         while len(self._held) > self._count:
             os.close(self._held.pop())
         while len(self._held) < self._count:
@@ -46,7 +46,7 @@ class DescriptorReserve:
 
     @contextmanager
     def lent(self, count: int = LOAN_SIZE) -> Iterator[None]:
-        """Free `count` descriptors of the reserve for the block.
+        """Close `count` descriptors of the reserve, so that the block can open other files.
 
         The reserve is refilled after the block, or later if no descriptors are available then.
         """
@@ -59,7 +59,11 @@ class DescriptorReserve:
             self.refill()
 
     def borrow(self, work: Callable[[], T]) -> T:
-        """Return the result of `work`. If no descriptor is left, call it again with the reserve."""
+        """Call `work`, and return its result.
+
+        If `work` fails because no descriptor is left, closes some descriptors of the reserve, calls
+        it again, and refills the reserve.
+        """
         try:
             return work()
         except OSError as error:

@@ -19,11 +19,11 @@ RLIMITS: Final[Mapping[str, int]] = {
     for name in dir(resource)
     if name.startswith("RLIMIT_")
 }
-"""The resources that this system limits, by their names without `RLIMIT_`."""
+"""The numbers of this system's resource limits, by their names without `RLIMIT_`."""
 
 
 class ExecContext(NamedTuple):
-    """What a program inherits from the client that started it."""
+    """An execution context: what a program inherits from the client that started it."""
 
     env: Mapping[str, str]
     cwd: str
@@ -45,7 +45,10 @@ def current() -> ExecContext:
 
 
 def of_process(pid: int, default: ExecContext) -> ExecContext:
-    """Return the context of another process of this user; `default` has the unreadable parts."""
+    """Return the context of another process, with the environment of `default`.
+
+    Umask, directory and limits are also those of `default` if they cannot be read from the process.
+    """
     umask, cwd, rlimits = default.umask, default.cwd, default.rlimits
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
         if found := re.search(r"^Umask:\s*(\d+)$", status.read(), re.MULTILINE):

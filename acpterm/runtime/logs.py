@@ -33,7 +33,7 @@ EVENTS_MAX: Final = 10
 """The maximum number of equal warnings that are logged within `WINDOW_S` seconds."""
 WINDOW_S: Final = 60.0
 LOG_BYTES_MAX: Final = 1024 * 1024
-"""The maximum size of a log file before rotation, and of its rotated predecessor."""
+"""The maximum size of a log file before rotation, and of `PATH.1`, in bytes."""
 _WINDOWS_MAX: Final = 256
 _LIMITED_LEVELS: Final = ("warning", "error", "critical")
 # A pipe that is writable accepts this much without blocking (pipe(7), PIPE_BUF).
@@ -75,7 +75,7 @@ def log_shutdown(number: signal.Signals) -> None:
 
 
 class _Stderr:
-    """A structlog logger, whose methods take a formatted line.
+    """A structlog logger that writes formatted lines to stderr without blocking.
 
     State: whether the last line was truncated. If so, a newline is written before the next line.
     """
@@ -83,7 +83,7 @@ class _Stderr:
     _is_truncated = False
 
     def msg(self, line: str) -> None:
-        """Write `line`, or as much of it as stderr has room for."""
+        """Write `line`, or the part of it that stderr has room for; drop the rest."""
         data = f"{line}\n".encode(errors="backslashreplace")
         if _Stderr._is_truncated:
             data = b"\n" + data
@@ -97,7 +97,7 @@ class _Stderr:
 
 
 def _write(piece: bytes) -> bool:
-    """Write `piece` to stderr if that does not block; return whether it was written."""
+    """Write `piece` to stderr if that does not block; return whether all of it was written."""
     with contextlib.suppress(OSError):
         ready = select.poll()
         ready.register(2, select.POLLOUT)
@@ -111,10 +111,11 @@ def _dumps(value: object, **_: object) -> str:
 
 
 class RateLimit:
-    """A structlog processor that drops repeated warnings and errors.
+    """A structlog processor that drops a warning or error that is repeated too often.
 
-    Two warnings are equal if their level and event are equal; other values may differ. The first
-    warning that is logged after dropped ones has their number as `not_logged`.
+    At most `EVENTS_MAX` equal ones are logged within `WINDOW_S` seconds. Two are equal if their
+    level and event text are equal; other values may differ. The first one that is logged after some
+    were dropped has the number of dropped ones as `not_logged`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -128,7 +129,7 @@ class RateLimit:
     def __call__(
         self, logger: object, method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        """Return the event, or raise `structlog.DropEvent`."""
+        """Return `event`, or raise `structlog.DropEvent` to drop it. `method` is its level."""
         del logger
         if method not in _LIMITED_LEVELS:
             return event
@@ -146,12 +147,13 @@ class RateLimit:
 
 
 def rotate(path: str, pid: int, fd: int = 2) -> bool:
-    """Move the text of a log file over `LOG_BYTES_MAX` to `PATH.1`; return whether it was over.
+    """Rotate the log file `path` if it has more than `LOG_BYTES_MAX` bytes.
 
-    `fd` is the descriptor that is logged to. If it is not the file `path`, nothing is done; if it
-    is a file that was removed, its text is dropped. The text is copied and the file truncated,
-    because the keeper also appends to the file; lines logged during the copy may be lost. The new
-    first line is `pid`, the daemon's pid, as in the log of a new daemon. Raises `OSError`.
+    Returns whether the file was emptied. The last `LOG_BYTES_MAX` bytes are copied to `PATH.1`, and
+    the file is truncated, not renamed, because the keeper also appends to it; lines logged during
+    the copy may be lost. The new first line is `pid`, the daemon's pid, as in the log of a new
+    daemon. `fd` is the descriptor that is logged to. If it is not the file `path`, nothing is done;
+    if its file was removed, that file is emptied without a copy. Raises `OSError`.
     """
     status = os.fstat(fd)
     if status.st_size <= LOG_BYTES_MAX:
@@ -171,9 +173,10 @@ def rotate(path: str, pid: int, fd: int = 2) -> bool:
 
 
 def _is_removed(status: os.stat_result, fd: int) -> bool:
-    """Return whether `fd`, with this `status`, is a log file that was removed.
+    """Return whether `fd` is a log file that was removed; `status` is the result of its fstat.
 
-    A temporary file that never had a name is not a log file: it is not opened to append.
+    A temporary file that never had a name is not taken for one: such a file is not opened to
+    append.
     """
     is_unnamed = stat.S_ISREG(status.st_mode) and status.st_nlink == 0
     return is_unnamed and bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND)

@@ -21,24 +21,28 @@ HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 CLOSE_TIMEOUT_S: Final = 3.0
 """Seconds that a host waits for pending responses when it closes a peer's connection."""
 SEND_TIMEOUT_S: Final = 1.0
-"""Seconds that a host waits after that until the queued lines are sent."""
+"""Seconds that a host then waits, after `CLOSE_TIMEOUT_S`, until the queued lines are sent."""
 
 
 class Store(Protocol):
-    """The store of state that must survive the worker: `keeper.keeper_client.KeeperClient`."""
+    """What a `SendQueue` needs of the keeper's store, which has the state for the next worker.
+
+    `keeper.keeper_client.KeeperClient` implements it.
+    """
 
     @property
     def is_flushed(self) -> bool:
-        """Whether all stored state has left this process."""
+        """Whether all state that was put into the store was sent to the keeper."""
 
     async def flushed(self) -> None:
-        """Wait until all stored state has left this process."""
+        """Wait until all state that was put into the store was sent to the keeper."""
 
 
 class SendQueue:
     """Lines to send to a stream. The queue is full when more than `high_water` bytes are queued.
 
-    State that was put into `store` before a line leaves this process before the line does.
+    With a `store`, all state that was put into the store is sent to the keeper before the next line
+    is sent.
     """
 
     def __init__(
@@ -60,7 +64,7 @@ class SendQueue:
         self._flushed = trio.Event()
 
     def put(self, line: bytes) -> None:
-        """Queue `line` after all lines that were put before. Does nothing once closed."""
+        """Send `line` after all lines that were put before. Does nothing once closed."""
         if self._closed:
             return
         sent = self._send_now(line)
@@ -101,9 +105,9 @@ class SendQueue:
         self._flushed.set()
 
     def restart(self, lines: Iterable[bytes]) -> None:
-        """Replace the queued lines by `lines`, and hold them until `connect` has a new stream.
+        """Replace the queued lines by `lines`, which are sent once `connect` has set a new stream.
 
-        Call it when the stream is lost, and with it the queued lines. `run` must not be running.
+        Call this when the stream was lost, after `run` has ended. Opens the queue again.
         """
         self._stream, self._sending, self._closed = None, False, False
         # `close` has set the event, so `flush` would not wait for the new stream.
@@ -117,13 +121,14 @@ class SendQueue:
         self._has_lines.set()
 
     def connect(self, stream: trio.abc.SendStream) -> None:
-        """Set the stream to which `run` sends the lines queued since `restart`."""
+        """Set the new stream after a `restart`. Call `run` again to send the queued lines to it."""
         self._stream = stream
 
     async def run(self) -> None:
-        """Send queued lines until closed. Raises `trio.BrokenResourceError` if the stream breaks.
+        """Send queued lines until the queue is closed and all lines are sent.
 
-        In that case it closes the queue, and wakes the tasks that wait in `drain`.
+        If the stream breaks, drops the queued lines, closes the queue, wakes the tasks that wait in
+        `drain`, and raises `trio.BrokenResourceError`.
         """
         try:
             await self._run()
@@ -155,7 +160,7 @@ class SendQueue:
                 self._has_lines.set()
 
     def _send_now(self, line: bytes) -> int:
-        """Send as much of `line` as a socket accepts without waiting; return the byte count."""
+        """Send as much of `line` as possible without waiting; return how many bytes were sent."""
         if self._store is not None and not self._store.is_flushed:
             return 0
         if self._lines or self._sending or not isinstance(self._stream, trio.SocketStream):

@@ -11,7 +11,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def shutdown_signals() -> list[int]:
-    """Return the signals that shut down an acpterm process: not SIGHUP under nohup(1)."""
+    """Return the signals that shut down an acpterm process. SIGHUP is omitted under nohup(1)."""
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [number for number in _SIGNALS if number != signal.SIGHUP or not ignored]
 
@@ -41,11 +41,10 @@ async def shutdown_event(
 
 
 def restore_signal_defaults() -> None:
-    """Stop ignoring SIGCHLD, and unblock the signals that acpterm needs.
+    """Stop ignoring SIGCHLD, and unblock SIGCHLD and the signals that shut down a process.
 
-    The parent process may have ignored or blocked them.
-
-    If SIGCHLD is ignored, the kernel reaps children itself, and their exit status is lost.
+    A process inherits ignored and blocked signals from its parent. While SIGCHLD is ignored, the
+    kernel reaps children itself, and their exit status is lost.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     needed = (signal.SIGCHLD, *_SIGNALS)

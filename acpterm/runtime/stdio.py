@@ -8,7 +8,7 @@ is cancelled, the thread is abandoned, and does not keep the process from exitin
 duplicate of the descriptor, which its thread closes, because the stream's descriptor may be closed
 and its number reused while the write is still running.
 
-State: `take_over`, called once at the start of the process, moves stdin and stdout to new
+State: `take_stdio`, called once at the start of the process, moves stdin and stdout to new
 descriptors that only the stream uses. From then on descriptor 0 is `/dev/null` and 1 is stderr, so
 that a stray print does not corrupt the protocol.
 """
@@ -36,7 +36,7 @@ class StdioStream(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Wait for input; return at most `max_bytes`, or empty bytes at the end of the input.
 
-        If cancelled, no input was read.
+        If cancelled, no input is lost.
         """
         if self._reads < 0:
             raise trio.ClosedResourceError
@@ -53,7 +53,7 @@ class StdioStream(trio.abc.Stream):
                 raise trio.BrokenResourceError(f"stdin: {error}") from error
 
     def has_hung_up(self) -> bool:
-        """Return whether the peer has closed stdin's writing end, even if data is left to read."""
+        """Return whether the other end of the input was closed, even if data is left to read."""
         poll = select.poll()
         poll.register(self._reads, 0)
         return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
@@ -102,7 +102,7 @@ class FileStream(trio.abc.SendStream):
             raise trio.BrokenResourceError(str(error)) from error
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Return at once."""
+        """Return at once: a write may always block, so `send_all` writes in a thread."""
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
@@ -110,16 +110,21 @@ class FileStream(trio.abc.SendStream):
         await trio.lowlevel.checkpoint()
 
 
-def take_over() -> StdioStream:
-    """Return a stream over stdin and stdout, which nothing else then uses.
+def take_stdio() -> StdioStream:
+    """Move stdin and stdout to new descriptors, and return a stream over these.
 
-    A closed stdin is treated as empty. Raises `OSError` if stdout is closed.
+    From then on descriptor 0 is `/dev/null` and 1 is stderr, so no other code can read or write the
+    stream. A closed stdin is treated as empty. Raises `OSError` if stdout is closed.
     """
     return StdioStream(*take_descriptors())
 
 
 def take_descriptors() -> tuple[int, int]:
-    """Do as `take_over`, but return the two new descriptors, to read from and to write to."""
+    """Move stdin and stdout to two new descriptors, and return these in that order.
+
+    From then on descriptor 0 is `/dev/null` and 1 is stderr. A closed stdin is treated as empty.
+    Raises `OSError` if stdout is closed.
+    """
     if 1 in open_missing():
         raise OSError("stdout is closed: there is nowhere to answer to")
     taken = os.dup(0), os.dup(1)
@@ -155,15 +160,16 @@ def _to_null(fd: int) -> None:
 
 
 async def write_all(fd: int, data: bytes) -> None:
-    """Write all of `data` to `fd`, which stays open. If cancelled, the thread continues to write.
+    """Write all of `data` to `fd` in a thread; `fd` stays open.
 
-    Raises `OSError`, such as EPIPE if the reading end is closed.
+    If this task is cancelled, the thread continues to write. Raises `OSError`, such as EPIPE if the
+    reading end is closed.
     """
     await _write_in_thread(os.dup(fd), data)
 
 
 async def _write_in_thread(fd: int, data: bytes) -> None:
-    """Write all of `data` to `fd`, and close it, even if cancelled before the thread starts."""
+    """Write all of `data` to `fd`, then close `fd`; also close it if cancelled before the start."""
     # The thread or this task closes the descriptor: whichever acquires the lock first. This task
     # does so only if the thread was never started.
     closer = threading.Lock()

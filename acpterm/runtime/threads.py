@@ -16,8 +16,8 @@ async def run_blocking(
 ) -> T:
     """Call `work`, which may block, in a thread; return its result.
 
-    The other parameters are as in `trio.to_thread.run_sync`. At the user's process limit no thread
-    can be started. Then `work` runs on the event loop: that is better than not doing the work.
+    The other parameters are as in `trio.to_thread.run_sync`. If the system cannot start a thread,
+    because the user's process limit is reached, `work` runs on the event loop and blocks it.
     """
     is_started = False
 

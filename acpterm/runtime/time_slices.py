@@ -19,10 +19,11 @@ _RESET_ON_FORK = 0x01
 
 
 def request_short_slices(pid: int) -> None:
-    """Request short slices for the process `pid`, 0 for this one. Does nothing if it cannot.
+    """Request short time slices for the process `pid`; 0 means this process.
 
-    Children of the process are scheduled as usual. Nothing is changed for a process that has a
-    negative nice value or another scheduling policy.
+    Children of the process are scheduled as usual. Nothing is done for a process that has a
+    negative nice value or another scheduling policy than SCHED_OTHER, nor where the request is not
+    possible.
     """
     number = _SCHED_SETATTR.get(os.uname().machine)
     if sys.platform != "linux" or number is None:

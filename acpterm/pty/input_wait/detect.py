@@ -49,7 +49,7 @@ _REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.
 
 
 def waits_for_input(master: int, quiet: float = 0.0) -> bool | None:
-    """Return whether the terminal whose master side is the descriptor `master` waits for input.
+    """Return whether a terminal waits for input; `master` is the descriptor of its master side.
 
     Returns None if that cannot be known: on systems other than Linux, on machines whose system
     calls are not in `syscalls`, for programs that this process may not inspect, and if there are
@@ -82,7 +82,7 @@ def waits_for_input(master: int, quiet: float = 0.0) -> bool | None:
 class _Terminal:
     """The identity and modes of one terminal, to check whether a process waits for it.
 
-    `quiet` is as in `waits_for_input`.
+    `master` is the descriptor of its master side, and `quiet` the number of seconds without output.
     """
 
     def __init__(self, master: int, quiet: float) -> None:
@@ -94,11 +94,11 @@ class _Terminal:
 
     @property
     def asks_secret(self) -> bool:
-        """Whether the terminal is in line mode with echo off."""
+        """Whether the terminal is in line mode with echo off, as for a password."""
         return bool(self._local & termios.ICANON) and not self._local & termios.ECHO
 
     def waited_for(self, pid: int, reading: BlockedRead) -> bool:
-        """Return whether the call `reading` of process `pid` waits for this terminal's input."""
+        """Return whether `reading`, a call of process `pid`, waits for this terminal's input."""
         timeout = self._read_timeout() if reading.plain else reading.timeout
         return self._is_patient(timeout) and any(self._is_at(pid, fd) for fd in reading.fds)
 
@@ -110,7 +110,7 @@ class _Terminal:
         )
 
     def _read_timeout(self) -> float | None:
-        """Return the seconds after which a read(2) without input ends; None for never."""
+        """Return the seconds after which a read(2) of this terminal ends without input, or None."""
         if self._local & termios.ICANON or self._cc[termios.VMIN]:
             return None
         return float(self._cc[termios.VTIME] / 10)
@@ -138,7 +138,10 @@ class _Process(NamedTuple):
 
 
 def _any_waits(processes: Iterator[_Process], group: int, terminal: _Terminal) -> bool | None:
-    """Return whether any of the processes waits for `terminal`; None if that is unknown."""
+    """Return whether any of `processes` waits for input of `terminal`; None if that is unknown.
+
+    `group` is the terminal's foreground process group.
+    """
     found = unknown = False
     threads = 0
     for count, process in enumerate(processes):
@@ -166,7 +169,7 @@ def _any_waits(processes: Iterator[_Process], group: int, terminal: _Terminal) -
 
 
 def _waits(process: _Process, tid: int, terminal: _Terminal) -> bool | None:
-    """Return whether a thread waits for the terminal; None if it could not be inspected."""
+    """Return whether the thread `tid` waits for input of `terminal`; None if that is unknown."""
     try:
         reading = syscalls.blocked_for(process.pid, tid)
         if reading is None or not terminal.waited_for(process.pid, reading):
@@ -183,7 +186,7 @@ def _waits(process: _Process, tid: int, terminal: _Terminal) -> bool | None:
 
 
 def _threads(process: _Process, max_count: int) -> list[int]:
-    """Return at most `max_count` threads of a process: first the main one, the likely reader."""
+    """Return at most `max_count` thread ids of a process, the main thread's first."""
     if process.threads == 1:
         return [process.pid]
     try:
@@ -194,10 +197,10 @@ def _threads(process: _Process, max_count: int) -> list[int]:
 
 
 def _descendants(group: int, session: int) -> Iterator[_Process]:
-    """Yield the descendants of the group's leader, then those of the session's leader.
+    """Yield the leader of a process group and its descendants, then the same for a session.
 
     The leader of a pipeline's group may have ended. The other processes of the pipeline are then
-    found as children of the shell.
+    found as children of the shell, which is the session's leader.
     """
     seen = set()
     for root in (group, session):

@@ -19,14 +19,14 @@ from acpterm.pty.linux import read_once
 
 
 class BlockedRead(NamedTuple):
-    """A system call that blocks a thread until there is input."""
+    """A system call in which a thread is blocked until there is input."""
 
     fds: tuple[int, ...]
     """Descriptors of the thread's process. Input on any of them ends the call."""
     timeout: float | None = None
-    """The seconds from its start after which the call ends without input; None for never."""
+    """The seconds after which the call ends even without input; None for never."""
     plain: bool = False
-    """Whether the call is a read(2), whose timeout is a setting of the terminal."""
+    """Whether the call is like read(2): its timeout is a mode of the terminal, not an argument."""
 
 
 class UndecidedError(Exception):
@@ -50,7 +50,7 @@ _ADDRESS_MASK: Final = (1 << 56) - 1
 
 
 def blocked_for(pid: int, tid: int) -> BlockedRead | None:
-    """Return the call that blocks thread `tid` of process `pid` until input; None if none does.
+    """Return the system call in which the thread `tid` of process `pid` waits for input, or None.
 
     Raises `PermissionError` if this process may not inspect the thread; another `OSError` if the
     thread or its call has ended, or if no descriptor is left; and `UndecidedError`.
@@ -92,7 +92,7 @@ def _time(pid: int, address: int, unit: float) -> float | None:
 
 
 def _int(register: int) -> int:
-    """Return the `int` in the low 32 bits of a register, whose other bits are undefined."""
+    """Return the signed number in the low 32 bits of a register; the other bits are undefined."""
     return (register & 0x7FFF_FFFF) - (register & 0x8000_0000)
 
 
@@ -183,4 +183,4 @@ _MACHINE: Final = os.uname().machine if sys.platform == "linux" else ""
 _DECODERS: Final = _TABLES.get(_MACHINE, {})
 _RESTART: Final = _RESTARTS.get(_MACHINE)
 KNOWN: Final = bool(_DECODERS)
-"""Whether system calls can be decoded on this machine: on Linux, on x86_64 and aarch64."""
+"""Whether system calls can be decoded on this machine: Linux on x86_64 or aarch64."""

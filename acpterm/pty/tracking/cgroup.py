@@ -48,9 +48,9 @@ class Cgroups:
     def find(cls, held: Collection[str] = ()) -> "Cgroups | None":
         """Create the directory of this daemon's groups, and kill processes of killed daemons.
 
-        `held` are the names of terminals that outlived a killed daemon: the directory with their
-        groups is used instead of a new one. Returns None if this process may not create groups, or
-        the system has no control groups of version 2.
+        `held` are the ids of terminals that outlived a killed daemon. If a directory with their
+        groups exists, it is used instead of a new one. Returns None if this process may not create
+        groups, or the system has no control groups of version 2.
         """
         own = _own_directory()
         if own is None or not _is_delegated(own):
@@ -78,8 +78,8 @@ class Cgroups:
     def adopt(cls, base: str, lock: int) -> "Cgroups | None":
         """Take over the directory `base` of the previous worker, and its lock.
 
-        `lock` is the open descriptor of the directory. If `base` does not exist or is another
-        directory, closes `lock` and returns None.
+        `lock` is an open descriptor of the directory, which holds the lock. If `base` does not
+        exist any more or is not that directory, closes `lock` and returns None.
         """
         try:
             if os.path.samestat(os.stat(base), os.fstat(lock)):
@@ -90,20 +90,23 @@ class Cgroups:
         return None
 
     def handover(self) -> tuple[str, int]:
-        """Return the directory and the descriptor of its lock, which stays open in this process."""
+        """Return the directory's path, and the descriptor of its lock, which this object keeps."""
         return self._base, self._lock
 
     def new(self, name: str) -> "CgroupTree":
-        """Create the group of the terminal `name`. Raises `OSError`."""
+        """Create the control group of the terminal with id `name`. Raises `OSError`."""
         return CgroupTree.make(os.path.join(self._base, name))
 
     def existing(self, name: str) -> "CgroupTree":
-        """Return the tree of a group that the previous worker created, even if it was removed."""
+        """Return the tree of the terminal with id `name`, whose group a previous worker created.
+
+        The group may have been removed; the tree is then empty.
+        """
         return CgroupTree(os.path.join(self._base, name))
 
     @property
     def name(self) -> str:
-        """The last component of the directory's path, which `terminals_of` returns."""
+        """The last component of the directory's path, by which `terminals_of` names a daemon."""
         return os.path.basename(self._base)
 
     def close(self) -> None:
@@ -114,7 +117,7 @@ class Cgroups:
 
 
 def _path_of(pid: int | str) -> str | None:
-    """Return the path of a process's group in the version 2 hierarchy; None if it is unknown.
+    """Return the path of a process's control group (version 2), as `/proc` has it, or None.
 
     Raises `OSError` if no descriptor is left to read it.
     """
@@ -128,23 +131,24 @@ def _path_of(pid: int | str) -> str | None:
 
 
 def terminals_of(pid: int | str) -> set[tuple[str, str]]:
-    """Return the terminals whose group a process is in: the daemon's directory, and the terminal.
+    """Return the terminals in whose control groups a process is.
 
-    A process has several if its daemon runs in a terminal of another daemon. Raises `OSError` if no
-    descriptor is left to read them.
+    Each is a pair: the name of the daemon's directory, and the terminal's id. There are several if
+    the daemon of one runs in a terminal of another daemon. Raises `OSError` if no descriptor is
+    left to read them. `pid` may be `self`.
     """
     parts = (_path_of(pid) or "").split("/")
     return {pair for pair in itertools.pairwise(parts) if _BASE_NAME.fullmatch(pair[0])}
 
 
 def _own_directory() -> str | None:
-    """Return the directory of this process's group in the version 2 hierarchy."""
+    """Return the directory of this process's control group; None if it is not mounted here."""
     path = _path_of("self")
     return None if path is None else _directory_of(path)
 
 
 def _directory_of(path: str) -> str | None:
-    """Return the directory of the group `path`; None if the group is not mounted or visible."""
+    """Return the directory of the control group `path`; None if it is not mounted here."""
     try:
         with open("/proc/self/mountinfo") as file:
             mounts = [line.split() for line in file if " - cgroup2 " in line]
@@ -158,7 +162,7 @@ def _directory_of(path: str) -> str | None:
 
 
 def _is_delegated(directory: str) -> bool:
-    """Return whether this process may create groups in a directory."""
+    """Return whether this process may create control groups in a directory."""
     if not os.access(directory, os.W_OK) or not os.access(f"{directory}/cgroup.procs", os.W_OK):
         return False
     if os.geteuid() != 0:
@@ -179,7 +183,7 @@ def _has_attribute(directory: str, attribute: str) -> bool:
 
 
 def _lock(base: str, how: int) -> int:
-    """Lock a directory; return the descriptor that holds the lock while it is open.
+    """Lock the directory `base`; return the descriptor that holds the lock while it is open.
 
     `how` is `fcntl.LOCK_SH` or `LOCK_EX`. Raises `OSError`: `BlockingIOError` if the directory is
     locked already, `FileNotFoundError` if it does not exist.
@@ -195,7 +199,10 @@ def _lock(base: str, how: int) -> int:
 
 
 def stale_base_of(pid: int) -> str | None:
-    """Return the directory of the killed daemon in whose groups a process is, if it is in any."""
+    """Return the directory of a killed daemon's control groups, if a process is in one of them.
+
+    Otherwise returns None.
+    """
     parts = (_path_of(pid) or "").split("/")
     index = next((i for i, part in enumerate(parts) if _BASE_NAME.fullmatch(part)), None)
     base = None if index is None else _directory_of("/".join(parts[: index + 1]))
@@ -209,10 +216,11 @@ def stale_base_of(pid: int) -> str | None:
 
 
 def clear_stale(base: str) -> bool:
-    """Kill all processes in the groups below `base`; return whether nothing is left to do.
+    """Kill all processes in a killed daemon's control groups, and remove the groups.
 
-    If `base` is locked, it belongs to a running daemon, perhaps in another container, and is not
-    changed. Killed processes take a moment to end, and their group remains until then.
+    `base` is the daemon's directory. Returns False if groups remain because the killed processes
+    have not ended yet: call this again then. If `base` is locked, it belongs to a running daemon,
+    perhaps in another container; nothing is done, and the result is True.
     """
     try:
         lock = _lock_stale(base)
@@ -230,7 +238,10 @@ def clear_stale(base: str) -> bool:
 
 
 def _lock_stale(base: str) -> int:
-    """Lock the directory of a killed daemon. Raises `OSError` if a daemon has it locked."""
+    """Lock the directory `base` of a killed daemon's control groups; return the lock's descriptor.
+
+    Raises `OSError` if a running daemon has locked the directory, or if it is another user's.
+    """
     if os.stat(base).st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, f"{base} belongs to another user")
     return _lock(base, fcntl.LOCK_EX)

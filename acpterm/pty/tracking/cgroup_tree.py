@@ -26,8 +26,8 @@ _LAST_KILL_POLL_S: Final = 0.1
 class CgroupTree:
     """The processes in one terminal's control group; implements parts of `tree.ProcessTree`.
 
-    `directory` is the path of the group, and `cgroup` an open descriptor of it, which this object
-    then owns; None if no process will be started in it.
+    `directory` is the path of the group. `cgroup` is an open descriptor of that directory, which
+    this object then owns; None if no process will be started in the group.
     """
 
     def __init__(self, directory: str, cgroup: int | None = None) -> None:
@@ -36,7 +36,7 @@ class CgroupTree:
 
     @classmethod
     def make(cls, directory: str) -> "CgroupTree":
-        """Create the group at the path `directory`. Raises `OSError`."""
+        """Create the control group `directory`, and return its tree. Raises `OSError`."""
         try:
             os.mkdir(directory, 0o755)
         except FileNotFoundError:
@@ -50,11 +50,11 @@ class CgroupTree:
 
     @property
     def join(self) -> str | None:
-        """The file to which a process writes its pid to join the group."""
+        """The file to which a process writes `0` to join the control group."""
         return os.path.join(self._directory, "cgroup.procs")
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Close `cgroup`: the first child is in the group, so it is not needed any more."""
+        """Close the descriptor `cgroup`, which is not needed once the program was started."""
         del pid, started
         self._close_directory()
 
@@ -80,9 +80,10 @@ class CgroupTree:
                 pids = pids[size:]
 
     async def kill(self) -> None:
-        """Kill all processes in the group by `cgroup.kill`, which no fork escapes.
+        """Kill all processes in the group until it is empty.
 
-        Before Linux 5.14, which introduced it, signals each process instead.
+        This uses `cgroup.kill`, which also kills processes that are just being forked. Where that
+        is not possible, such as before Linux 5.14, sends SIGKILL to each process instead.
         """
         pause = _FIRST_KILL_POLL_S
         while not await retry_on_oserror(self.empty):
@@ -100,7 +101,7 @@ class CgroupTree:
         remove_groups(self._directory)
 
     def kill_at_once(self) -> bool:
-        """Kill all processes in the group by writing `cgroup.kill`; return whether that worked."""
+        """Kill all processes in the group through `cgroup.kill`; return whether that worked."""
         try:
             with open(os.path.join(self._directory, "cgroup.kill"), "wb", buffering=0) as file:
                 file.write(b"1")
@@ -136,7 +137,7 @@ class CgroupTree:
 
 
 def remove_groups(directory: str) -> None:
-    """Remove a group and its subgroups, except for groups that still have processes."""
+    """Remove the control group `directory` and its subgroups, except groups that have processes."""
     for path, _, _ in os.walk(directory, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(path)

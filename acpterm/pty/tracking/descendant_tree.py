@@ -32,33 +32,37 @@ _LAST_KILL_POLL_S: Final = 0.1
 
 
 class Adopter(Protocol):
-    """What a `DescendantTree` needs of `subreaper.Subreaper`, which has all trees."""
+    """What a `DescendantTree` needs of the `subreaper.Subreaper` that created it."""
 
     @property
     def daemon(self) -> Daemon:
-        """The daemon that the environment of programs names."""
+        """The daemon's identity, which marks the environment of programs."""
 
     async def scan(self) -> list[ProcStat]:
-        """Return all processes of the system, read after this call."""
+        """Read all processes of the system, after this call, and return them."""
 
     def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
         """Return the orphans among `found`, the processes that `scan` returned."""
 
     def owner(self, orphan: ProcStat, closing: "DescendantTree") -> "DescendantTree | None":
-        """Return the tree that an orphan certainly belongs to, if any.
+        """Return the tree that an orphan belongs to; None if that is not certain.
 
-        `closing` is considered in addition to the open trees.
+        The candidates are the open trees, and `closing`, which may be open or just being closed.
         """
 
     def has_orphans_of(self, tree: "DescendantTree") -> bool | None:
-        """Return whether any orphan of `tree` runs; None if that is unknown."""
+        """Return whether any running orphan belongs to `tree`; None if that is unknown."""
 
     def discard(self, tree: "DescendantTree") -> None:
-        """Forget `tree`, which is closed."""
+        """Remove `tree`, which is being closed, from the open trees."""
 
 
 class DescendantTree:
-    """The processes of the terminal `name`, by descent. Implements `tree.ProcessTree`."""
+    """The processes of the terminal with id `name`, tracked by descent.
+
+    Implements `tree.ProcessTree`. The *first child* is the terminal's program, and an *orphan* is a
+    process whose parent has ended.
+    """
 
     cgroup: int | None = None
     join: str | None = None
@@ -86,32 +90,32 @@ class DescendantTree:
 
     @property
     def rlimits(self) -> Rlimits:
-        """The limit that marks the tree's processes."""
+        """The limit (resource, soft, hard) that marks the tree's processes; may be empty."""
         return marks.rlimits(self.name)
 
     @property
     def root(self) -> int | None:
-        """The first child's pid; None once it was reaped."""
+        """The program's pid; None once it was reaped."""
         return None if self._reaped_at is not None else self._pid
 
     def has(self, process: ProcStat) -> bool:
-        """Return whether a process is known to belong to the tree, without reading its marks."""
+        """Return whether the tree is known to contain `process`, without reading its marks."""
         identity = process.pid, process.started
         return self._is_root(process) or self._in_session(process) or identity in self._members
 
     def recognise(self, process: ProcStat) -> None:
-        """Record that a process belongs to the tree."""
+        """Record that `process` belongs to the tree, so that `has` returns True for it."""
         self._members.add((process.pid, process.started))
 
     def may_own(self, orphan: ProcStat) -> bool:
-        """Return whether an orphan without marks may belong to this tree, by its start time."""
+        """Return whether an orphan started at a time at which a process of this tree may have."""
         first, last = self._spawn_started - START_SLACK_S, self._spawn_ended + START_SLACK_S
         if first <= orphan.started <= last:
             return True
         return orphan.started >= self._program_started - START_SLACK_S
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Record the identity of the first child, which was started."""
+        """Record the pid of the terminal's program, and its start time if that is known."""
         self._spawn_ended = processes.now()
         self._pid = pid
         if not started:
@@ -121,20 +125,23 @@ class DescendantTree:
         self._pid_started = started
 
     def restore(self, pid: int, started: float, reaped_at: float | None) -> None:
-        """Record the identity of a first child that was started under a previous worker.
+        """Record the pid and the start time of a program that a previous worker started.
 
-        `reaped_at` is a `processes.now` time; None if the child was not reaped.
+        `reaped_at` is when it was reaped, a `processes.now` time; None if it was not.
         """
         self.started(pid, started)
         self._spawn_started = self._program_started = self._spawn_ended = started
         self._reaped_at = reaped_at
 
     def begins(self) -> None:
-        """Record that processes that start from now on may belong to the tree."""
+        """Record that from now on the terminal's program may run, and start other processes."""
         self._program_started = processes.now()
 
     def reaped(self, at: float | None = None) -> None:
-        """Record that the first child was reaped, so that its pid may be reused."""
+        """Record that the program was reaped, so that its pid may be reused from then on.
+
+        `at` is a `processes.now` time; None means now.
+        """
         self._reaped_at = processes.now() if at is None else at
 
     async def empty(self) -> bool:
@@ -160,7 +167,7 @@ class DescendantTree:
                 processes.send(process, number)
 
     async def kill(self) -> None:
-        """SIGKILL all processes of the tree, in rounds, until no process is left.
+        """Send SIGKILL to all processes of the tree, in rounds, until no process is left.
 
         Each round also finds processes that were forked during the previous round.
         """
@@ -178,9 +185,10 @@ class DescendantTree:
             pause = min(2 * pause, _LAST_KILL_POLL_S)
 
     async def _stop(self, members: list[ProcStat]) -> list[ProcStat]:
-        """SIGSTOP all members, in rounds, until no round finds new ones; return all members.
+        """Stop all processes of the tree, so that they cannot fork; return the processes.
 
-        Gives up after `_STOP_ROUNDS_MAX` rounds.
+        `members` are those known so far. Sends SIGSTOP in rounds until a round finds no new
+        processes, or for `_STOP_ROUNDS_MAX` rounds.
         """
         stopped: set[ProcStat] = set()
         for _ in range(_STOP_ROUNDS_MAX):
@@ -195,7 +203,10 @@ class DescendantTree:
         return members
 
     async def close(self) -> None:
-        """Forget the tree, and kill orphans that may belong to it and to no open tree."""
+        """Remove the tree from the open trees, and kill the processes that still belong to it.
+
+        Also kills orphans without marks that may belong to this tree, and to no tree that is open.
+        """
         self._adopter.discard(self)
         with trio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
             await self.kill()
@@ -222,9 +233,9 @@ class DescendantTree:
         return members
 
     def _check_root(self, found: list[ProcStat]) -> None:
-        """Record that the first child was reaped, if another process in `found` has its pid.
+        """Record that the program was reaped, if another process in `found` has its pid.
 
-        The keeper's report that the child was reaped may arrive later.
+        `found` are all processes. The keeper's report of the reaping may arrive only later.
         """
         for process in found:
             if process.pid == self.root and not self._is_root(process):

@@ -31,8 +31,8 @@ _log = structlog.get_logger("acpterm.leftovers")
 async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
     """Kill the processes that killed daemons have left; return their number.
 
-    `daemon` is this daemon. `held` are the ids of terminals that must not be killed. Gives up after
-    10 seconds on processes that cannot be killed.
+    `daemon` is this daemon. `held` are the ids of terminals whose processes must not be killed.
+    Gives up after 10 seconds on processes that do not end.
     """
     if not linux.AVAILABLE:
         return 0
@@ -57,7 +57,11 @@ async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
 
 
 async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, str | None]]:
-    """Return all leftovers, each with the directory of its stale control groups, or None."""
+    """Return all processes that killed daemons have left.
+
+    Each has the directory of the killed daemon's control groups if the process is in one of them,
+    else None. `held` are the ids of terminals whose processes are omitted.
+    """
     steps = await collect(_leftovers(daemon, held, _ancestors()))
     return [step for step in steps if step is not None]
 
@@ -65,7 +69,11 @@ async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, s
 def _leftovers(
     daemon: Daemon, held: Collection[str], spared: Collection[int]
 ) -> Iterator[tuple[ProcStat, str | None] | None]:
-    """Yield each leftover as in `_find`, and None after each process read, so callers can pause."""
+    """Yield each leftover, with the directory of its killed daemon's control groups, or None.
+
+    Also yields a bare None before each process of the system, so that the caller can pause there.
+    Terminals in `held` and processes in `spared` have no leftovers.
+    """
     uid = os.geteuid()
     for process in processes.read_all():
         yield None

@@ -39,23 +39,25 @@ _PLACE_BYTES: Final = 6
 class Daemon(NamedTuple):
     """The identity of a daemon, or of another process that starts programs.
 
-    It stays the same when the daemon's worker is restarted. The fields are described in this
-    module's docstring.
+    It stays the same when the daemon's worker is replaced.
     """
 
     pid: int
     ticks: int
+    """The start time in clock ticks since boot; 0 if unknown."""
     namespace: int
+    """The inode of the pid namespace that `pid` belongs to."""
     place: int
+    """A hash of the path of the socket on which the daemon listens; 0 without a socket."""
 
     def __str__(self) -> str:
         return "-".join(map(str, self))
 
     @classmethod
     def of(cls, pid: int, socket_path: str | None) -> "Daemon":
-        """Return the identity of the running process `pid`.
+        """Return the identity of the running process `pid`, as a daemon.
 
-        `socket_path` is the socket on which it listens, if any.
+        `socket_path` is the path of the socket on which the process listens, if any.
         """
         found = processes.identity(pid)
         ticks = 0 if found is None else linux.ticks(found.started)
@@ -64,14 +66,14 @@ class Daemon(NamedTuple):
 
     @classmethod
     def parse(cls, value: str) -> "Daemon | None":
-        """Parse the value of the variable `DAEMON`; None if it is not an identity."""
+        """Parse the value of the variable `ACPTERM_DAEMON`; None if it is not an identity."""
         parts = value.split("-")
         if len(parts) != len(cls._fields) or not all(p.isascii() and p.isdigit() for p in parts):
             return None
         return cls(*map(int, parts))
 
     def is_gone(self) -> bool:
-        """Return whether the daemon has certainly ended; False in another pid namespace."""
+        """Return whether the daemon has ended; False if its pid is of another pid namespace."""
         if self.namespace != linux.pid_namespace():
             return False
         found = processes.identity(self.pid)
@@ -79,19 +81,20 @@ class Daemon(NamedTuple):
 
 
 def environment(name: str, daemon: Daemon) -> dict[str, str]:
-    """Return the variables that mark the processes of the terminal `name`."""
+    """Return the environment variables that mark the processes of the terminal with id `name`."""
     return {TERMINAL: name, DAEMON: str(daemon)}
 
 
 def tag(name: str) -> int:
-    """Return the soft `RLIMIT_LOCKS` that marks the processes of the terminal `name`."""
+    """Return the soft `RLIMIT_LOCKS` that marks the processes of the terminal with id `name`."""
     return _TAG_BASE + _number(name, _TAG_BYTES)
 
 
 def rlimits(name: str) -> "Rlimits":
-    """Return the limits (resource, soft, hard) that mark the processes of the terminal `name`.
+    """Return the limits that mark the processes of the terminal with id `name`.
 
-    The tuple is empty if the system has no such limit, or its hard limit is too low.
+    Each has a resource, a soft and a hard limit. The tuple is empty if the system has no such
+    limit, or if its hard limit is too low.
     """
     if not linux.AVAILABLE:
         return ()
@@ -104,7 +107,7 @@ def rlimits(name: str) -> "Rlimits":
 
 @contextmanager
 def inherited(limits: "Rlimits") -> Iterator[None]:
-    """Set `limits` of this process for the block, so that children started there inherit them."""
+    """Set `limits` of this process for the block, so that children started in it inherit them."""
     before = [(number, *resource.getrlimit(number)) for number, _, _ in limits]
     for number, soft, hard in limits:
         resource.setrlimit(number, (soft, hard))
@@ -116,20 +119,20 @@ def inherited(limits: "Rlimits") -> Iterator[None]:
 
 
 class Marks(NamedTuple):
-    """The marks found on one process."""
+    """The marks of one process, from which its terminal is recognised."""
 
     terminal: str | None
     """The terminal's id, from the environment."""
     daemon: Daemon | None
-    """The daemon, from the environment."""
+    """The daemon that created the terminal, from the environment."""
     tag: int | None
-    """The soft `RLIMIT_LOCKS`, if it is a mark; see `tag`."""
+    """The soft `RLIMIT_LOCKS`; None if it is not one that `marks.tag` could return."""
     detached: bool
-    """Whether the environment has one of the variables `DETACHED`."""
+    """Whether the process is a daemon or worker: its environment has a variable of `DETACHED`."""
 
 
 def read(pid: int) -> Marks:
-    """Return the marks of a process. Marks that cannot be read are None or False."""
+    """Return the marks of a process. Marks that are absent or cannot be read are None or False."""
     entries = processes.environment_of(pid)
     terminal = entries.get(TERMINAL.encode(), b"").decode("utf-8", "replace")
     daemon = entries.get(DAEMON.encode(), b"").decode("ascii", "replace")

@@ -18,7 +18,7 @@ _ATTEMPTS_MAX: Final = 5
 
 
 class KnownTree(Protocol):
-    """The processes of one terminal. See `descendant_tree.DescendantTree`."""
+    """What `find_origin` needs of a tree: see `descendant_tree.DescendantTree`."""
 
     @property
     def name(self) -> str:
@@ -29,7 +29,7 @@ class KnownTree(Protocol):
         """The soft `RLIMIT_LOCKS` that marks the tree's processes."""
 
     def has(self, process: ProcStat) -> bool:
-        """Return whether `process` is known to belong to the tree, without reading its marks."""
+        """Return whether the tree is known to contain `process`, without reading its marks."""
 
 
 class Origin(NamedTuple):
@@ -40,7 +40,7 @@ class Origin(NamedTuple):
     terminals: frozenset[str]
     """The ids of terminals that some evidence names: descent, session, control group, marks."""
     is_descendant: bool
-    """Whether the process descends from the process that starts programs."""
+    """Whether the process descends from this process, or from the one that starts programs."""
     is_foreign: bool
     """Whether any evidence names a terminal that is not open in this daemon."""
 
@@ -48,7 +48,7 @@ class Origin(NamedTuple):
 def find_origin(
     pid: int, *, parent: int, trees: Collection[KnownTree], base: str | None
 ) -> Origin | None:
-    """Return the origin of a process; None if its ancestors changed during every attempt.
+    """Return the terminals that a process may come from; None if its ancestors keep changing.
 
     `parent` is the pid of the process that starts programs and adopts their orphans. `trees` are
     the open trees, and `base` is the name of the directory of their control groups, if they have
@@ -68,9 +68,10 @@ def _identities(ancestry: list[ProcStat]) -> list[tuple[int, float]]:
 
 
 def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
-    """Return a process with its ancestors, and the pid of the last ancestor's parent.
+    """Return a process and its ancestors, and the pid at which the search for ancestors ended.
 
-    That pid is `parent` or this process if the process descends from one of them, and 0 for pid 1.
+    That pid is `parent`, or this process's, if the process descends from one of these; otherwise it
+    is 0, or the pid of a process that was not found. It is not the pid of one of the ancestors.
     """
     ancestry: list[ProcStat] = []
     while pid not in (0, parent, os.getpid()):
@@ -85,7 +86,11 @@ def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
 def _evidence(
     ancestry: list[ProcStat], trees: Collection[KnownTree], base: str | None
 ) -> tuple[frozenset[str], bool]:
-    """Return the terminals that evidence names, and whether it names others than of `trees`."""
+    """Return the ids of all terminals that any evidence in `ancestry` names.
+
+    Also returns whether any evidence names a terminal that has no tree in `trees`. `base` is the
+    name of the directory of this daemon's control groups; None without control groups.
+    """
     names: set[str] = set()
     tags: set[int] = set()
     is_foreign = False

@@ -53,18 +53,19 @@ _LISTINGS_MAX: Final = 20
 
 
 class _Scan:
-    """One scan of all processes, shared by the callers that wait for it."""
+    """One scan of all processes of the system, shared by the callers that wait for its result."""
 
     found: list[ProcStat] | None = None
 
 
 class Subreaper:
-    """All trees of a daemon, and the parent that adopts their orphans.
+    """All open trees of a daemon, and the *parent*: the process that adopts all their orphans.
 
-    `parent` is the pid of the parent. If it is None, this process becomes the parent, and `run`
-    reaps orphans. `sole_parent` is true if all children of the parent come from trees, except for
-    excluded ones, so that an orphan without marks can be attributed by its start time.
-    `socket_path` is the path of the socket on which the daemon listens, if any.
+    `parent` is the pid of the parent, which also starts all programs. If it is None, this process
+    becomes the parent, and `run` reaps orphans. `sole_parent` is true if all children of the parent
+    belong to trees, except for excluded ones (`exclude`). Then an orphan without marks can be
+    attributed to a tree by its start time. `socket_path` is the path of the socket on which the
+    daemon listens, if any.
     """
 
     def __init__(
@@ -86,28 +87,28 @@ class Subreaper:
         self._scanning = trio.Lock()
 
     def new(self, name: str) -> DescendantTree:
-        """Create the tree of the terminal `name`."""
+        """Create the tree of the terminal with id `name`."""
         tree = DescendantTree(self, name)
         self.trees.add(tree)
         return tree
 
     def adopt(self, name: str, pid: int, started: float, reaped_at: float | None) -> DescendantTree:
-        """Create the tree of a terminal that a previous worker created.
+        """Create the tree of the terminal with id `name`, which a previous worker created.
 
-        `pid` and `started` identify the first child. `reaped_at` is the `processes.now` time at
-        which it was reaped; None if it was not.
+        `pid` and `started` (as in `ProcStat`) identify the terminal's program. `reaped_at` is the
+        `processes.now` time at which it was reaped; None if it was not.
         """
         tree = self.new(name)
         tree.restore(pid, started, reaped_at)
         return tree
 
     def discard(self, tree: DescendantTree) -> None:
-        """Forget `tree`. Its orphans that appear later are killed when a scan finds them."""
+        """Remove `tree` from the open trees. `owner` kills orphans with its marks from then on."""
         self.trees.discard(tree)
         self._closed_tags[tree.tag] = None
 
     async def scan(self) -> list[ProcStat]:
-        """Return all processes of the system, read after this call.
+        """Read all processes of the system, after this call, and return them.
 
         All callers that arrive during a scan share the next scan, so that ending many trees at the
         same time takes little more than ending one.
@@ -121,11 +122,11 @@ class Subreaper:
             return scan.found
 
     def has_orphans_of(self, tree: DescendantTree) -> bool | None:
-        """Return whether any orphan of `tree` runs; None if that is unknown.
+        """Return whether any running orphan belongs to `tree`; None if that is unknown.
 
-        Reads only the children of the parent, except for first children. For a moment, a program
-        that is just being started is not known as a first child. Returns True if orphans appear and
-        end faster than they can be read. Raises `OSError`.
+        Reads only the children of the process `parent` that are not known to be the programs of
+        terminals. A program that is just being started is not known as one yet. Returns True if
+        orphans appear and end faster than they can be read. Raises `OSError`.
         """
         if not linux.AVAILABLE or self.parent == 1:
             return None
@@ -152,22 +153,26 @@ class Subreaper:
         return True
 
     def exclude(self, pids: Callable[[], Iterable[int]]) -> None:
-        """Never treat the children that `pids` returns, now or later, as orphans."""
+        """Never treat a process whose pid is in `pids()` as an orphan of a terminal.
+
+        `pids` is called whenever orphans are searched for.
+        """
         self._excluded.append(pids)
 
     def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
-        """Return the processes of `found` that are children of the parent, but no first children.
+        """Return the orphans among `found`, the processes that `scan` returned.
 
-        Excluded children (`exclude`) are omitted.
+        They are the children of the process `parent`, except for the programs of open trees and for
+        excluded processes (`exclude`).
         """
         excluded = self._non_orphans()
         return [p for p in found if p.ppid == self.parent and p.pid not in excluded]
 
     def owner(self, orphan: ProcStat, closing: DescendantTree) -> DescendantTree | None:
-        """Return the tree that an orphan certainly belongs to, if any.
+        """Return the tree that an orphan belongs to; None if that is not certain.
 
-        `closing` is considered in addition to the open trees. Kills the orphan if it belongs to a
-        tree that was discarded.
+        The candidates are the open trees, and `closing`, which may be open or just being closed.
+        Kills the orphan if its marks are those of another tree, which was discarded.
         """
         trees = {*self.trees, closing}
         if owner := next((tree for tree in trees if tree.has(orphan)), None):
@@ -192,10 +197,10 @@ class Subreaper:
         return excluded | roots | {os.getpid()}
 
     async def run(self, busy: Callable[[], bool]) -> None:
-        """Reap orphans until cancelled, but not while `busy` returns True.
+        """Reap orphans until cancelled; return at once if this process is not their parent.
 
-        `busy` is true while a program is being started, which could be taken for an orphan. Returns
-        at once if another process is the parent.
+        Nothing is reaped while `busy()` is true: a program is then being started, which could be
+        taken for an orphan.
         """
         if self.parent != os.getpid():
             return

@@ -35,7 +35,7 @@ class ProcessTree(Protocol):
 
     @property
     def cgroup(self) -> int | None:
-        """An open directory of the control group in which to create the first child; or None."""
+        """A descriptor of the directory of the tree's control group; None without a group."""
 
     @property
     def join(self) -> str | None:
@@ -43,23 +43,23 @@ class ProcessTree(Protocol):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables for the first child's environment, which override its other variables."""
+        """Variables for the environment of the terminal's program, which override all others."""
 
     @property
     def rlimits(self) -> Rlimits:
-        """Limits (resource, soft, hard) for the first child, set after its other limits."""
+        """Limits (resource, soft, hard) for the terminal's program, set after its other limits."""
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Record that the first child was created: its pid, and its start time if known.
+        """Record that the program was created, with its pid.
 
-        `started` is as in `ProcStat.started`.
+        `started` is its start time, as in `ProcStat.started`; None if it is not known.
         """
 
     def begins(self) -> None:
-        """Record that from now on the first child may run, and start other processes."""
+        """Record that from now on the terminal's program may run, and start other processes."""
 
     def reaped(self, at: float | None = None) -> None:
-        """Record that the first child was reaped at the `processes.now` time `at`; None for now."""
+        """Record that the program was reaped: at the `processes.now` time `at`, or just now."""
 
     async def empty(self) -> bool:
         """Return whether no process of the tree runs any more, not counting zombies.
@@ -71,19 +71,19 @@ class ProcessTree(Protocol):
         """Send the signal `number` to every process of the tree, once. Raises `OSError`."""
 
     async def kill(self) -> None:
-        """SIGKILL all processes of the tree until it is empty, however long that takes.
+        """Send SIGKILL to all processes of the tree until it is empty, however long that takes.
 
         Can be cancelled. Retries instead of raising `OSError`.
         """
 
     async def close(self) -> None:
-        """Release the tree, which is empty or whose processes cannot be killed."""
+        """Stop tracking the tree. Call this when it is empty, or its processes cannot be killed."""
 
 
 async def end(tree: ProcessTree, grace: float) -> None:
-    """End the whole tree: SIGTERM, then SIGKILL after up to `grace` seconds.
+    """End all processes of the tree: SIGTERM, and SIGKILL if some are left after `grace` seconds.
 
-    Continues stopped processes, so that SIGTERM reaches them. Returns when no process is left. On
+    Continues stopped processes, so that they act on SIGTERM. Returns when no process is left. On
     cancellation the remaining processes keep running.
     """
     if await retry_on_oserror(tree.empty):
@@ -105,10 +105,10 @@ async def wait_empty(tree: ProcessTree) -> None:
 
 
 async def retry_on_oserror(step: Callable[[], Awaitable[T]]) -> T:
-    """Call `step` until it does not raise `OSError`, and return its result.
+    """Call `step` again until it does not raise `OSError`, and return its result.
 
-    If no descriptor is left, calls it again with some descriptors of the reserve, because processes
-    must be found and killed even then.
+    If no descriptor is left, frees some of the reserve (`runtime.descriptors`) for the call,
+    because processes must be found and killed even then.
     """
     while True:
         try:
@@ -121,7 +121,7 @@ async def retry_on_oserror(step: Callable[[], Awaitable[T]]) -> T:
 
 
 async def collect(steps: Iterable[T]) -> list[T]:
-    """Return the items of `steps`, with a checkpoint after each millisecond of work.
+    """Return the items of `steps`; let other tasks run after each millisecond of work.
 
     Producing one item must take only microseconds. Scans of processes run on the event loop and not
     in a thread: at the user's process limit no thread can be started, and exactly then processes

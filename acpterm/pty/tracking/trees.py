@@ -39,12 +39,12 @@ class CombinedTree:
 
     @property
     def cgroup(self) -> int | None:
-        """An open directory of the control group; None once the first child was started."""
+        """A descriptor of the control group's directory; None once the program was started."""
         return self._group.cgroup
 
     @property
     def join(self) -> str | None:
-        """The file by which a process joins the control group."""
+        """The file to which a process writes `0` to join the control group."""
         return self._group.join
 
     @property
@@ -54,40 +54,40 @@ class CombinedTree:
 
     @property
     def rlimits(self) -> Rlimits:
-        """The limit that marks the tree's processes."""
+        """The limit (resource, soft, hard) that marks the tree's processes; may be empty."""
         return self._descent.rlimits
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Record that the first child was created."""
+        """Record that the program was created, with its pid, and its start time if known."""
         self._group.started(pid, started)
         self._descent.started(pid, started)
 
     def begins(self) -> None:
-        """Record that from now on the first child may start other processes."""
+        """Record that from now on the terminal's program may run, and start other processes."""
         self._descent.begins()
 
     def reaped(self, at: float | None = None) -> None:
-        """Record that the first child was reaped."""
+        """Record that the program was reaped: at the `processes.now` time `at`, or just now."""
         self._descent.reaped(at)
 
     async def empty(self) -> bool:
-        """Return whether no process is in the group, and no process that has left it runs."""
+        """Return whether no process of the tree runs, neither in the control group nor outside."""
         return await self._group.empty() and await self._descent.empty()
 
     async def signal(self, number: int) -> None:
-        """Send the signal `number` to each process in the group, and to those that have left it."""
+        """Send the signal `number` to all processes of the tree, in its control group or not."""
         inside = set(self._group.pids())
         await self._group.signal(number)
         await self._descent.signal(number, without=inside)
 
     async def kill(self) -> None:
-        """Kill all processes in the group, then those that have left it."""
+        """Kill all processes of the tree: those in the control group, then those outside."""
         while not await retry_on_oserror(self.empty):
             await self._group.kill()
             await self._descent.kill()
 
     async def close(self) -> None:
-        """Release the tree, and remove its control group."""
+        """Stop tracking the tree, and remove its control group."""
         await self._descent.close()
         await self._group.close()
 
@@ -151,8 +151,8 @@ class Trees:
     ) -> ProcessTree:
         """Create the tree of a terminal that a previous worker created.
 
-        `pid` and `started` (as in `ProcStat`) identify its first child. `reaped_at` is the
-        `processes.now` time at which that child was reaped; None if it was not.
+        `name` is the terminal's id. `pid` and `started` (as in `ProcStat`) identify its program.
+        `reaped_at` is the `processes.now` time at which the program was reaped; None if it was not.
         """
         descent = self._subreaper.adopt(name, pid, started, reaped_at)
         return (
@@ -179,17 +179,20 @@ class Trees:
         return self._subreaper.daemon
 
     def origin(self, pid: int) -> Origin | None:
-        """Return the origin of a process: see `find_origin`. Takes about a millisecond."""
+        """Return the terminals that a process may come from; None if its ancestors keep changing.
+
+        Takes about a millisecond. Raises `OSError` if no descriptor is left to read the evidence.
+        """
         base = None if self._cgroups is None else self._cgroups.name
         return find_origin(
             pid, parent=self._subreaper.parent, trees=self._subreaper.trees, base=base
         )
 
     def exclude(self, pids: Callable[[], Iterable[int]], busy: Callable[[], bool]) -> None:
-        """Never treat the children that `pids` returns, now or later, as orphans.
+        """Never treat a process whose pid is in `pids()` as an orphan of a terminal.
 
-        While `busy` returns True, no child is reaped, because a child is being started that `pids`
-        may not return yet.
+        `pids` is called whenever orphans are searched for. While `busy()` is true, no orphan is
+        reaped, because a process is being started that may not be in `pids()` yet.
         """
         self._subreaper.exclude(pids)
         self._busy.append(busy)
@@ -203,7 +206,7 @@ class Trees:
         return await end_leftovers(self.daemon, held)
 
     async def run(self) -> None:
-        """Reap orphans until cancelled; return at once if another process is the parent."""
+        """Reap orphans until cancelled; return at once if this process is not their parent."""
         await self._subreaper.run(lambda: any(busy() for busy in self._busy))
 
     def close(self) -> None:
@@ -225,7 +228,10 @@ def _adopted(inherited: Handover) -> Cgroups | None:
 async def open_trees(
     tracking: str = "auto", *, parent: int | None = None, socket_path: str | None = None
 ) -> AsyncIterator[Trees]:
-    """Yield a `Trees`, and run it during the block. Raises `TrackingError`."""
+    """Yield a new `Trees`, which reaps orphans during the block and is closed after it.
+
+    The arguments are as in `Trees`. Raises `TrackingError`.
+    """
     trees = Trees(tracking, parent=parent, socket_path=socket_path)
     try:
         async with trio.open_nursery() as nursery:
