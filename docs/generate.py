@@ -1,8 +1,8 @@
 """Write the pages that are generated from the code: `make docs`, or `python docs/generate.py`.
 
 `settings.md` is generated from `acpterm.config.Settings`, `methods.md` from the method table of
-the user API, and `commands.md`, `commands/` and `man/` from the commands' help. A test compares the
-pages with the generated text.
+the user API, `commands.md`, `commands/` and `man/` from the commands' help, and `completions/` by
+click. A test compares the pages with the generated text.
 """
 
 import copy
@@ -19,6 +19,7 @@ from generate_methods import methods
 from msgspec import inspect as types
 
 from acpterm import __version__
+from acpterm.cli.completion import completion_script
 from acpterm.cli.main import SHORT, group
 from acpterm.config import Settings
 
@@ -107,6 +108,9 @@ GROUPS = {
     "For agents, editors and scripts": ["stdio", "proxy", "prompt"],
 }
 
+# The names that the shells look for.
+COMPLETIONS = {"bash": "acpterm.bash", "zsh": "_acpterm", "fish": "acpterm.fish"}
+
 COMMAND = """\
 {note}
 
@@ -181,6 +185,14 @@ def man_page(name: str | None) -> str:
         group_.short_help = "real terminals for agents, which the user can see and take over"
     page: str = generate_man_page(context, version=__version__, date=" ")
     return page.rstrip() + "\n"
+
+
+def completion(shell: str) -> str:
+    """Return the completion script of a shell, which packages install."""
+    context = _context("completion")
+    with context:
+        found: str = completion_script(context.find_root(), shell)
+    return found + "\n"
 
 
 def _for_man(name: str) -> click.Command:
@@ -269,6 +281,8 @@ def pages() -> dict[str, Callable[[], str]]:
         made[f"commands/{name}.md"] = partial(command_page, name)
         made[f"man/acpterm-{name}.1"] = partial(man_page, name)
     made["man/acpterm.1"] = partial(man_page, None)
+    for shell, name in COMPLETIONS.items():
+        made[f"completions/{name}"] = partial(completion, shell)
     return made
 
 

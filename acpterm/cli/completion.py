@@ -19,7 +19,11 @@ def command(ctx: click.Context, shell: str) -> None:
 
     Completion does not start a daemon that is not running.
     """  # noqa: D301  click leaves a paragraph after this character unwrapped
+    echo_once(completion_script(ctx.find_root(), shell))
+
+
+def completion_script(ctx: click.Context, shell: str) -> str:
+    """Return the script that completes the commands of the root context `ctx` in a shell."""
     shell_class = get_completion_class(shell)
     assert shell_class is not None  # noqa: S101  click supports all three shells
-    script = shell_class(ctx.find_root().command, {}, "acpterm", "_ACPTERM_COMPLETE").source()
-    echo_once(script.rstrip("\n"))
+    return shell_class(ctx.command, {}, "acpterm", "_ACPTERM_COMPLETE").source().rstrip("\n")

@@ -15,7 +15,6 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, ZshComplete, add_completion_class
 
-from acpterm import __version__
 
 # For each command its module and its first line of help, which --help shows without an import.
 _COMMANDS = {
@@ -142,8 +141,7 @@ class _LazyGroup(click.Group):
         """
         name, *rest = args
         if name == "version":
-            click.echo(f"acpterm, version {__version__}")
-            ctx.exit()
+            _print_version(ctx, None, True)
         if name == "help":
             if not rest:
                 click.echo(ctx.get_help())
@@ -170,8 +168,25 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
 
 
+def _print_version(ctx: click.Context, param: click.Parameter | None, value: bool) -> None:
+    """Print the version and exit, if `value` is true. The signature is that of click's callbacks."""
+    del param
+    if value and not ctx.resilient_parsing:
+        from acpterm.cli._version import version_line  # noqa: PLC0415  other commands start faster
+
+        click.echo(version_line())
+        ctx.exit()
+
+
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="acpterm")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and the commit, and exit.",
+)
 def group() -> None:
     """Host real terminals for agents that speak the Agent Client Protocol."""
 

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from pathlib import Path
 from importlib.metadata import version
 
 import pytest
@@ -51,10 +52,14 @@ def test_help_of_a_command_names_its_flags(command, expected, flag):
     assert [text for text in expected if text not in done.stdout] == []
 
 
-def test_version_flag_prints_the_version():
-    done = subprocess.run([*ACPTERM, "--version"], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("argument", ["--version", "version"])
+def test_version_and_commit_are_printed(argument):
+    done = subprocess.run([*ACPTERM, argument], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"acpterm, version {__version__}\n"
+    root = Path(__file__).parents[2]
+    git = ["git", "-C", root, "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    assert done.stdout == f"acpterm, version {__version__} (commit {commit})\n"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,32 @@
+"""The version of acpterm and the commit that it was built from."""
+
+import os
+import subprocess
+
+from acpterm import __version__
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def version_line() -> str:
+    """Return what `acpterm --version` prints."""
+    return f"acpterm, version {__version__} ({_commit() or 'unknown commit'})"
+
+
+def _commit() -> str | None:
+    """Return the commit that was recorded when the package was built, or that is checked out."""
+    try:
+        with open(os.path.join(_PACKAGE, "commit"), encoding="ascii") as file:
+            return f"commit {file.read().strip()}"
+    except OSError:
+        pass
+    # Only the checkout that has this package: not one around a virtual environment.
+    checkout = os.path.dirname(_PACKAGE)
+    if not os.path.exists(os.path.join(checkout, ".git")):
+        return None
+    describe = ["git", "-C", checkout, "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty"]
+    try:
+        found = subprocess.run(describe, check=True, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"commit {found.stdout.strip()}"
