@@ -1,0 +1,2 @@
+#!/bin/sh
+exec /usr/lib/acpterm/bin/python3 -P -m acpterm "$@"
