@@ -25,9 +25,9 @@ cp dist/acpterm-*.whl "$source/wheels/"
   --python-version=3.11 --platform=manylinux_2_28_x86_64 --platform=manylinux2014_x86_64 \
   --requirement=packaging/requirements.txt --dest="$source/wheels"
 cat >"$source/debian/changelog" <<CHANGELOG
-acpterm ($version) unstable; urgency=medium
+acpterm ($version-1) unstable; urgency=medium
 
-  * See /usr/share/doc/acpterm-common/CHANGELOG.md.gz.
+  * See /usr/share/doc/acpterm-common/changelog.gz.
 
  -- The acpterm authors <maintainers@acpterm.example>  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
 CHANGELOG

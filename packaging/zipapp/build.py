@@ -4,8 +4,8 @@ It has the dependencies in the releases of `requirements.txt`, for each of the P
 below. `bootstrap.py` describes how it starts.
 
 The members of `packages.zip` are in one directory for each kind of wheel: `any` for pure Python,
-`py3-linux-x86_64` for libraries, and `cp311-linux-x86_64` for extension modules. The same input
-gives the same bytes.
+`py3-linux-x86_64` for libraries, and `cp311-linux-x86_64` for extension modules of one Python. The
+same input gives the same bytes.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ def download(directory: Path) -> dict[Path, str]:
         for python in PYTHONS:
             one = directory / f"{machine}-{python}"
             options = [f"--platform={platform}" for platform in platforms]
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+            command = [sys.executable, "-m", "pip", "download", "-qq", "--no-deps"]
             command += ["--disable-pip-version-check", "--require-hashes", "--only-binary=:all:"]
             command += [f"--requirement={HERE.parent / 'requirements.txt'}", f"--dest={one}"]
             subprocess.run([*command, f"--python-version={python}", *options], check=True)
@@ -59,8 +59,10 @@ def download(directory: Path) -> dict[Path, str]:
 
 def kind(wheel: Path, machine: str) -> str:
     """Return the directory in `packages.zip` for the contents of a wheel."""
-    python, _, platform = wheel.stem.split("-")[-3:]
-    return "any" if platform == "any" else f"{python.rpartition('.')[2]}-{machine}"
+    python, abi, platform = wheel.stem.split("-")[-3:]
+    if platform == "any":
+        return "any"
+    return f"{'py3' if abi in ('none', 'abi3') else python}-{machine}"
 
 
 def members(wheels: dict[Path, str]) -> dict[str, bytes]:
