@@ -81,8 +81,9 @@ class Admission:
         if origin is None:
             return Verdict(
                 peer.pid,
-                "the ancestors of the process that connected change all the time, so that it "
-                f"cannot be seen whether it is an agent's: try again, or {_OUTSIDE}",
+                "the ancestors of the process that connected cannot be read, so that it cannot be "
+                "seen whether it is an agent's: if /proc is mounted with hidepid, or a unit has "
+                f"ProtectProc, remove that; if they just keep changing, try again, or {_OUTSIDE}",
             )
         return Verdict(peer.pid, self._refusal(origin), origin.terminals)
 

@@ -48,7 +48,9 @@ class Origin(NamedTuple):
 def find_origin(
     pid: int, *, parent: int, trees: Collection[KnownTree], base: str | None
 ) -> Origin | None:
-    """Return the terminals that a process may come from; None if its ancestors keep changing.
+    """Return the terminals that a process may come from; None if it cannot be seen.
+
+    It cannot be seen if the process or its ancestors keep changing, or if `/proc` hides them.
 
     `parent` is the pid of the process that starts programs and adopts their orphans. `trees` are
     the open trees, and `base` is the name of the directory of their control groups, if they have
