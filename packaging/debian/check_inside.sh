@@ -64,7 +64,8 @@ as bob env --unset=XDG_RUNTIME_DIR acpterm run -d --name count -- sh -c "$COUNT"
 carol acpterm run -d --name count -- sh -c "$COUNT"
 as alice systemctl --user is-active acpterm.service
 systemctl is-active acpterm@carol.service
-carol acpterm run -- sh -c 'tty; stty size; id -un; grep NoNewPrivs /proc/self/status'
+terminal=$(carol acpterm run -d -- sh -c 'tty; stty size; id -un; grep NoNewPrivs /proc/self/status')
+carol acpterm wait "$terminal" && carol acpterm logs "$terminal"
 for user in alice bob carol; do
   counted "/home/$user/counted"
   pgrep -u "$user" -f 'echo \$i' | sort >"/tmp/pids-$user"
