@@ -149,7 +149,6 @@ class Supervisor:
             self._replace(worker)
         if worker is self._serving:
             self._has_served = True
-            self._respawn.given_up = False
             worker.link.send("go")
             self._notifier.ready()
             diagnostics.write_lock_file(self._keeper.store, "")
