@@ -290,6 +290,16 @@ async def test_lock_file_has_the_pid_and_no_error_when_a_worker_serves(tmp_path)
         await poll(lambda: lock.read_text() == f"{started.pid}\n\n")
 
 
+async def test_worker_that_dies_before_it_is_ready_is_not_counted_as_a_takeover(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        first.kill()
+        second = await started.worker()
+        second.kill()
+        third = await started.serving()
+        assert third.keeper.takeovers == 1
+
+
 async def restarted(worker):
     """Request a restart; return the error, or None if the worker was killed."""
     with trio.move_on_after(20):
