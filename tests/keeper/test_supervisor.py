@@ -431,6 +431,22 @@ async def test_second_restart_at_once_is_refused(tmp_path):
         assert await restarted(first) == "another restart is under way"
 
 
+async def test_restart_is_refused_while_the_daemon_ends(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        first.keeper.end()
+        assert await restarted(first) == "the daemon ends"
+
+
+async def test_candidate_is_killed_when_the_daemon_ends(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        first.nursery.start_soon(restarted, first)
+        candidate = await started.worker()
+        first.keeper.end()
+        await poll(lambda: not is_alive(candidate.pid))
+
+
 async def test_keeper_restarts_the_worker_at_sigusr1(tmp_path):
     async with daemon(tmp_path) as started:
         first = await started.serving()

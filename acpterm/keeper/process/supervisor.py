@@ -219,6 +219,9 @@ class Supervisor:
             self._serving.link.send("restart_failed", request, "another restart is under way")
 
     def _try_candidate(self) -> None:
+        if self._ending or self._terminating:
+            self._roll_back("the daemon ends")
+            return
         try:
             candidate = self._candidate = self._start()
         except OSError as error:
@@ -287,20 +290,22 @@ class Supervisor:
 
     def _end(self, _message: Message) -> None:
         self._ending = True
-        self._notifier.stopping()
-        self._loop.call_later(TERMINATE_TIMEOUT_S, self._loop.stop)
+        self._begin_shutdown()
 
     def _terminate(self) -> None:
         if self._terminating:
             return
         self._terminating = True
+        self._begin_shutdown()
+        if self._serving is None:
+            self._loop.stop()
+        else:
+            self._serving.link.send("terminate")
+
+    def _begin_shutdown(self) -> None:
         self._notifier.stopping()
         if self._candidate is not None:
             self._roll_back("the daemon ends")
-        if self._serving is None:
-            self._loop.stop()
-            return
-        self._serving.link.send("terminate")
         self._loop.call_later(TERMINATE_TIMEOUT_S, self._loop.stop)
 
     def _child_signal(self) -> None:
