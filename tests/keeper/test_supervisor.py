@@ -211,6 +211,20 @@ async def test_messages_are_handled_when_the_worker_is_replaced_after_sending_th
         assert list(second.keeper.entries) == KEYS
 
 
+async def test_successor_starts_when_the_last_messages_of_a_worker_are_invalid(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        with stopped(started.pid):
+            for _ in range(3):
+                first.keeper._connection.send("put")
+            first.keeper.put("key", b"x")
+            await first.keeper.flushed()
+            first.kill()
+            await poll(lambda: not is_alive(first.pid))
+        second = await started.serving()
+        assert list(second.keeper.entries) == ["key"]
+
+
 async def test_programs_run_until_their_rings_are_full_while_no_worker_runs(tmp_path):
     async with daemon(tmp_path) as started:
         first = await started.serving()

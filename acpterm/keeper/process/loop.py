@@ -172,13 +172,14 @@ class Loop:
         handlers = [(fd, self._readers.get(fd)) for fd, _ in ready]
         for fd, handler in handlers:
             if handler is not None and self._readers.get(fd) is handler:
-                self._call(handler)
+                self.call(handler)
         if self._timers:
             now = time.monotonic()
             while self._timers and self._timers[0][0] <= now:
-                self._call(_heapq.heappop(self._timers)[2])
+                self.call(_heapq.heappop(self._timers)[2])
 
-    def _call(self, handler: Handler) -> None:
+    def call(self, handler: Handler) -> None:
+        """Call `handler`; log an exception that it raises."""
         try:
             handler()
         except Exception:  # noqa: BLE001  the loop must survive it: see the module's docstring
