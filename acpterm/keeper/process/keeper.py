@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # typeshed has none
 import errno
 import os
 import sys
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 _RECHECK_S = 0.05
 # Reaping lists all children, so orphans that exit within this time are reaped together.
 _REAP_ORPHANS_S = 0.02
-_SIGCHLD = 20 if os.uname().sysname in ("Darwin", "FreeBSD", "NetBSD", "OpenBSD") else 17
-_SIGKILL = 9
 # Writing this to an eventfd adds 1 to its counter.
 _ONE = (1).to_bytes(8, sys.byteorder)
 
@@ -60,7 +59,7 @@ class Keeper:
         self._wake_worker = _event_channel()
         self._wake_keeper = _event_channel()
         loop.add_reader(self._wake_keeper[0], self._on_kick)
-        loop.on_signal(_SIGCHLD, self._child_signal)
+        loop.on_signal(_signal.SIGCHLD, self._child_signal)
         self._handlers: dict[str, Callable[[Message], None]] = {
             "spawn": self._spawn,
             "put": self._put,
@@ -231,7 +230,7 @@ def _record_key(name: str) -> str:
 def _kill_group(pid: int) -> None:
     for kill in (os.killpg, os.kill):
         try:
-            kill(pid, _SIGKILL)
+            kill(pid, _signal.SIGKILL)
         except OSError:
             continue
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # typeshed has none
 import os
 import time
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 ENDING_MAX_S = 2.0
 _ROUND_S = 0.002
 _ROUND_MAX_S = 0.05
-_SIGKILL = 9
 
 
 def end_programs(terminals: Terminals) -> None:
@@ -91,6 +91,6 @@ def _session_of(pid: int) -> int:
 
 def _kill(kill: Callable[[int, int], None], pid: int) -> None:
     try:
-        kill(pid, _SIGKILL)
+        kill(pid, _signal.SIGKILL)
     except OSError:
         return

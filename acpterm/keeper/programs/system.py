@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # typeshed has none
 import ctypes
 import os
 import struct
@@ -16,7 +17,6 @@ _CLONE_INTO_CGROUP = 0x2_0000_0000
 # The number is the same on every architecture (Linux 5.3); struct clone_args, version 2 (5.7).
 _SYS_CLONE3 = 435
 _CLONE_ARGS = struct.Struct("=11Q")
-_SIGCHLD = 17
 _STAT_BYTES_MAX = 4096
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -46,7 +46,8 @@ def clone_into(cgroup: int) -> int:
     Returns the child's pid, or 0 in the child. Raises `OSError`. Because CLONE_VM is not set, this
     call behaves like fork: the child has one thread, and its memory is copied on write.
     """
-    arguments = _CLONE_ARGS.pack(_CLONE_INTO_CGROUP, 0, 0, 0, _SIGCHLD, 0, 0, 0, 0, 0, cgroup)
+    signal = _signal.SIGCHLD
+    arguments = _CLONE_ARGS.pack(_CLONE_INTO_CGROUP, 0, 0, 0, signal, 0, 0, 0, 0, 0, cgroup)
     pid: int = _libc.syscall(_SYS_CLONE3, arguments, len(arguments))
     if pid < 0:
         number = ctypes.get_errno()
