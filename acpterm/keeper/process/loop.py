@@ -14,6 +14,8 @@ import select
 import sys
 import time
 
+from acpterm.keeper.process.diagnostics import can_log
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,7 +188,7 @@ class Loop:
             if self._errors < _ERRORS_LOGGED_MAX:
                 self._errors += 1
                 kind, error, where = sys.exc_info()
-                if kind is not None and error is not None:
+                if kind is not None and error is not None and can_log():
                     sys.excepthook(kind, error, where)
             # The descriptor may be ready again at once: don't spin.
             time.sleep(_ERROR_PAUSE_S)
