@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from acpterm.keeper import ring
 from acpterm.keeper.client import UNKNOWN
 from tests.keeper.daemon import daemon
 from tests.keeper.manager import Manager
@@ -185,6 +186,27 @@ async def test_adopted_programs_are_killed_when_the_daemon_shuts_down(tmp_path, 
             assert manager.stored == {}
 
 
+async def test_adopted_program_is_watched_without_pidfds(tmp_path, manager):
+    async with daemon(tmp_path, env=manager.environ()) as started:
+        worker = await started.serving()
+        terminal = await spawn(worker.keeper, "read x; echo got $x; :", name="one")
+        manager.receive()
+        os.kill(started.pid, signal.SIGKILL)
+        worker.kill()
+        await started.wait()
+    os.close(terminal.master)
+    with not_left(terminal.pid):
+        async with daemon(tmp_path, mode="no pidfds", **manager.passing()) as started:
+            worker = await started.serving()
+            again = worker.watch_all()["one"]
+            # The SIGCHLD of another program.
+            await run(worker.keeper, "true")
+            assert again.report is None
+            os.write(again.master, b"word\n")
+            assert b"got word" in await again.wait_closed()
+            assert again.report.status == UNKNOWN
+
+
 async def test_reused_pid_is_not_adopted(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
@@ -194,8 +216,6 @@ async def test_reused_pid_is_not_adopted(tmp_path, manager):
         worker.kill()
         await started.wait()
     # The pid now belongs to a process with another start time: this one.
-    from acpterm.keeper import ring
-
     terminal.ring.header[ring.PID] = os.getpid()
     os.kill(terminal.pid, signal.SIGKILL)
     async with daemon(tmp_path, **manager.passing()) as started:
