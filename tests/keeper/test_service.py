@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import subprocess
 from itertools import pairwise
 
 import pytest
@@ -205,6 +206,33 @@ async def test_adopted_program_is_watched_without_pidfds(tmp_path, manager):
             os.write(again.master, b"word\n")
             assert b"got word" in await again.wait_closed()
             assert again.report.status == UNKNOWN
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+async def test_process_with_a_reused_pid_is_not_killed(tmp_path, manager, forgets):
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        async with daemon(tmp_path, env=manager.environ()) as started:
+            worker = await started.serving()
+            terminal = await spawn(worker.keeper, NUMBERS, consume=False)
+            await poll(lambda: terminal.ring.header[ring.STALLED])
+            manager.receive()
+            os.kill(started.pid, signal.SIGKILL)
+            worker.kill()
+            await started.wait()
+        os.kill(terminal.pid, signal.SIGKILL)
+        terminal.ring.header[ring.PID] = other.pid
+        async with daemon(tmp_path, **manager.passing()) as started:
+            worker = await started.serving()
+            # The ring is full, so the exit is not reported yet.
+            assert worker.keeper.terminals[0].exit is None
+            if forgets:
+                worker.keeper.forget(terminal.name)
+                await worker.keeper.flushed()
+            worker.keeper.end()
+            await worker.exit(0)
+            await started.wait()
+        assert other.poll() is None
+        other.kill()
 
 
 async def test_reused_pid_is_not_adopted(tmp_path, manager):

@@ -157,7 +157,7 @@ class Keeper:
             raise
         started = system.started_at(pid)
         mapped.header[ring.PID] = pid
-        mapped.header[ring.STARTED] = int(started * 1e6)
+        mapped.header[ring.STARTED] = round(started * 1e6)
         self.store.put(_record_key(name), record, [])
         child = Child(pid, started, system.open_pidfd(pid) if self._pidfds else None)
         self._notifier.store(RING_PREFIX + name, ring_fd)
@@ -191,8 +191,7 @@ class Keeper:
         if terminal is not None:
             self._notifier.remove(MASTER_PREFIX + name)
             self._notifier.remove(RING_PREFIX + name)
-            if terminal.exit is None:
-                # The child is not reaped, so its pid and process group cannot have been reused.
+            if terminal.exit is None and terminal.child.exists():
                 _kill_group(terminal.child.pid)
             terminal.forget()
         self.store.delete(_record_key(name))

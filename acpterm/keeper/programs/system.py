@@ -55,15 +55,25 @@ def clone_into(cgroup: int) -> int:
     return pid
 
 
-def started_at(pid: int) -> float:
-    """Return the start time of a process in seconds since boot; 0.0 if it is unknown."""
+def read_stat(pid: int) -> tuple[bytes, int, float] | None:
+    """Return the state, the session and the start time of a process; None if they are unknown.
+
+    The state is a letter, such as `Z` for a zombie. The time is in seconds since boot.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             line = file.read(_STAT_BYTES_MAX)
     except OSError:
-        return 0.0
+        return None
     # The name is in parentheses, and may itself contain parentheses and spaces.
-    return int(line[line.rindex(b")") + 2 :].split()[19]) / _TICKS_PER_S
+    fields = line[line.rindex(b")") + 2 :].split()
+    return fields[0], int(fields[3]), int(fields[19]) / _TICKS_PER_S
+
+
+def started_at(pid: int) -> float:
+    """Return the start time of a process in seconds since boot; 0.0 if it is unknown."""
+    stat = read_stat(pid)
+    return 0.0 if stat is None else stat[2]
 
 
 def open_pidfd(pid: int) -> int | None:
