@@ -116,9 +116,10 @@ async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
         flood = await spawn(worker.keeper, NUMBERS, name="flood", record=b"first")
         worker.keeper.put("t/flood", b"record of flood")
         quiet = await spawn(worker.keeper, "read x; echo got $x; exit 7; :", name="quiet")
-        known = await spawn(worker.keeper, "echo bye; exit 3; :", name="known")
+        known = await spawn(worker.keeper, "echo bye; exit 3; :", name="known", record=b"first")
         meanwhile = await spawn(worker.keeper, "read x; exit 4; :", name="meanwhile")
         await known.wait_closed()
+        worker.keeper.put("t/known", b"record of known")
         await flood.wait_for(lambda self: len(self.output) > 100_000)
         output, pids = bytes(flood.output), [flood.pid, quiet.pid, meanwhile.pid]
         manager.receive()
@@ -135,7 +136,8 @@ async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
             worker = await started.serving()
             terminals = worker.watch_all()
             assert set(terminals) == {"flood", "quiet", "known", "meanwhile"}
-            assert worker.keeper.entries["t/flood"].value == b"record of flood"
+            for name in ("flood", "known"):
+                assert worker.keeper.entries[f"t/{name}"].value == f"record of {name}".encode()
 
             ended = terminals["known"]
             assert os.waitstatus_to_exitcode(ended.report.status) == 3
@@ -162,6 +164,14 @@ async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
                 worker.keeper.forget(name)
             await poll(lambda: not is_alive(flood.pid))
             await poll(lambda: manager.receive() and not manager.stored)
+
+
+async def test_record_that_does_not_fit_into_its_ring_is_logged(tmp_path, manager):
+    async with daemon(tmp_path, env=manager.environ()) as started:
+        worker = await started.serving()
+        await spawn(worker.keeper, "sleep 60; :", name="one")
+        worker.keeper.put("t/one", bytes(ring.DATA_OFFSET))
+        await poll(lambda: "the state of one does not fit into its ring" in started.log())
 
 
 async def test_adopted_programs_are_killed_when_the_daemon_shuts_down(tmp_path, manager):

@@ -8,6 +8,7 @@ import os
 import sys
 
 from acpterm.keeper import ring
+from acpterm.keeper.process.diagnostics import log
 from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, TREES_NAME, Notifier
 from acpterm.keeper.process.store import Store
 from acpterm.keeper.programs import spawn, system
@@ -149,7 +150,7 @@ class Keeper:
         cgroup = message.fds[0] if message.fds else None
         ring_fd, mapped = ring.create_ring(ring_size)
         try:
-            mapped.write_record(record)
+            self._write_record(mapped, name, record)
             pid, master, way = spawn.spawn(program, cols, rows, cgroup)
         except BaseException:
             mapped.close()
@@ -172,8 +173,19 @@ class Keeper:
             self._notifier.store(TREES_NAME, fds[0])
         if key.startswith("t/"):
             terminal = self.terminals.by_name.get(key[2:])
-            if terminal is not None and terminal.ring is not None:
-                terminal.ring.write_record(value)
+            if terminal is not None:
+                # The ring of a closed terminal is not mapped.
+                mapped = terminal.ring or ring.map_ring(terminal.ring_fd)
+                self._write_record(mapped, terminal.name, value)
+                if mapped is not terminal.ring:
+                    mapped.close()
+
+    def _write_record(self, mapped: ring.RingFile, name: str, record: bytes) -> None:
+        if not mapped.write_record(record) and self._notifier.stores:
+            log(
+                f"the state of {name} does not fit into its ring ({len(record)} bytes): a new"
+                " keeper will not have it"
+            )
 
     def _delete(self, message: Message) -> None:
         self.store.delete(message.fields[0])
