@@ -1,6 +1,7 @@
 """The keeper and its workers: start, restart, replacement and shutdown."""
 
 import os
+import resource
 import signal
 from contextlib import contextmanager
 from functools import partial
@@ -13,6 +14,7 @@ from acpterm.keeper import ring
 from acpterm.keeper.client import RestartError
 from tests.keeper.daemon import children_of, daemon
 from tests.keeper.terminals import is_alive, poll, run, spawn
+from tests.pty.scarcity import no_descriptors
 
 NUMBERS = "i=0; while :; do echo line $i; i=$((i+1)); done"
 
@@ -168,6 +170,35 @@ async def test_spawn_is_executed_once_with_its_record_when_the_worker_dies_after
         assert second.keeper.entries["t/one"].value == b"its record"
         await poll(mark.exists)
         assert mark.read_text() == "once\n"
+
+
+async def test_entry_stays_when_the_keeper_has_no_descriptor_for_its_new_value(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        first.keeper.put("key", b"old", [0])
+        await first.keeper.flushed()
+        await run(first.keeper, "true")
+        limits = resource.prlimit(started.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(started.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        first.keeper.put("key", b"new", [0])
+        await poll(lambda: "key was not stored" in started.log())
+        resource.prlimit(started.pid, resource.RLIMIT_NOFILE, limits)
+        first.kill()
+        second = await started.serving()
+        entry = second.keeper.entries["key"]
+        assert (entry.value, len(entry.fds)) == (b"old", 1)
+
+
+async def test_worker_refuses_to_take_over_when_it_has_no_descriptor_for_the_state(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        first.kill()
+        second = await started.worker()
+        reason = "the worker has no descriptor left for the state of the daemon"
+        with no_descriptors(), pytest.raises(OSError, match=reason):
+            await second.keeper.connect()
+        await second.exit(1)
+        await poll(lambda: reason in started.log())
 
 
 @contextmanager

@@ -167,6 +167,9 @@ class Keeper:
 
     def _put(self, message: Message) -> None:
         key, value = message.fields[:2]
+        if message.cut:
+            log(f"{key} was not stored: the keeper has no descriptor left")
+            return
         fds = message.take_fds()
         self.store.put(key, value, fds)
         if key == TREES_NAME and fds and not self._notifier.has_stored(TREES_NAME):
