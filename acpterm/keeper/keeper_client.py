@@ -77,7 +77,8 @@ class KeeperClient:
     async def connect(self) -> None:
         """Receive the state that previous workers left: fill `terminals` and `entries`.
 
-        Also requests short time slices for worker and keeper. Raises `KeeperLostError`.
+        Also requests short time slices for worker and keeper. Raises `KeeperLostError`, and
+        `OSError` (EMFILE) if this process has too few descriptors for the state.
         """
         self._connection.send("hello", __version__)
         await self._connection.receive_until(lambda: self._state_complete, self._dispatch)
@@ -258,6 +259,10 @@ class KeeperClient:
 
     def _dispatch(self, message: Message) -> None:
         """Handle a message. Unknown kinds and additional fields are ignored."""
+        if message.cut and not self._state_complete:
+            reason = "has no descriptor left for the state of the daemon"
+            self.refuse(reason)
+            raise OSError(errno.EMFILE, f"the worker {reason}")
         handler = self._handlers.get(message.kind)
         if handler is not None:
             handler(message)

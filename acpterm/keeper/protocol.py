@@ -60,7 +60,8 @@ Races and failures:
 - A message of an unknown kind is ignored, and so are additional fields: a worker may be newer than
   its keeper. A different VERSION is refused with `ProtocolError`.
 - The descriptors of a message do not fit into the receiver's table (`Message.cut`): the keeper
-  refuses such a spawn with EMFILE, and the worker forgets such a terminal.
+  refuses such a spawn with EMFILE, and ignores such a `put`. The worker forgets a terminal whose
+  `spawned` is cut, and refuses to take over if the state is.
 """
 
 from __future__ import annotations

@@ -10,6 +10,9 @@ import sys
 
 HERE = os.path.abspath(__file__)
 KEEPER = os.path.join(HERE.rsplit("/", 3)[0], "acpterm", "keeper", "__main__.py")
+WITHOUT_PIDFDS = (
+    f"import os, runpy; del os.pidfd_open; runpy.run_path({KEEPER!r}, None, '__main__')"
+)
 PYTHON = [sys.executable, "-I", "-S"]
 
 
@@ -23,7 +26,8 @@ def launch(control, mode):
     keeper_end.set_inheritable(True)
     command = [*PYTHON, HERE, "worker", control, mode]
     arguments = ["supervise", str(keeper_end.fileno()), str(worker), "--", *command]
-    os.execv(PYTHON[0], [*PYTHON, KEEPER, *arguments])
+    keeper = ["-c", WITHOUT_PIDFDS] if mode == "no pidfds" else [KEEPER]
+    os.execv(PYTHON[0], [*PYTHON, *keeper, *arguments])
 
 
 def serve_test(control, keeper):

@@ -1,5 +1,6 @@
 """The environment in which the keeper starts a program: terminal, limits, signals, errors."""
 
+import errno
 import os
 import resource
 import signal
@@ -7,6 +8,8 @@ import signal
 import pytest
 
 from acpterm.keeper.programs import cgroup_spawn
+from acpterm.keeper.programs.spawn import ptyprocess_spawn
+from acpterm.keeper.programs.spawn import spawn as spawn_on_pty
 from tests.keeper.terminals import poll, program, run, spawn
 
 WAYS = ["posix_spawn", "fork"]
@@ -71,6 +74,26 @@ async def test_keeper_keeps_its_own_directory_and_umask(keeper, tmp_path):
     await run(keeper, "true", cwd=str(tmp_path), umask=0o777)
     await run(keeper, "no-such-program", cwd=str(tmp_path), umask=0o777)
     assert await directory_and_umask() == before
+
+
+@pytest.mark.parametrize("operation", ["open", "fchdir"])
+async def test_program_starts_when_the_keepers_directory_is_inaccessible(
+    monkeypatch, tmp_path, operation
+):
+    """Simulated, since root may enter any directory."""
+    system_call = getattr(os, operation)
+
+    def refuse(where, *args):
+        if operation == "fchdir" or where == ".":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return system_call(where, *args)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, operation, refuse)
+    pid, master, way = spawn_on_pty(tuple(program("pwd", cwd="/usr")), 80, 24, None)
+    monkeypatch.undo()
+    assert (way, output_of(master)) == ("posix_spawn", "/usr\r\n")
+    await poll(lambda: os.waitpid(pid, os.WNOHANG)[0])
 
 
 async def test_program_has_only_the_requested_environment(keeper, way):
@@ -258,8 +281,6 @@ def test_cgroup_spawn_raises_with_the_reason():
 
 
 async def test_ptyprocess_spawn_sets_the_controlling_terminal(tmp_path):
-    from acpterm.keeper.programs.spawn import ptyprocess_spawn
-
     fields = program("tty; umask; pwd; stty size; :", cwd=str(tmp_path), umask=0o027)
     fields = fields._replace(argv=["/bin/sh", "-c", fields.argv[0]])
     pid, master, way = ptyprocess_spawn(tuple(fields), 90, 30)

@@ -3,10 +3,12 @@
 import os
 import signal
 import socket
+import subprocess
 from itertools import pairwise
 
 import pytest
 
+from acpterm.keeper import ring
 from acpterm.keeper.client import UNKNOWN
 from tests.keeper.daemon import daemon
 from tests.keeper.manager import Manager
@@ -114,9 +116,10 @@ async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
         flood = await spawn(worker.keeper, NUMBERS, name="flood", record=b"first")
         worker.keeper.put("t/flood", b"record of flood")
         quiet = await spawn(worker.keeper, "read x; echo got $x; exit 7; :", name="quiet")
-        known = await spawn(worker.keeper, "echo bye; exit 3; :", name="known")
+        known = await spawn(worker.keeper, "echo bye; exit 3; :", name="known", record=b"first")
         meanwhile = await spawn(worker.keeper, "read x; exit 4; :", name="meanwhile")
         await known.wait_closed()
+        worker.keeper.put("t/known", b"record of known")
         await flood.wait_for(lambda self: len(self.output) > 100_000)
         output, pids = bytes(flood.output), [flood.pid, quiet.pid, meanwhile.pid]
         manager.receive()
@@ -133,7 +136,8 @@ async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
             worker = await started.serving()
             terminals = worker.watch_all()
             assert set(terminals) == {"flood", "quiet", "known", "meanwhile"}
-            assert worker.keeper.entries["t/flood"].value == b"record of flood"
+            for name in ("flood", "known"):
+                assert worker.keeper.entries[f"t/{name}"].value == f"record of {name}".encode()
 
             ended = terminals["known"]
             assert os.waitstatus_to_exitcode(ended.report.status) == 3
@@ -162,6 +166,14 @@ async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
             await poll(lambda: manager.receive() and not manager.stored)
 
 
+async def test_record_that_does_not_fit_into_its_ring_is_logged(tmp_path, manager):
+    async with daemon(tmp_path, env=manager.environ()) as started:
+        worker = await started.serving()
+        await spawn(worker.keeper, "sleep 60; :", name="one")
+        worker.keeper.put("t/one", bytes(ring.DATA_OFFSET))
+        await poll(lambda: "the state of one does not fit into its ring" in started.log())
+
+
 async def test_adopted_programs_are_killed_when_the_daemon_shuts_down(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
@@ -185,6 +197,54 @@ async def test_adopted_programs_are_killed_when_the_daemon_shuts_down(tmp_path, 
             assert manager.stored == {}
 
 
+async def test_adopted_program_is_watched_without_pidfds(tmp_path, manager):
+    async with daemon(tmp_path, env=manager.environ()) as started:
+        worker = await started.serving()
+        terminal = await spawn(worker.keeper, "read x; echo got $x; :", name="one")
+        manager.receive()
+        os.kill(started.pid, signal.SIGKILL)
+        worker.kill()
+        await started.wait()
+    os.close(terminal.master)
+    with not_left(terminal.pid):
+        async with daemon(tmp_path, mode="no pidfds", **manager.passing()) as started:
+            worker = await started.serving()
+            again = worker.watch_all()["one"]
+            # The SIGCHLD of another program.
+            await run(worker.keeper, "true")
+            assert again.report is None
+            os.write(again.master, b"word\n")
+            assert b"got word" in await again.wait_closed()
+            assert again.report.status == UNKNOWN
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+async def test_process_with_a_reused_pid_is_not_killed(tmp_path, manager, forgets):
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        async with daemon(tmp_path, env=manager.environ()) as started:
+            worker = await started.serving()
+            terminal = await spawn(worker.keeper, NUMBERS, consume=False)
+            await poll(lambda: terminal.ring.header[ring.STALLED])
+            manager.receive()
+            os.kill(started.pid, signal.SIGKILL)
+            worker.kill()
+            await started.wait()
+        os.kill(terminal.pid, signal.SIGKILL)
+        terminal.ring.header[ring.PID] = other.pid
+        async with daemon(tmp_path, **manager.passing()) as started:
+            worker = await started.serving()
+            # The ring is full, so the exit is not reported yet.
+            assert worker.keeper.terminals[0].exit is None
+            if forgets:
+                worker.keeper.forget(terminal.name)
+                await worker.keeper.flushed()
+            worker.keeper.end()
+            await worker.exit(0)
+            await started.wait()
+        assert other.poll() is None
+        other.kill()
+
+
 async def test_reused_pid_is_not_adopted(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
@@ -194,8 +254,6 @@ async def test_reused_pid_is_not_adopted(tmp_path, manager):
         worker.kill()
         await started.wait()
     # The pid now belongs to a process with another start time: this one.
-    from acpterm.keeper import ring
-
     terminal.ring.header[ring.PID] = os.getpid()
     os.kill(terminal.pid, signal.SIGKILL)
     async with daemon(tmp_path, **manager.passing()) as started:

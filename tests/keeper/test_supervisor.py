@@ -1,6 +1,7 @@
 """The keeper and its workers: start, restart, replacement and shutdown."""
 
 import os
+import resource
 import signal
 from contextlib import contextmanager
 from functools import partial
@@ -13,6 +14,7 @@ from acpterm.keeper import ring
 from acpterm.keeper.client import RestartError
 from tests.keeper.daemon import children_of, daemon
 from tests.keeper.terminals import is_alive, poll, run, spawn
+from tests.pty.scarcity import no_descriptors
 
 NUMBERS = "i=0; while :; do echo line $i; i=$((i+1)); done"
 
@@ -170,6 +172,35 @@ async def test_spawn_is_executed_once_with_its_record_when_the_worker_dies_after
         assert mark.read_text() == "once\n"
 
 
+async def test_entry_stays_when_the_keeper_has_no_descriptor_for_its_new_value(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        first.keeper.put("key", b"old", [0])
+        await first.keeper.flushed()
+        await run(first.keeper, "true")
+        limits = resource.prlimit(started.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(started.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        first.keeper.put("key", b"new", [0])
+        await poll(lambda: "key was not stored" in started.log())
+        resource.prlimit(started.pid, resource.RLIMIT_NOFILE, limits)
+        first.kill()
+        second = await started.serving()
+        entry = second.keeper.entries["key"]
+        assert (entry.value, len(entry.fds)) == (b"old", 1)
+
+
+async def test_worker_refuses_to_take_over_when_it_has_no_descriptor_for_the_state(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        first.kill()
+        second = await started.worker()
+        reason = "the worker has no descriptor left for the state of the daemon"
+        with no_descriptors(), pytest.raises(OSError, match=reason):
+            await second.keeper.connect()
+        await second.exit(1)
+        await poll(lambda: reason in started.log())
+
+
 @contextmanager
 def stopped(pid):
     """Stop a process during the block, and continue it afterwards."""
@@ -209,6 +240,20 @@ async def test_messages_are_handled_when_the_worker_is_replaced_after_sending_th
                     first.keeper.put(key, b"x")
                 await first.keeper.flushed()
         assert list(second.keeper.entries) == KEYS
+
+
+async def test_successor_starts_when_the_last_messages_of_a_worker_are_invalid(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        with stopped(started.pid):
+            for _ in range(3):
+                first.keeper._connection.send("put")
+            first.keeper.put("key", b"x")
+            await first.keeper.flushed()
+            first.kill()
+            await poll(lambda: not is_alive(first.pid))
+        second = await started.serving()
+        assert list(second.keeper.entries) == ["key"]
 
 
 async def test_programs_run_until_their_rings_are_full_while_no_worker_runs(tmp_path):
@@ -288,6 +333,16 @@ async def test_lock_file_has_the_pid_and_no_error_when_a_worker_serves(tmp_path)
         first.kill()
         await started.serving()
         await poll(lambda: lock.read_text() == f"{started.pid}\n\n")
+
+
+async def test_worker_that_dies_before_it_is_ready_is_not_counted_as_a_takeover(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        first.kill()
+        second = await started.worker()
+        second.kill()
+        third = await started.serving()
+        assert third.keeper.takeovers == 1
 
 
 async def restarted(worker):
@@ -419,6 +474,22 @@ async def test_second_restart_at_once_is_refused(tmp_path):
         first.nursery.start_soon(restarted, first)
         await started.worker()
         assert await restarted(first) == "another restart is under way"
+
+
+async def test_restart_is_refused_while_the_daemon_ends(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        first.keeper.end()
+        assert await restarted(first) == "the daemon ends"
+
+
+async def test_candidate_is_killed_when_the_daemon_ends(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        first.nursery.start_soon(restarted, first)
+        candidate = await started.worker()
+        first.keeper.end()
+        await poll(lambda: not is_alive(candidate.pid))
 
 
 async def test_keeper_restarts_the_worker_at_sigusr1(tmp_path):

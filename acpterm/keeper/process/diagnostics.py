@@ -8,6 +8,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # typeshed has none
 import contextlib
 import os
+import select
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,9 +28,21 @@ LOCK_KEY = "lock"
 
 
 def log(message: str) -> None:
-    """Write one line to the log."""
+    """Write one line of at most `PIPE_BUF` bytes to the log. Drops it if writing would block."""
+    line = f"acpterm keeper[{os.getpid()}]: {message}".encode(errors="backslashreplace")
     with contextlib.suppress(OSError):
-        os.write(2, f"acpterm keeper[{os.getpid()}]: {message}\n".encode())
+        if can_log():
+            os.write(2, line[: select.PIPE_BUF - 1] + b"\n")
+
+
+def can_log() -> bool:
+    """Return whether the log accepts `PIPE_BUF` bytes without blocking.
+
+    It may be a full pipe, or a terminal that is stopped by Ctrl-S.
+    """
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
+    return bool(poll.poll(0))
 
 
 def log_location() -> str:
@@ -52,7 +65,7 @@ def write_lock_file(store: Store, message: str) -> None:
     if fds:
         try:
             os.ftruncate(fds[0], 0)
-            os.pwrite(fds[0], f"{os.getpid()}\n{message}\n".encode(), 0)
+            os.pwrite(fds[0], f"{os.getpid()}\n{message}\n".encode(errors="backslashreplace"), 0)
         except OSError as error:
             log(f"the lock file cannot be written: {error}")
 

@@ -4,8 +4,9 @@ Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID`
 with the names in `LISTEN_FDNAMES`.
 
 - Masters and rings that a previous keeper has stored (`notify`) become terminals again. Their
-  programs are not children of this process, so their exit is detected by pidfd. Their exit status
-  is unknown, unless the ring's header already contains the report.
+  programs are not children of this process, so their exit is detected by pidfd, or without one
+  when the PTY hangs up. Their exit status is unknown, unless the ring's header already contains the
+  report.
 - The directory of the control groups, which is locked by its open descriptor, becomes the entry
   `trees` again.
 - All other descriptors are for the worker: they become entries `listen/0`, `listen/1`, …, whose
@@ -98,16 +99,12 @@ def _adopt(terminals: Terminals, store: Store, name: str, ring_fd: int, master: 
     mapped.recover()
     header[ring.STALLED] = header[ring.ARMED] = 0
     store.put(f"t/{name}", mapped.record(), [])
-    pid, started_us = header[ring.PID], header[ring.STARTED]
-    pidfd = system.open_pidfd(pid)
-    if pidfd is not None and int(system.started_at(pid) * 1e6) != started_us:
-        os.close(pidfd)
-        pidfd = None
-    child = Child(pid, started_us / 1e6, pidfd)
+    pid = header[ring.PID]
+    child = Child(pid, header[ring.STARTED] / 1e6, system.open_pidfd(pid))
     terminal = Terminal(terminals, name, child, master, (ring_fd, mapped))
     report = read_exit(header)
     if report is not None:
         terminal.restore_exit(report)
-    elif pidfd is None:
+    elif not child.exists():
         terminal.child_ended()
     return True

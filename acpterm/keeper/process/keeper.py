@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # typeshed has none
 import errno
 import os
 import sys
 
 from acpterm.keeper import ring
+from acpterm.keeper.process.diagnostics import log
 from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, TREES_NAME, Notifier
 from acpterm.keeper.process.store import Store
 from acpterm.keeper.programs import spawn, system
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 _RECHECK_S = 0.05
 # Reaping lists all children, so orphans that exit within this time are reaped together.
 _REAP_ORPHANS_S = 0.02
-_SIGCHLD = 20 if os.uname().sysname in ("Darwin", "FreeBSD", "NetBSD", "OpenBSD") else 17
-_SIGKILL = 9
 # Writing this to an eventfd adds 1 to its counter.
 _ONE = (1).to_bytes(8, sys.byteorder)
 
@@ -60,7 +60,7 @@ class Keeper:
         self._wake_worker = _event_channel()
         self._wake_keeper = _event_channel()
         loop.add_reader(self._wake_keeper[0], self._on_kick)
-        loop.on_signal(_SIGCHLD, self._child_signal)
+        loop.on_signal(_signal.SIGCHLD, self._child_signal)
         self._handlers: dict[str, Callable[[Message], None]] = {
             "spawn": self._spawn,
             "put": self._put,
@@ -150,7 +150,7 @@ class Keeper:
         cgroup = message.fds[0] if message.fds else None
         ring_fd, mapped = ring.create_ring(ring_size)
         try:
-            mapped.write_record(record)
+            self._write_record(mapped, name, record)
             pid, master, way = spawn.spawn(program, cols, rows, cgroup)
         except BaseException:
             mapped.close()
@@ -158,7 +158,7 @@ class Keeper:
             raise
         started = system.started_at(pid)
         mapped.header[ring.PID] = pid
-        mapped.header[ring.STARTED] = int(started * 1e6)
+        mapped.header[ring.STARTED] = round(started * 1e6)
         self.store.put(_record_key(name), record, [])
         child = Child(pid, started, system.open_pidfd(pid) if self._pidfds else None)
         self._notifier.store(RING_PREFIX + name, ring_fd)
@@ -167,14 +167,28 @@ class Keeper:
 
     def _put(self, message: Message) -> None:
         key, value = message.fields[:2]
+        if message.cut:
+            log(f"{key} was not stored: the keeper has no descriptor left")
+            return
         fds = message.take_fds()
         self.store.put(key, value, fds)
         if key == TREES_NAME and fds and not self._notifier.has_stored(TREES_NAME):
             self._notifier.store(TREES_NAME, fds[0])
         if key.startswith("t/"):
             terminal = self.terminals.by_name.get(key[2:])
-            if terminal is not None and terminal.ring is not None:
-                terminal.ring.write_record(value)
+            if terminal is not None:
+                # The ring of a closed terminal is not mapped.
+                mapped = terminal.ring or ring.map_ring(terminal.ring_fd)
+                self._write_record(mapped, terminal.name, value)
+                if mapped is not terminal.ring:
+                    mapped.close()
+
+    def _write_record(self, mapped: ring.RingFile, name: str, record: bytes) -> None:
+        if not mapped.write_record(record) and self._notifier.stores:
+            log(
+                f"the state of {name} does not fit into its ring ({len(record)} bytes): a new"
+                " keeper will not have it"
+            )
 
     def _delete(self, message: Message) -> None:
         self.store.delete(message.fields[0])
@@ -192,8 +206,7 @@ class Keeper:
         if terminal is not None:
             self._notifier.remove(MASTER_PREFIX + name)
             self._notifier.remove(RING_PREFIX + name)
-            if terminal.exit is None:
-                # The child is not reaped, so its pid and process group cannot have been reused.
+            if terminal.exit is None and terminal.child.exists():
                 _kill_group(terminal.child.pid)
             terminal.forget()
         self.store.delete(_record_key(name))
@@ -231,7 +244,7 @@ def _record_key(name: str) -> str:
 def _kill_group(pid: int) -> None:
     for kill in (os.killpg, os.kill):
         try:
-            kill(pid, _SIGKILL)
+            kill(pid, _signal.SIGKILL)
         except OSError:
             continue
 

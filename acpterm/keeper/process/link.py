@@ -95,10 +95,9 @@ class Link:
             self.close()
             self._lost("")
             return False
-        try:
-            self._receive(message)
-        finally:
-            message.close()
+        # After an invalid message, the messages that follow it must still be handled.
+        self._loop.call(lambda: self._receive(message))
+        message.close()
         return True
 
     def _flush(self) -> None:

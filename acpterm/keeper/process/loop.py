@@ -14,6 +14,8 @@ import select
 import sys
 import time
 
+from acpterm.keeper.process.diagnostics import can_log
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,20 +174,21 @@ class Loop:
         handlers = [(fd, self._readers.get(fd)) for fd, _ in ready]
         for fd, handler in handlers:
             if handler is not None and self._readers.get(fd) is handler:
-                self._call(handler)
+                self.call(handler)
         if self._timers:
             now = time.monotonic()
             while self._timers and self._timers[0][0] <= now:
-                self._call(_heapq.heappop(self._timers)[2])
+                self.call(_heapq.heappop(self._timers)[2])
 
-    def _call(self, handler: Handler) -> None:
+    def call(self, handler: Handler) -> None:
+        """Call `handler`; log an exception that it raises."""
         try:
             handler()
         except Exception:  # noqa: BLE001  the loop must survive it: see the module's docstring
             if self._errors < _ERRORS_LOGGED_MAX:
                 self._errors += 1
                 kind, error, where = sys.exc_info()
-                if kind is not None and error is not None:
+                if kind is not None and error is not None and can_log():
                     sys.excepthook(kind, error, where)
             # The descriptor may be ready again at once: don't spin.
             time.sleep(_ERROR_PAUSE_S)

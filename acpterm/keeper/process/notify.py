@@ -114,11 +114,12 @@ class Notifier:
     def _send(self, state: str, fd: int | None = None) -> None:
         if self._socket is None or len(self._queue) >= _QUEUE_MAX:
             return
-        if not self._queue and self._try(state.encode(), fd):
+        data = state.encode(errors="backslashreplace")
+        if not self._queue and self._try(data, fd):
             return
         # The manager's receive queue holds only about ten messages (net.unix.max_dgram_qlen).
         with contextlib.suppress(OSError):
-            self._queue.append((state.encode(), None if fd is None else os.dup(fd)))
+            self._queue.append((data, None if fd is None else os.dup(fd)))
             if len(self._queue) == 1:
                 self._loop.call_later(_RETRY_S, self._flush)
 

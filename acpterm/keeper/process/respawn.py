@@ -45,8 +45,8 @@ class Respawn:
             self._give_up(what)
             return
         delay = _DELAYS_S[min(len(self._deaths), len(_DELAYS_S)) - 1]
-        log(f"{what}; starting another in {delay:g} s")
         self._loop.call_later(delay, self._start)
+        log(f"{what}; starting another in {delay:g} s")
 
     def reset(self) -> None:
         """Forget all deaths, so that new workers may be started again."""

@@ -77,9 +77,8 @@ class Supervisor:
         inherited_fds.adopt_all(
             os.environ, self._keeper.terminals, self._keeper.store, self._notifier
         )
-        self._takeovers = 0
+        self._served_count = 0
         self._respawn = Respawn(loop, self._keeper.store, self._notifier, self._start_successor)
-        self._has_served = False
         self._terminating = False
         self._ending = False
         self._status = 0
@@ -104,7 +103,7 @@ class Supervisor:
     def run(self) -> int:
         """Serve until the daemon shuts down; return the exit status."""
         self._loop.run(self._keeper.before_wait)
-        if self._has_served:
+        if self._served_count:
             self._notifier.stopping()
             for worker in self._workers:
                 worker.signal(_signal.SIGKILL)
@@ -139,7 +138,7 @@ class Supervisor:
     def _hello(self, worker: Worker) -> None:
         worker.hello_received = True
         if worker is self._serving:
-            self._keeper.send_state(worker.link, takeovers=self._takeovers)
+            self._keeper.send_state(worker.link, takeovers=self._served_count)
         elif self._serving is not None:
             self._stop(self._serving, time.monotonic() + _STOP_TIMEOUT_S)
 
@@ -148,8 +147,7 @@ class Supervisor:
         if worker is self._candidate:
             self._replace(worker)
         if worker is self._serving:
-            self._has_served = True
-            self._respawn.given_up = False
+            self._served_count += 1
             worker.link.send("go")
             self._notifier.ready()
             diagnostics.write_lock_file(self._keeper.store, "")
@@ -172,14 +170,13 @@ class Supervisor:
         self._stopped = self._restart_request = None
         if self._ending or self._terminating:
             self._loop.stop()
-        elif not self._has_served:
+        elif not self._served_count:
             self._status = diagnostics.shell_status(status)
             self._loop.stop()
         elif self._serving is not None:
-            self._takeovers += 1
             self._limit_restoring(self._serving)
             if self._serving.hello_received and not self._keeper.has_state(self._serving.link):
-                self._keeper.send_state(self._serving.link, takeovers=self._takeovers)
+                self._keeper.send_state(self._serving.link, takeovers=self._served_count)
         else:
             self._respawn.worker_died(f"the worker {worker.refusal or how}")
 
@@ -188,7 +185,6 @@ class Supervisor:
     def _start_successor(self) -> None:
         if self._serving is not None or self._respawn.given_up:
             return
-        self._takeovers += 1
         try:
             worker = self._serving = self._start()
         except OSError as error:
@@ -211,7 +207,7 @@ class Supervisor:
         if self._respawn.given_up:
             self._respawn.reset()
             self._start_successor()
-        elif self._serving is not None and self._candidate is None and self._has_served:
+        elif self._serving is not None and self._candidate is None and self._served_count:
             self._try_candidate()
 
     def _restart(self, message: Message) -> None:
@@ -223,6 +219,9 @@ class Supervisor:
             self._serving.link.send("restart_failed", request, "another restart is under way")
 
     def _try_candidate(self) -> None:
+        if self._ending or self._terminating:
+            self._roll_back("the daemon ends")
+            return
         try:
             candidate = self._candidate = self._start()
         except OSError as error:
@@ -249,7 +248,7 @@ class Supervisor:
             serving.signal(_signal.SIGSTOP)
         if serving.is_stopped():
             serving.link.drain()
-            self._keeper.send_state(candidate.link, takeovers=self._takeovers + 1)
+            self._keeper.send_state(candidate.link, takeovers=self._served_count)
         elif time.monotonic() < deadline:
             self._loop.call_later(_STOP_POLL_S, lambda: self._stop(serving, deadline))
         else:
@@ -259,7 +258,6 @@ class Supervisor:
         """Make the candidate, a new worker that is ready, the serving one; kill the old worker."""
         old, self._serving = self._serving, candidate
         self._candidate = self._stopped = self._restart_request = None
-        self._takeovers += 1
         if old is not None:
             # Its link need not be drained again: the worker was stopped before `_stop` drained it.
             self._keeper.remove_link(old.link)
@@ -292,20 +290,22 @@ class Supervisor:
 
     def _end(self, _message: Message) -> None:
         self._ending = True
-        self._notifier.stopping()
-        self._loop.call_later(TERMINATE_TIMEOUT_S, self._loop.stop)
+        self._begin_shutdown()
 
     def _terminate(self) -> None:
         if self._terminating:
             return
         self._terminating = True
+        self._begin_shutdown()
+        if self._serving is None:
+            self._loop.stop()
+        else:
+            self._serving.link.send("terminate")
+
+    def _begin_shutdown(self) -> None:
         self._notifier.stopping()
         if self._candidate is not None:
             self._roll_back("the daemon ends")
-        if self._serving is None:
-            self._loop.stop()
-            return
-        self._serving.link.send("terminate")
         self._loop.call_later(TERMINATE_TIMEOUT_S, self._loop.stop)
 
     def _child_signal(self) -> None:

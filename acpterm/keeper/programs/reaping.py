@@ -11,6 +11,7 @@ import os
 import sys
 import time
 
+from acpterm.keeper.programs import system
 from acpterm.keeper.ring import (
     EXIT_AT,
     EXIT_CPU,
@@ -65,10 +66,23 @@ class Child:
             loop.remove_reader(pidfd)
             os.close(pidfd)
 
+    def exists(self) -> bool:
+        """Return whether the process runs or is a zombie, so that its pid is not reused.
+
+        Also returns True if that is unknown. A child exists until it is reaped; a program of an
+        earlier keeper may be reaped by another process at any time.
+        """
+        try:
+            os.getpgid(self.pid)
+        except ProcessLookupError:
+            return False
+        started = system.started_at(self.pid)
+        return started == self.started or 0.0 in (started, self.started)
+
     def check_ended(self) -> bool:
         """Return whether a process without a pidfd has ended; with a pidfd, return False.
 
-        Must be called at each SIGCHLD.
+        Must be called at each SIGCHLD. A program of an earlier keeper causes none.
         """
         if self._pidfd is not None:
             return False
@@ -79,7 +93,7 @@ class Child:
             # Without waitid the process can only be reaped. `reap` uses this result later.
             self._wait_result = os.wait4(self.pid, os.WNOHANG)
         except ChildProcessError:
-            return True
+            return not self.exists()
         return self._wait_result[0] != 0
 
     def reap(self, end: int) -> Exit | None:

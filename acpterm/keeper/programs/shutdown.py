@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # typeshed has none
 import os
 import time
 
@@ -9,7 +10,7 @@ from acpterm.keeper.programs import system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterator
 
     from acpterm.keeper.programs.terminal import Terminal
     from acpterm.keeper.programs.terminals import Terminals
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 ENDING_MAX_S = 2.0
 _ROUND_S = 0.002
 _ROUND_MAX_S = 0.05
-_SIGKILL = 9
+# The tolerance for start times, which are rounded to clock ticks (10 ms).
+_START_SLACK_S = 0.02
 
 
 def end_programs(terminals: Terminals) -> None:
@@ -26,26 +28,34 @@ def end_programs(terminals: Terminals) -> None:
     Orphans of killed processes become children of the keeper, which is a subreaper, and are killed
     in the next round. Returns when no process is left, or after `ENDING_MAX_S` seconds.
     """
-    roots = {
-        terminal.child.pid for terminal in terminals.by_name.values()
-    } | terminals.by_pid.keys()
+    unreaped = terminals.by_pid
+    # A session has the pid of the program that created it. Each has the time until which that pid
+    # was not reused.
+    sessions = {
+        terminal.child.pid: terminal.exit[3]
+        for terminal in terminals.by_name.values()
+        if terminal.exit is not None
+    } | {pid: float("inf") for pid, terminal in unreaped.items() if terminal.child.exists()}
     deadline = time.monotonic() + ENDING_MAX_S
     pause = _ROUND_S
-    while _kill_round(roots, terminals.by_pid) and time.monotonic() < deadline:
+    while _kill_round(sessions, unreaped) and time.monotonic() < deadline:
         time.sleep(pause)
         pause = min(2 * pause, _ROUND_MAX_S)
 
 
-def _kill_round(roots: set[int], unreaped: dict[int, Terminal]) -> bool:
+def _kill_round(sessions: dict[int, float], unreaped: dict[int, Terminal]) -> bool:
     """Kill all programs and all children of the keeper, and reap those that have ended.
 
-    Returns whether any process may be left. `roots` are the pids of all programs. `unreaped` has,
-    by pid, the terminals whose program is not reaped; programs that this call reaps are removed.
+    Returns whether any process may be left. `unreaped` has, by pid, the terminals whose program is
+    not reaped; programs that this call reaps are removed.
     """
-    members = set(_session_members(roots, unreaped.keys()))
+    for pid, terminal in tuple(unreaped.items()):
+        if terminal.child.exists():
+            _kill(os.killpg, pid)
+        else:
+            del unreaped[pid]
+    members = set(_session_members(sessions))
     children = set(system.children_of_this_process()) or set(unreaped)
-    for pid in unreaped:
-        _kill(os.killpg, pid)
     for pid in members | children:
         _kill(os.kill, pid)
     for pid in children:
@@ -58,39 +68,26 @@ def _kill_round(roots: set[int], unreaped: dict[int, Terminal]) -> bool:
     return bool(members or unreaped or system.children_of_this_process())
 
 
-def _session_members(roots: set[int], unreaped: Collection[int]) -> Iterator[int]:
-    """Yield the pids of the living processes in all sessions whose leader is or was a program.
+def _session_members(sessions: dict[int, float]) -> Iterator[int]:
+    """Yield the pids of the running processes in `sessions`.
 
-    A session's id is the pid of its leader, which the kernel does not reuse while the session has
-    members. So if a process has the pid of a root that was reaped, the pid was reused, and that
-    session belongs to another program.
+    The kernel does not reuse the id of a session that has members. So if any member is older than
+    the reuse of its id, all members are ours; otherwise another program may have created them.
     """
-    if not system.LINUX or not roots:
+    if not system.LINUX or not sessions:
         return
-    found: dict[int, list[int]] = {}
+    found: dict[int, list[tuple[float, int]]] = {}
     for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            session = _session_of(int(entry))
-            if session in roots:
-                found.setdefault(session, []).append(int(entry))
-    for root, members in found.items():
-        if root in unreaped or root not in members:
-            yield from members
-
-
-def _session_of(pid: int) -> int:
-    """Return the session of a process; 0 if the process has ended."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            line = file.read()
-    except OSError:
-        return 0
-    fields = line[line.rindex(b")") + 2 :].split()
-    return 0 if fields[0] in b"ZX" else int(fields[3])
+        stat = system.read_stat(int(entry)) if entry.isdigit() else None
+        if stat is not None and stat[0] not in b"ZX" and stat[1] in sessions:
+            found.setdefault(stat[1], []).append((stat[2], int(entry)))
+    for session, members in found.items():
+        if min(members)[0] <= sessions[session] + _START_SLACK_S:
+            yield from (pid for _, pid in members)
 
 
 def _kill(kill: Callable[[int, int], None], pid: int) -> None:
     try:
-        kill(pid, _SIGKILL)
+        kill(pid, _signal.SIGKILL)
     except OSError:
         return

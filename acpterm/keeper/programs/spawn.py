@@ -17,6 +17,7 @@ its program has started.
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # typeshed has none
+import contextlib
 import errno
 import fcntl
 import os
@@ -105,7 +106,10 @@ def _posix_spawn(program: Program, slave: int, cgroup: int | None) -> int | None
     path = _path_of(slave)
     if changes is None or path is None:
         return None
-    here = os.open(".", os.O_PATH | os.O_DIRECTORY)
+    try:
+        here = os.open(".", os.O_PATH | os.O_DIRECTORY)
+    except PermissionError:  # the keeper could not return there
+        here = os.open("/", os.O_PATH | os.O_DIRECTORY)
     mask = os.umask(umask)
     try:
         os.chdir(cwd)
@@ -135,7 +139,9 @@ def _posix_spawn(program: Program, slave: int, cgroup: int | None) -> int | None
         for limit, _, ours in changes:
             resource.setrlimit(limit, ours)
         os.umask(mask)
-        os.fchdir(here)
+        # An error here would lose the pid of a started program.
+        with contextlib.suppress(OSError):
+            os.fchdir(here)
         os.close(here)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # typeshed has none
 import ctypes
 import os
 import struct
@@ -16,7 +17,6 @@ _CLONE_INTO_CGROUP = 0x2_0000_0000
 # The number is the same on every architecture (Linux 5.3); struct clone_args, version 2 (5.7).
 _SYS_CLONE3 = 435
 _CLONE_ARGS = struct.Struct("=11Q")
-_SIGCHLD = 17
 _STAT_BYTES_MAX = 4096
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -46,7 +46,8 @@ def clone_into(cgroup: int) -> int:
     Returns the child's pid, or 0 in the child. Raises `OSError`. Because CLONE_VM is not set, this
     call behaves like fork: the child has one thread, and its memory is copied on write.
     """
-    arguments = _CLONE_ARGS.pack(_CLONE_INTO_CGROUP, 0, 0, 0, _SIGCHLD, 0, 0, 0, 0, 0, cgroup)
+    signal = _signal.SIGCHLD
+    arguments = _CLONE_ARGS.pack(_CLONE_INTO_CGROUP, 0, 0, 0, signal, 0, 0, 0, 0, 0, cgroup)
     pid: int = _libc.syscall(_SYS_CLONE3, arguments, len(arguments))
     if pid < 0:
         number = ctypes.get_errno()
@@ -54,15 +55,25 @@ def clone_into(cgroup: int) -> int:
     return pid
 
 
-def started_at(pid: int) -> float:
-    """Return the start time of a process in seconds since boot; 0.0 if it is unknown."""
+def read_stat(pid: int) -> tuple[bytes, int, float] | None:
+    """Return the state, the session and the start time of a process; None if they are unknown.
+
+    The state is a letter, such as `Z` for a zombie. The time is in seconds since boot.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             line = file.read(_STAT_BYTES_MAX)
     except OSError:
-        return 0.0
+        return None
     # The name is in parentheses, and may itself contain parentheses and spaces.
-    return int(line[line.rindex(b")") + 2 :].split()[19]) / _TICKS_PER_S
+    fields = line[line.rindex(b")") + 2 :].split()
+    return fields[0], int(fields[3]), int(fields[19]) / _TICKS_PER_S
+
+
+def started_at(pid: int) -> float:
+    """Return the start time of a process in seconds since boot; 0.0 if it is unknown."""
+    stat = read_stat(pid)
+    return 0.0 if stat is None else stat[2]
 
 
 def open_pidfd(pid: int) -> int | None:

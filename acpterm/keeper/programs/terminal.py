@@ -218,6 +218,8 @@ class Terminal:
             return
         # A PTY that has hung up is always ready: polling it would spin.
         self._stop_polling()
+        # A program of an earlier keeper may have no pidfd and causes no SIGCHLD.
+        self.check_child()
         if not self.ended:
             self._terminals.loop.call_later(IDLE_RETRY_S, self._poll)
 
