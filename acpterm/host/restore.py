@@ -137,7 +137,6 @@ class Restorer:
             terminal.kill(EndedBy(record.killed_by))
         if connection is not None and record.session is not None and record.is_held:
             session = connection.session(record.session)
-            connection.retain(session)
             connection.restore_terminal(session, entry)
             if record.release_at is not None:
                 delay = max(0.0, record.release_at - boot_time())

@@ -360,6 +360,17 @@ async def test_session_without_state_is_not_retained():
         assert connection._context.sessions == {}
 
 
+async def test_request_in_an_unknown_session_stores_nothing(monkeypatch):
+    async with host_here() as host, agent_of(host) as agent:
+        await agent.initialize()
+        stored = []
+        monkeypatch.setattr(host.state.keeper, "put", lambda key, *_: stored.append(key))
+        for method, params in NAMING_A_TERMINAL.items():
+            with pytest.raises(RpcError, match="there is no terminal"):
+                await agent.request(method, agent.of(NEVER_WAS, **params))
+        assert stored == []
+
+
 # A cancelled turn
 
 

@@ -284,9 +284,14 @@ class Session:
     def _no_such(self, identifier: str) -> RpcError:
         if identifier in self._released:
             what = f"terminal {quote(identifier)} has been released: its id is no longer valid"
-        else:
-            what = (
-                f"there is no terminal {quote(identifier)} in session {quote(self.id)}: "
-                "use an id that terminal/create answered for this session"
-            )
-        return RpcError(RESOURCE_NOT_FOUND, what)
+            return RpcError(RESOURCE_NOT_FOUND, what)
+        return no_such_terminal(self.id, identifier)
+
+
+def no_such_terminal(session: str, identifier: str) -> RpcError:
+    """Return the error for a terminal that the session with the id `session` does not have."""
+    return RpcError(
+        RESOURCE_NOT_FOUND,
+        f"there is no terminal {quote(identifier)} in session {quote(session)}: "
+        "use an id that terminal/create answered for this session",
+    )

@@ -82,7 +82,6 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
     if isinstance(received, OtherUpdate):
         if received.kind in V2_KINDS:
             session = connection.session(params.session_id)
-            connection.retain(session)
             session.record_terminal_updates(from_v2(received.kind, members(params.update)))
             connection.count_memory(session)
         return
@@ -94,7 +93,6 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
         found = [item.terminal_id for item in received.content or () if isinstance(item, Terminal)]
         terminals = [identifier for identifier in found if len(identifier) <= ID_MAX]
     session = connection.session(params.session_id)
-    connection.retain(session)
     fields = msgspec.json.decode(params.update, type=dict[str, Raw])
     session.record_update(received.tool_call_id, fields, terminals)
     connection.count_memory(session)
@@ -154,7 +152,6 @@ def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty
     """
     check_absolute(params.cwd)
     session = connection.session(params.session_id)
-    connection.retain(session)
     session.cwd = params.cwd
     connection.count_memory(session)
     return Empty()

@@ -76,8 +76,6 @@ def create(
     )
     if options.format == "screen":
         check_screen(*launch.size)
-    # Retain the session, which counts its cancelled turns while the terminal is being created.
-    connection.retain(session)
     turn = session.cancelled
 
     lifetime = math.inf if options.timeout_ms is None else seconds(options.timeout_ms)
@@ -122,7 +120,7 @@ def output(
     connection: AgentConnection, params: TerminalRequest
 ) -> TerminalOutputResponse | Coroutine[Any, Any, TerminalOutputResponse]:
     """`terminal/output`: return the retained output, and the exit status if there is one."""
-    session = connection.session(params.session_id)
+    session = connection.find_session(params)
     terminal = session.readable(params.terminal_id)
     entry = session.entries[terminal.id]
     if terminal.view == "screen":
@@ -169,7 +167,7 @@ def wait_for_exit(
     connection: AgentConnection, params: TerminalRequest
 ) -> WaitForTerminalExitResponse | Coroutine[Any, Any, WaitForTerminalExitResponse]:
     """`terminal/wait_for_exit`: return the exit status once the program has exited."""
-    terminal = connection.session(params.session_id).readable(params.terminal_id)
+    terminal = connection.find_session(params).readable(params.terminal_id)
 
     async def wait() -> WaitForTerminalExitResponse:
         return _exit_response(connection, await terminal.wait_exited())
@@ -181,7 +179,7 @@ def kill(
     connection: AgentConnection, params: TerminalRequest
 ) -> Empty | Coroutine[Any, Any, Empty]:
     """`terminal/kill`: end the program and all its descendants; the terminal's id stays valid."""
-    entry = connection.session(params.session_id).owned(params.terminal_id, "killed")
+    entry = connection.find_session(params).owned(params.terminal_id, "killed")
     connection.host.registry.kill(entry, EndedBy.AGENT)
     return terminal_ops.respond_after_exit(entry.terminal)
 
@@ -193,7 +191,7 @@ def release(
 
     A program whose terminal the user owns keeps running.
     """
-    session = connection.session(params.session_id)
+    session = connection.find_session(params)
     terminal = connection.release(session, params.terminal_id, EndedBy.AGENT)
     return Empty() if terminal is None else terminal_ops.respond_after_exit(terminal)
 
@@ -208,25 +206,24 @@ def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any
 
     If the terminal is released during the wait, the response is sent once the program has exited.
     """
-    return terminal_ops.read(
-        connection, connection.session(params.session_id).readable(params.terminal_id), params
-    )
+    terminal = connection.find_session(params).readable(params.terminal_id)
+    return terminal_ops.read(connection, terminal, params)
 
 
 def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, Any, WriteResponse]:
     """`_acpterm/terminal/write`: write keyboard input; respond once the terminal has taken it."""
-    entry = connection.session(params.session_id).owned(params.terminal_id, "typed into")
+    entry = connection.find_session(params).owned(params.terminal_id, "typed into")
     return terminal_ops.write(entry.terminal, params.data.encode())
 
 
 def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:
     """`_acpterm/terminal/resize`: set the size that a terminal has while no window is attached."""
-    entry = connection.session(params.session_id).owned(params.terminal_id, "resized")
+    entry = connection.find_session(params).owned(params.terminal_id, "resized")
     return terminal_ops.resize(connection.host.windows, entry, params.cols, params.rows)
 
 
 def signal(connection: AgentConnection, params: SignalRequest) -> Empty:
     """`_acpterm/terminal/signal`: send a signal to the terminal's foreground process group."""
-    entry = connection.session(params.session_id).owned(params.terminal_id, "signalled")
+    entry = connection.find_session(params).owned(params.terminal_id, "signalled")
     terminal_ops.signal(entry.terminal, params.signal)
     return Empty()
