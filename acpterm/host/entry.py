@@ -44,7 +44,7 @@ class Session(Protocol):
 
 
 class Origin:
-    """Stands in for the session of a restored terminal whose agent's connection has ended.
+    """Stands in for the session of a restored terminal that is no longer in any session.
 
     Only the session's id and the agent's identity are left.
     """

@@ -173,7 +173,7 @@ class Restorer:
     ) -> Session | None:
         if record.session is None:
             return None
-        if connection is not None:
+        if connection and (record.is_held or record.session in connection.sessions):
             return connection.session(record.session)
         agent = AgentInfo(record.connection or "")
         agent.name = record.agent

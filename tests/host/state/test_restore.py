@@ -153,6 +153,38 @@ async def test_connection_is_rebuilt_from_records_of_its_terminals(tmp_path):
                 assert (await user.terminal_request("get", fresh))["connection"] == "c9"
 
 
+async def test_rebuilt_session_has_the_tool_calls_of_its_terminals(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        terminal = await spawn(worker.keeper, "sleep 60; :", record=record(secret=SECRET).encode())
+        await worker.keeper.flushed()
+        worker.kill()
+        async with successor(started) as host, agent_of(host) as agent, user_of(host) as user:
+            await agent.initialize(SECRET)
+            content = [{"type": "terminal", "terminalId": terminal.name}]
+            update = {"sessionUpdate": "tool_call_update", "toolCallId": "call", "content": content}
+            await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+            await agent.output(terminal.name)
+            info = await user.terminal_request("get", terminal.name)
+            assert info["toolCalls"] == ["call"]
+
+
+async def test_released_terminal_does_not_restore_its_session(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        released = {"released_by": "agent", "released_time": time.time(), "released_at": now()}
+        fields = {**released, "is_held": False, "tool_calls": ["c"], "session": "dropped"}
+        terminal = await spawn(worker.keeper, "echo kept; :", record=record(**fields).encode())
+        await terminal.wait_closed()
+        await leave(worker)
+        async with successor(started) as host, user_of(host) as user:
+            (found,) = await user.list(all=True)
+            assert (found["sessionId"], found["toolCalls"]) == ("dropped", ["c"])
+            assert (found["connection"], found["agent"]) == ("c7", "tester")
+            (connection,) = host._resumption.connections
+            assert list(connection.sessions) == ["session-1"]
+
+
 async def test_absent_connection_is_given_up_after_the_timeout(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
