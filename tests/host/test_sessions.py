@@ -348,6 +348,41 @@ async def test_oldest_session_is_forgotten_beyond_the_maximum(monkeypatch):
         assert len(host.pool.terminals) == 4
 
 
+async def test_session_is_not_forgotten_while_a_terminal_is_being_created(monkeypatch):
+    monkeypatch.setattr(callers, "SESSIONS_MAX", 2)
+    async with host_here() as host, agent_of(host) as agent:
+        await agent.notify("session/update", tool_call("shown"))
+        host.pool._keeper = slow = SlowKeeper(host.pool._keeper)
+        created = await agent.start(
+            "terminal/create", {"sessionId": agent.session, "command": "sleep 60"}
+        )
+        with trio.fail_after(10):
+            await slow.requested.wait()
+        for number in range(3):
+            cwd = {"sessionId": f"other-{number}", "cwd": "/"}
+            await agent.request("_acpterm/session/set", cwd)
+        slow.may_respond.set()
+        await agent.result(created)
+        (connection,) = host._connections
+        sessions = connection._context.sessions
+        assert list(sessions) == [agent.session, "other-2"]
+        assert not sessions[agent.session].closed.is_set()
+        assert len(sessions[agent.session].tool_calls) == 1
+
+
+@pytest.mark.parametrize("command", ["true", "\0"])
+async def test_session_is_forgotten_again_once_no_terminal_is_being_created(monkeypatch, command):
+    monkeypatch.setattr(callers, "SESSIONS_MAX", 1)
+    async with host_here() as host, agent_of(host) as agent:
+        try:
+            await agent.run(command)
+        except RpcError:
+            assert command == "\0"
+        await agent.request("_acpterm/session/set", {"sessionId": "other", "cwd": "/"})
+        (connection,) = host._connections
+        assert list(connection._context.sessions) == ["other"]
+
+
 async def test_session_without_state_is_not_retained():
     async with host_here() as host, agent_of(host) as agent:
         for number in range(50):

@@ -139,7 +139,7 @@ class AgentConnection:
             )
         if len(self.sessions) >= SESSIONS_MAX:
             for other in self.sessions.values():
-                if not other.entries:
+                if not other.has_terminals:
                     break
             else:
                 raise RpcError(
@@ -207,7 +207,7 @@ class AgentConnection:
             self._memory.count(session)
 
     def _shrink(self, session: Session) -> None:
-        if session.entries:
+        if session.has_terminals:
             session.forget_updates()
             self._memory.recount(session)
         else:
@@ -222,15 +222,7 @@ class AgentConnection:
     def add(
         self, session: Session, terminal: Terminal, request: LaunchRequest, record: TerminalRecord
     ) -> None:
-        """Add a terminal that was just created; release it if the connection has closed.
-
-        If the session was dropped while the terminal was being created, it is added again.
-        """
-        if session.id not in self.sessions:
-            self.sessions[session.id] = session
-            if not self._closed:
-                session.store()
-        session = self.sessions[session.id]
+        """Add a terminal that was just created; release it if the connection has closed."""
         entry = TerminalEntry(terminal, record, self.host.state_writer, session)
         session.add(entry)
         self.creates.add(entry)

@@ -121,6 +121,8 @@ class Session:
         self._cancelled = 0
         self.entries: Final[dict[str, TerminalEntry]] = {}
         """The terminals that the agent may name, by id: held and promoted ones."""
+        self.pending_creates = 0
+        """How many terminals are being created in the session."""
         self.tool_calls: Final = ToolCalls()
         self.agent_terminals: Final = AgentTerminals()
         """The terminals that the agent runs itself."""
@@ -192,6 +194,11 @@ class Session:
         is_stored = self._cwd is not None and len(self._cwd) <= _STORED_CWD_BYTES_MAX
         cwd = pack_text(self._cwd) if is_stored and self._cwd else None
         return SessionRecord(id=self.id, cwd=cwd, cancelled=self._cancelled, released=released)
+
+    @property
+    def has_terminals(self) -> bool:
+        """Whether the session has terminals, or terminals that are still being created."""
+        return bool(self.entries) or self.pending_creates > 0
 
     def add(self, entry: TerminalEntry) -> None:
         """Add a terminal, which the agent can then use by its id."""

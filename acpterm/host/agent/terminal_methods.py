@@ -77,33 +77,38 @@ def create(
     if options.format == "screen":
         check_screen(*launch.size)
     turn = session.cancelled
+    session.pending_creates += 1
 
     lifetime = math.inf if options.timeout_ms is None else seconds(options.timeout_ms)
 
     async def start() -> CreateTerminalResponse:
-        await connection.creates.wait_in_flight(request)
-        if entry := connection.creates.repeated(request):
-            return _create_response(entry.terminal)
-        with connection.creates.in_flight(request):
-            await connection.directories.check(launch.cwd)
-            if session.cancelled != turn:
-                raise _cancelled()
-            record = launch.record(
-                summary(params.command, params.args),
-                limit=params.output_byte_limit,
-                lifetime=lifetime,
-                view=options.format or "text",
-            )
-            record.is_users, record.request = False, request
-            record.connection, record.agent = connection.agent.connection_id, connection.agent.name
-            record.session, record.secret = session.id, connection.secret
-            terminal = await launch.start(connection.pool, record, connection.host.state_writer)
-            if session.cancelled != turn:
-                connection.pool.release(terminal, EndedBy.AGENT)
-                connection.pool.forget(terminal)
-                raise _cancelled()
-            connection.add(session, terminal, launch, record)
-        return _create_response(terminal)
+        try:
+            await connection.creates.wait_in_flight(request)
+            if entry := connection.creates.repeated(request):
+                return _create_response(entry.terminal)
+            with connection.creates.in_flight(request):
+                await connection.directories.check(launch.cwd)
+                if session.cancelled != turn:
+                    raise _cancelled()
+                record = launch.record(
+                    summary(params.command, params.args),
+                    limit=params.output_byte_limit,
+                    lifetime=lifetime,
+                    view=options.format or "text",
+                )
+                record.is_users, record.request = False, request
+                agent = connection.agent
+                record.connection, record.agent = agent.connection_id, agent.name
+                record.session, record.secret = session.id, connection.secret
+                terminal = await launch.start(connection.pool, record, connection.host.state_writer)
+                if session.cancelled != turn:
+                    connection.pool.release(terminal, EndedBy.AGENT)
+                    connection.pool.forget(terminal)
+                    raise _cancelled()
+                connection.add(session, terminal, launch, record)
+            return _create_response(terminal)
+        finally:
+            session.pending_creates -= 1
 
     return start()
 
