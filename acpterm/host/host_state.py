@@ -44,8 +44,8 @@ class DaemonInfo(NamedTuple):
 class HostState:
     """The state that all connections of one host share.
 
-    The creator must run `pool`. Recordings run as tasks of `nursery`. `record` is the host's own
-    record, new or from the previous worker.
+    The creator must run `pool`. Tasks that outlive a connection, such as recordings, run in
+    `nursery`. `record` is the host's own record, new or from the previous worker.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class HostState:
         self.state_writer: Final = StateWriter(keeper)
         self._record: Final = record
         self.state_writer.changed(HOST_KEY, record.encode)
-        self._nursery = nursery
+        self.nursery: Final = nursery
         self._recorder = Recorder(settings)
         self.daemon_info = DaemonInfo()
         self.agents = 0
@@ -109,7 +109,7 @@ class HostState:
                 entry.terminal,
                 command=entry.command,
                 is_agents=not entry.is_created_by_user,
-                nursery=self._nursery,
+                nursery=self.nursery,
                 env=env,
                 on_failure=partial(entry.set_recording, None),
                 on_progress=entry.set_recorded,
@@ -126,7 +126,7 @@ class HostState:
                 entry.terminal,
                 record.recording,
                 record.recorded,
-                nursery=self._nursery,
+                nursery=self.nursery,
                 on_progress=entry.set_recorded,
             )
         self.registry.restore(entry)

@@ -109,12 +109,12 @@ async def open_host(
         keeper.put(TREES_KEY, *trees.handover())
         nursery = await stack.enter_async_context(trio.open_nursery())
         nursery.start_soon(supervision.run, trees.run)
-        recording = await stack.enter_async_context(trio.open_nursery())
-        state = HostState(settings, keeper, trees, recording, snapshot.host or _new_host(context))
+        background = await stack.enter_async_context(trio.open_nursery())
+        state = HostState(settings, keeper, trees, background, snapshot.host or _new_host(context))
         await nursery.start(state.pool.run)
         resumption = Resumption(state.events)
         host = Host(state, context, trees, resumption)
-        Restorer(state, resumption, trees, context, nursery).restore(snapshot, keeper.terminals)
+        Restorer(state, resumption, trees, context).restore(snapshot, keeper.terminals)
         keeper.terminals.clear()
         keeper.entries.clear()
         if not is_embedded:
@@ -132,7 +132,7 @@ async def open_host(
                 await host.close()
                 timeout = min(_CLOSE_TIMEOUT_S, host.end_by - trio.current_time())
                 await state.pool.shut_down(timeout)
-            recording.cancel_scope.cancel()
+            background.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import Final
 
 import structlog
-import trio
 
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.resumption import Resumption
@@ -35,8 +34,7 @@ _log = structlog.get_logger("acpterm.restore")
 class Restorer:
     """Restores the state of a new host after a take-over.
 
-    `context` is the execution context for connections without a stored one. Tasks that will release
-    terminals of cancelled turns run in `nursery`.
+    `context` is the execution context for connections without a stored one.
     """
 
     def __init__(
@@ -45,13 +43,11 @@ class Restorer:
         resumption: Resumption,
         trees: Trees,
         context: ExecContext,
-        nursery: trio.Nursery,
     ) -> None:
         self._host: Final = host
         self._resumption: Final = resumption
         self._trees: Final = trees
         self._context: Final = context
-        self._nursery: Final = nursery
         self._connections: Final[dict[str, AgentConnection]] = {}
 
     def restore(self, snapshot: Snapshot, found: Iterable[Found]) -> None:
@@ -140,7 +136,7 @@ class Restorer:
             connection.restore_terminal(session, entry)
             if record.release_at is not None:
                 delay = max(0.0, record.release_at - boot_time())
-                self._nursery.start_soon(release_later, connection, session, [entry], delay)
+                host.nursery.start_soon(release_later, connection, session, [entry], delay)
         elif not record.is_users:
             # The agent's connection has ended, but the previous worker died before it stored the
             # release of the terminal.

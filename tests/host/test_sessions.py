@@ -5,15 +5,11 @@ import sys
 
 import pytest
 import trio
-from trio.testing import memory_stream_pair
 
 from acpterm.acp.session import CancelNotification
-from acpterm.config import Settings
 from acpterm.host.agent import connection as callers
 from acpterm.host.agent import session_methods
 from acpterm.host.agent.session import _RELEASED_MAX
-from acpterm.host.server.connection import Connection, _NoContext
-from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.sessions.tool_calls import CALLS_MAX, TERMINALS_MAX
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at, agent_of
@@ -470,7 +466,7 @@ async def test_terminal_being_created_is_released_with_the_cancelled_turn():
             await slow.requested.wait()
         (connection,) = host._connections
         session = CancelNotification(session_id="session-1")
-        assert session_methods.cancel(connection._context, session) is None
+        session_methods.cancel(connection._context, session)
         slow.may_respond.set()
         with pytest.raises(RpcError, match="cancelled with the turn"):
             await agent.result(created)
@@ -481,15 +477,24 @@ async def test_terminal_being_created_is_released_with_the_cancelled_turn():
 async def test_cancel_of_an_idle_turn_starts_no_task():
     async with host_here() as host, agent_of(host) as agent:
         await agent.run("true")
-        (connection,) = host._connections
-        caller = connection._context
-        params = CancelNotification(session_id="session-1")
-        assert session_methods.cancel(caller, params) is None
-        terminal = await agent.create("sleep 60")
-        late = session_methods.cancel(caller, params)
-        # It has been killed by then.
-        assert (await agent.wait(terminal))["signal"] == "SIGTERM"
-        late.close()
+        await cancel_turn(agent)
+        assert not host.state.nursery.child_tasks
+
+
+async def test_release_after_a_cancelled_turn_survives_a_resumption(monkeypatch):
+    monkeypatch.setattr(session_methods, "RELEASE_AFTER_CANCEL_S", 0.5)
+    async with host_here() as host, agent_of(host) as old, agent_of(host) as agent:
+        secret = (await old.initialize())["resume"]
+        terminal = await old.create("sleep 60")
+        await cancel_turn(old)
+        assert (await agent.initialize(secret))["resumed"] is True
+        await released(agent, terminal)
+
+
+async def cancel_turn(agent):
+    """Cancel the turn, and wait until the host has handled that."""
+    await agent.notify("session/cancel", {"sessionId": agent.session})
+    await agent.initialize()
 
 
 async def released(agent, terminal, seconds=10):
@@ -502,23 +507,3 @@ async def released(agent, terminal, seconds=10):
                 assert "has been released" in error.message  # noqa: PT017
                 return
             await trio.sleep(0.02)
-
-
-async def test_connection_closes_at_once_while_a_notification_is_handled(autojump_clock):
-    # As `session/cancel` is, for as long as the agent has to release its terminals.
-    handled = trio.Event()
-
-    async def handle(_context, _params):
-        handled.set()
-        await trio.sleep_forever()
-
-    ours, theirs = memory_stream_pair()
-    methods = MethodTable({}, {"session/cancel": Method(CancelNotification, handle)})
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(Connection(theirs, _NoContext(Settings()), methods, "c1").serve)
-        body = {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s"}}
-        await ours.send_all(json.dumps(body).encode() + b"\n")
-        await handled.wait()
-        before = trio.current_time()
-        await ours.aclose()
-    assert trio.current_time() == before

@@ -1,8 +1,7 @@
 """The handlers of `initialize`, `session/update`, `session/cancel` and `_acpterm/session/set`."""
 
-from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import trio
@@ -107,9 +106,7 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
     )
 
 
-def cancel(
-    connection: AgentConnection, params: CancelNotification
-) -> Coroutine[Any, Any, None] | None:
+def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     """`session/cancel`: kill the session's running terminals, and release them after a delay.
 
     A terminal that is still being created is released once it exists (`terminal_methods.create`).
@@ -117,7 +114,7 @@ def cancel(
     """
     session = connection.sessions.get(params.session_id)
     if session is None:
-        return None
+        return
     session.cancel()
     running = [
         entry
@@ -129,7 +126,10 @@ def cancel(
         connection.host.registry.kill(entry, EndedBy.AGENT)
         entry.record.release_at = release_at
         entry.mark_changed()
-    return release_later(connection, session, running, RELEASE_AFTER_CANCEL_S) if running else None
+    if running:
+        connection.host.nursery.start_soon(
+            release_later, connection, session, running, RELEASE_AFTER_CANCEL_S
+        )
 
 
 async def release_later(

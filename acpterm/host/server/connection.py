@@ -13,9 +13,8 @@ States:
 - *closed*.
 
 Tasks, all in this connection's nursery: the reader, which handles messages and responds at once
-where possible; one task for each request that has to wait; the writer, which runs the `SendQueue`;
-and the coroutines of notifications, which are cancelled at the end. A handler that raises fails its
-own request and nothing else.
+where possible; one task for each request that has to wait; and the writer, which runs the
+`SendQueue`. A handler that raises fails its own request and nothing else.
 """
 
 import inspect
@@ -141,7 +140,7 @@ class Connection:
                 with trio.CancelScope() as answering:
                     async with trio.open_nursery() as handlers:
                         with self._reading:
-                            await self._read(nursery, handlers)
+                            await self._read(handlers)
                         self._context.close()
                         answering.deadline = trio.current_time() + CLOSE_TIMEOUT_S
                 self._queue.close()
@@ -158,7 +157,7 @@ class Connection:
             self._log.info("the peer no longer reads its answers")
         connection.cancel()
 
-    async def _read(self, nursery: trio.Nursery, handlers: trio.Nursery) -> None:
+    async def _read(self, handlers: trio.Nursery) -> None:
         while True:
             try:
                 data = await self._stream.receive_some(_CHUNK)
@@ -171,17 +170,17 @@ class Connection:
                 if number:
                     # Let other tasks run between two events, as before the next read.
                     await self._queue.drain()
-                self._take(event, nursery, handlers)
+                self._take(event, handlers)
             self._context.flush_state()
             if self._queue.is_full:
                 await self._queue.drain()
 
-    def _take(self, event: Event, nursery: trio.Nursery, handlers: trio.Nursery) -> None:
+    def _take(self, event: Event, handlers: trio.Nursery) -> None:
         match event:
             case RequestReceived():
                 self._request(event, handlers)
             case NotificationReceived():
-                self._notification(event, nursery)
+                self._notification(event)
             case CancelReceived(request):
                 if scope := self._scopes.get(request):
                     scope.cancel()
@@ -250,18 +249,15 @@ class Connection:
         self._context.flush_state()
         self._queue.put(self._peer.respond_error(request.id, error))
 
-    def _notification(self, event: NotificationReceived, nursery: trio.Nursery) -> None:
+    def _notification(self, event: NotificationReceived) -> None:
         method = self._methods.notifications.get(event.method)
         if method is None:
             return
         try:
-            work = method.handle(self._context, decode(event.params, method.params))
+            method.handle(self._context, decode(event.params, method.params))
         except Exception as error:  # noqa: BLE001  a notification has no response
             why = type(error).__name__
             self._log.warning("notification ignored", method=event.method, error=why)
-            return
-        if inspect.iscoroutine(work):
-            nursery.start_soon(_await, work)
 
     def _unknown(self, method: str) -> RpcError:
         known = ", ".join(self._methods.requests)
@@ -272,7 +268,3 @@ class Connection:
 
 def _too_many() -> RpcError:
     return RpcError(INTERNAL_ERROR, f"{PENDING_MAX} requests are pending: wait for some of them")
-
-
-async def _await(work: Coroutine[Any, Any, None]) -> None:
-    await work
