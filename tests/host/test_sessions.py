@@ -481,6 +481,15 @@ async def test_cancel_of_an_idle_turn_starts_no_task():
         assert not host.state.nursery.child_tasks
 
 
+async def test_repeated_cancel_of_a_turn_starts_one_task():
+    async with host_here(kill_grace=60) as host, agent_of(host) as agent:
+        terminal = await agent.create("trap '' TERM; echo ready; while :; do sleep 0.1; done")
+        await agent.until_output(terminal, "ready")
+        for _ in range(5):
+            await cancel_turn(agent)
+        assert len(host.state.nursery.child_tasks) == 1
+
+
 async def test_release_after_a_cancelled_turn_survives_a_resumption(monkeypatch):
     monkeypatch.setattr(session_methods, "RELEASE_AFTER_CANCEL_S", 0.5)
     async with host_here() as host, agent_of(host) as old, agent_of(host) as agent:

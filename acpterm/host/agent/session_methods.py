@@ -110,7 +110,7 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     """`session/cancel`: kill the session's running terminals, and release them after a delay.
 
     A terminal that is still being created is released once it exists (`terminal_methods.create`).
-    Terminals that the user owns are not affected.
+    Terminals that the user owns, or that an earlier cancellation will release, are not affected.
     """
     session = connection.sessions.get(params.session_id)
     if session is None:
@@ -119,7 +119,7 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     running = [
         entry
         for entry in session.entries.values()
-        if entry.terminal.exit is None and not entry.is_users
+        if entry.terminal.exit is None and not entry.is_users and entry.record.release_at is None
     ]
     release_at = boot_time() + RELEASE_AFTER_CANCEL_S
     for entry in running:
