@@ -50,6 +50,8 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
     If the request contains the secret of an earlier connection, the peer continues that connection.
     """
     options = own_meta(params.meta, InitializeMeta)
+    # Resuming cannot be undone, so an invalid context must be refused before.
+    requested_context(connection.context, params)
     resumed: bool | UnsetType = UNSET
     if options and options.resume is not None:
         found = connection.resumption.resume(connection, options.resume)
