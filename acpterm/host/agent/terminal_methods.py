@@ -139,6 +139,7 @@ async def _wait_and_output(
     connection: AgentConnection, entry: TerminalEntry
 ) -> TerminalOutputResponse:
     await entry.terminal.caught_up()
+    await connection.sender.drain()
     return _text_output(connection, entry)
 
 
@@ -154,7 +155,7 @@ def _text_output(connection: AgentConnection, entry: TerminalEntry) -> TerminalO
 async def _screen_output(
     connection: AgentConnection, entry: TerminalEntry
 ) -> TerminalOutputResponse:
-    text = (await current_screen(entry.terminal)).screen.text()
+    text = (await current_screen(connection.sender, entry.terminal)).screen.text()
     text, truncated = views.last(text, entry.terminal.limit)
     return _output(connection, entry, text, truncated=truncated)
 

@@ -117,10 +117,10 @@ def output(
 
 
 async def _output(user: UserConnection, entry: TerminalEntry) -> OutputResponse:
-    await user.sender.drain()
     terminal, view = entry.terminal, entry.terminal.text
     if not terminal.catch_up():
         await terminal.caught_up()
+    await user.sender.drain()
     text, truncated = view.text(), view.truncated
     if entry.released_at is not None:
         # The memory of a released terminal is limited: drop the text that was made for this call.
@@ -206,7 +206,7 @@ def promote(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
 async def screen(user: UserConnection, params: UserTerminalRequest) -> ScreenResponse:
     """`_acpterm/terminal/screen`: return the current screen, with colours."""
     entry = user.entry(params.terminal_id)
-    screen, position = await current_screen(entry.terminal)
+    screen, position = await current_screen(user.sender, entry.terminal)
     return ScreenResponse(
         rows=rows(screen),
         cols=screen.cols,
