@@ -220,7 +220,7 @@ class TerminalEntry:
         Only the first kill is recorded.
         """
         if self.record.killed_by is None:
-            self.record.killed_by, self.record.killed_at = by.value, boot_time()
+            self.record.killed_by, self.record.killed_at = by, boot_time()
             self.mark_changed()
 
     def record_answer(self) -> None:
@@ -242,7 +242,7 @@ class TerminalEntry:
         """Record that the terminal was released, why (`by`), and which tool calls show it."""
         self.record_kill(by)
         self._store_tool_calls()
-        self.record.released_by = by.value
+        self.record.released_by = by
         self.record.released_time, self.record.released_at = time.time(), boot_time()
         self.mark_changed()
 

@@ -68,6 +68,8 @@ class Restorer:
                 )
             except Exception as error:  # noqa: BLE001  the other terminals must still be restored
                 _log.error("terminal not restored", terminal=terminal.name, exc_info=error)
+                if adopted := self._host.pool.terminals.get(terminal.name):
+                    self._host.pool.release(adopted, EndedBy.DISCONNECT)
         for name in snapshot.terminals.keys() - known:
             self._host.state_writer.removed(terminal_key(name))
         for name in snapshot.launches.keys() - known:
@@ -121,7 +123,7 @@ class Restorer:
             terminal, record, host.state_writer, self._session(connection, record), launch
         )
         if record.released_time is not None:
-            by = EndedBy(record.released_by or EndedBy.DISCONNECT)
+            by = record.released_by or EndedBy.DISCONNECT
             terminal.retained = bool(record.tool_calls)
             if terminal.retained:
                 host.restore(entry)
@@ -130,7 +132,7 @@ class Restorer:
         host.restore(entry)
         host.windows.restore(entry, own)
         if record.killed_by is not None:
-            terminal.kill(EndedBy(record.killed_by))
+            terminal.kill(record.killed_by)
         if connection is not None and record.session is not None and record.is_held:
             session = connection.session(record.session)
             connection.restore_terminal(session, entry)
@@ -183,7 +185,7 @@ def _ended_by(record: TerminalRecord, report: ExitReport | None) -> EndedBy | No
     """
     ended = math.inf if report is None else report.reaped_at
     if record.killed_by is not None and (record.killed_at or 0.0) <= ended:
-        return EndedBy(record.killed_by)
+        return record.killed_by
     if record.lifetime_end is not None and report is not None and record.lifetime_end <= ended:
         return EndedBy.TIMEOUT
     return None
