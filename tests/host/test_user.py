@@ -10,6 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 from acpterm.acp.user_streams import AttachRequest
 from acpterm.host.events import QUEUE_MAX, UPDATE_BYTES_MAX, EventBus
 from acpterm.host.input_monitor import InputMonitor
+from acpterm.host.server import connection
 from acpterm.host.user.attach import attach
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import RpcError
@@ -104,6 +105,17 @@ async def test_event_queue_is_bounded_when_the_client_does_not_read():
             one.update is None or len(bytes(one.update)) <= UPDATE_BYTES_MAX
             for one in listener._queue
         )
+
+
+async def test_read_beyond_the_pending_maximum_leaves_no_coroutine(monkeypatch):
+    monkeypatch.setattr(connection, "PENDING_MAX", 1)
+    async with host_here() as host, user_of(host) as user:
+        await user.request("terminal/create", {"command": "sleep 60", "name": "web"})
+        params = {"terminalId": "web", "waitMs": 60_000}
+        await user.start("terminal/read", params)
+        with pytest.raises(RpcError, match="1 requests are pending"):
+            await user.request("terminal/read", params)
+        # A coroutine that was not awaited causes a warning, which is an error.
 
 
 async def test_pending_requests_do_not_delay_the_shutdown():

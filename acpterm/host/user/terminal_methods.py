@@ -98,15 +98,11 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
     return host.terminal_info(entry)
 
 
-def read(user: UserConnection, params: UserReadRequest) -> Coroutine[Any, Any, ReadResponse]:
+async def read(user: UserConnection, params: UserReadRequest) -> ReadResponse:
     """`_acpterm/terminal/read`: return the output after a position; wait for it up to `waitMs`."""
-    reading = terminal_ops.read(user, user.entry(params.terminal_id).terminal, params)
-
-    async def read() -> ReadResponse:
-        with user.cancel_on_close():
-            return await reading
-
-    return read()
+    terminal = user.entry(params.terminal_id).terminal
+    with user.cancel_on_close():
+        return await terminal_ops.read(user, terminal, params)
 
 
 def output(
