@@ -1,14 +1,16 @@
 """The user's methods under races, and with clients that do not read."""
 
 import base64
+import json
 import os
 
 import pytest
 import trio
+from msgspec import Raw
 from trio.testing import wait_all_tasks_blocked
 
 from acpterm.acp.user_streams import AttachRequest
-from acpterm.host.events import QUEUE_MAX, UPDATE_BYTES_MAX, EventBus
+from acpterm.host.events import QUEUE_BYTES_MAX, QUEUE_MAX, UPDATE_BYTES_MAX, Event, EventBus
 from acpterm.host.input_monitor import InputMonitor
 from acpterm.host.server import connection
 from acpterm.host.user.attach import attach
@@ -105,6 +107,24 @@ async def test_event_queue_is_bounded_when_the_client_does_not_read():
             one.update is None or len(bytes(one.update)) <= UPDATE_BYTES_MAX
             for one in listener._queue
         )
+
+
+async def test_event_queue_is_bounded_in_bytes():
+    with EventBus().subscribe() as listener:
+        update = Raw(json.dumps("x" * (UPDATE_BYTES_MAX - 2)).encode())
+        for number in range(QUEUE_MAX):
+            listener.put(Event("tool_call", session=str(number), update=update))
+        queued = len(listener._queue)
+        assert queued < QUEUE_BYTES_MAX / UPDATE_BYTES_MAX
+        event, dropped = await listener.next()
+        assert (event.session, dropped) == (str(dropped), QUEUE_MAX - queued)
+        for _ in range(queued - 1):
+            event, dropped = await listener.next()
+        assert (event.session, dropped) == (str(QUEUE_MAX - 1), 0)
+        # The queue has room again.
+        for _ in range(queued):
+            listener.put(event)
+        assert len(listener._queue) == queued
 
 
 async def test_read_beyond_the_pending_maximum_leaves_no_coroutine(monkeypatch):

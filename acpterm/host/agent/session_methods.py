@@ -97,15 +97,16 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
     fields = msgspec.json.decode(params.update, type=dict[str, Raw])
     session.record_update(received.tool_call_id, fields, terminals)
     connection.count_memory(session)
-    connection.host.events.publish(
-        Event(
-            "tool_call",
-            connection=connection.agent.connection_id,
-            agent=connection.agent.name,
-            session=session.id,
-            update=params.update,
+    if connection.host.events.has_subscribers:
+        connection.host.events.publish(
+            Event(
+                "tool_call",
+                connection=connection.agent.connection_id,
+                agent=connection.agent.name,
+                session=session.id,
+                update=params.update,
+            )
         )
-    )
 
 
 def cancel(connection: AgentConnection, params: CancelNotification) -> None:
