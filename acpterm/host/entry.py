@@ -160,8 +160,12 @@ class TerminalEntry:
 
     @property
     def is_over(self) -> bool:
-        """Whether only output is left: released, or owned by the user and the program exited."""
-        return self.released_at is not None or (self.is_users and self.terminal.exit is not None)
+        """Whether only output is left: released, or owned by the user and the program exited.
+
+        A terminal that is being restarted is not over: its name is still taken.
+        """
+        has_exited = self.terminal.exit is not None and not self.is_restarting
+        return self.released_at is not None or (self.is_users and has_exited)
 
     @property
     def over_since(self) -> float:

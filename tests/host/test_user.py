@@ -127,6 +127,32 @@ async def test_event_queue_is_bounded_in_bytes():
         assert len(listener._queue) == queued
 
 
+async def test_name_of_a_terminal_is_taken_while_it_is_restarted():
+    async with host_here(kill_grace=1) as host, user_of(host) as user:
+        # Its child ignores SIGTERM, so the terminal closes some time after the program has exited.
+        command = "(trap '' TERM; while :; do sleep 0.1; done) & echo ready; sleep 60"
+        params = {"command": command, "name": "web"}
+        created = await user.request("terminal/create", params)
+        entry = host.state.registry.find(created["terminalId"])
+        await poll(lambda: entry.terminal.ring.end or None)
+        restart = await user.start("terminal/restart", {"terminalId": "web"})
+        await poll(lambda: entry.terminal.exit)
+        with pytest.raises(RpcError, match="a terminal of the name 'web' runs"):
+            await user.request("terminal/create", params)
+        assert (await user.result(restart))["name"] == "web"
+
+
+async def test_restart_is_refused_when_another_terminal_has_the_name():
+    async with host_here() as host, user_of(host) as user:
+        params = {"command": "true", "name": "web"}
+        old = (await user.request("terminal/create", params))["terminalId"]
+        await user.terminal_request("wait", old)
+        await user.request("terminal/create", {"command": "sleep 60", "name": "web"})
+        with pytest.raises(RpcError, match="a terminal of the name 'web' runs"):
+            await user.terminal_request("restart", old)
+        assert len(await user.list()) == 2
+
+
 async def test_read_beyond_the_pending_maximum_leaves_no_coroutine(monkeypatch):
     monkeypatch.setattr(connection, "PENDING_MAX", 1)
     async with host_here() as host, user_of(host) as user:
