@@ -117,21 +117,20 @@ async def serve(
         context = snapshot.host.context.to_context()
     sockets = open_sockets(settings, snapshot.listeners, keeper.entries, keeper.pid)
     end_requested = trio.Event()
+    info = DaemonInfo(
+        agent_socket=sockets.agent.path,
+        user_socket=sockets.user.path,
+        idle_exit_s=idle_exit_s if idle_exit_s < math.inf else None,
+        end=end_requested.set,
+    )
     supervision = Supervision(on_terminate=end_requested.set, on_failure=_exit_at_once)
     is_serving = False
     try:
         async with open_host(
-            settings, context, keeper, snapshot, supervision, socket_path=sockets.agent.path
+            settings, context, keeper, snapshot, supervision, daemon_info=info
         ) as host:
             is_serving = True
             with supervision.guarding():
-                host.state.daemon_info = DaemonInfo(
-                    agent_socket=sockets.agent.path,
-                    user_socket=sockets.user.path,
-                    idle_exit_s=idle_exit_s if idle_exit_s < math.inf else None,
-                    tracking=host.tracking,
-                    end=end_requested.set,
-                )
                 sockets.store(keeper)
                 await _serve_until(end_requested, host, sockets, idle_exit_s, keeper)
     except BaseException:

@@ -37,7 +37,6 @@ class DaemonInfo(NamedTuple):
     user_socket: str | None = None
     idle_exit_s: float | None = None
     """After how many idle seconds the daemon ends; None means never."""
-    tracking: str = ""
     end: Callable[[], None] = _nothing
 
 
@@ -45,7 +44,8 @@ class HostState:
     """The state that all connections of one host share.
 
     The creator must run `pool`. Tasks that outlive a connection, such as recordings, run in
-    `nursery`. `record` is the host's own record, new or from the previous worker.
+    `nursery`. `record` is the host's own record, new or from the previous worker. `daemon_info`
+    describes the daemon that the host is in, if any.
     """
 
     def __init__(
@@ -55,6 +55,8 @@ class HostState:
         trees: Trees,
         nursery: trio.Nursery,
         record: HostRecord,
+        *,
+        daemon_info: DaemonInfo,
     ) -> None:
         self.settings: Final = settings
         self.keeper: Final = keeper
@@ -63,7 +65,9 @@ class HostState:
         self.state_writer.changed(HOST_KEY, record.encode)
         self.nursery: Final = nursery
         self._recorder = Recorder(settings)
-        self.daemon_info = DaemonInfo()
+        self.daemon_info: Final = daemon_info
+        self.tracking: Final = trees.tracking
+        """How the processes of terminals are tracked: `cgroup` or `subreaper`."""
         self.agents = 0
         """The number of open connections of agents."""
         self.users = 0
