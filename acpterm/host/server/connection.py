@@ -50,6 +50,8 @@ from acpterm.runtime.send_queue import (
 )
 
 PENDING_MAX: Final = 4096
+# A pending request counts once more for each of these bytes of its params, which it may retain.
+_PENDING_BYTES: Final = 16 * 1024
 _CHUNK: Final = 64 * 1024
 
 _log = structlog.get_logger("acpterm.connection")
@@ -103,7 +105,7 @@ class Connection:
         """The number of bytes received from the peer."""
         self._reading = trio.CancelScope()
         self._scopes: dict[Id, trio.CancelScope] = {}
-        self._tasks = 0
+        self._pending = 0
         self._log = _log.bind(connection=name)
 
     def close(self) -> None:
@@ -196,7 +198,7 @@ class Connection:
         if method is None:
             self._fail(request, self._unknown(request.method))
             return
-        is_full = self._tasks >= PENDING_MAX
+        is_full = self._pending >= PENDING_MAX
         if is_full and method.acts_first:
             self._fail(request, _too_many())
             return
@@ -210,12 +212,15 @@ class Connection:
         if not inspect.iscoroutine(result):
             self._respond(request, result)
         elif not is_full:
-            self._tasks += 1
+            weight = 1 + len(bytes(request.params or b"")) // _PENDING_BYTES
+            self._pending += weight
             # The request can be cancelled from now on, even before its task starts.
             scope = trio.CancelScope()
             if request.id is not None:
                 self._scopes[request.id] = scope
-            handlers.start_soon(self._finish, request, result, scope)
+            # Without the params, which would otherwise stay in memory until the response.
+            request = RequestReceived(request.id, request.method)
+            handlers.start_soon(self._finish, request, result, scope, weight)
         else:
             result.close()
             if method.result_at_once is not None:
@@ -224,7 +229,11 @@ class Connection:
                 self._fail(request, _too_many())
 
     async def _finish(
-        self, request: RequestReceived, work: Coroutine[Any, Any, Any], scope: trio.CancelScope
+        self,
+        request: RequestReceived,
+        work: Coroutine[Any, Any, Any],
+        scope: trio.CancelScope,
+        weight: int,
     ) -> None:
         try:
             with scope:
@@ -234,7 +243,7 @@ class Connection:
         except Exception as error:  # noqa: BLE001  as above
             self._fail(request, error)
         finally:
-            self._tasks -= 1
+            self._pending -= weight
             self._scopes.pop(request.id, None)
 
     def _respond(self, request: RequestReceived, result: object) -> None:
