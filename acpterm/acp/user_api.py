@@ -62,18 +62,17 @@ class ExitInfo(Wire):
 class TerminalInfo(Wire):
     """The state of a terminal, as the user's commands show it.
 
-    `visible` is true if the user owns the terminal. `agent`, `connection` and `session_id` are
-    where an agent's terminal was created, and `tool_calls` are the ids of the tool calls that show
-    it. `position` is the position of the end of the output. `attached` is the number of windows.
-    `recording` is the path of the recording. `waiting_for_input` is null if it cannot be
-    determined. `ending` is true while the program, after a kill or release, has not exited yet.
+    `agent`, `connection` and `session_id` are where an agent's terminal was created, and
+    `tool_calls` are the ids of the tool calls that show it. `position` is the position of the end
+    of the output. `attached` is the number of windows. `recording` is the path of the recording.
+    `waiting_for_input` is null if it cannot be determined. `ending` is true while the program,
+    after a kill or release, has not exited yet.
     """
 
     terminal_id: str
     name: str | None
     state: State
     owner: Owner
-    visible: bool
     agent: str | None
     connection: str | None
     session_id: str | None

@@ -117,21 +117,20 @@ async def serve(
         context = snapshot.host.context.to_context()
     sockets = open_sockets(settings, snapshot.listeners, keeper.entries, keeper.pid)
     end_requested = trio.Event()
+    info = DaemonInfo(
+        agent_socket=sockets.agent.path,
+        user_socket=sockets.user.path,
+        idle_exit_s=idle_exit_s if idle_exit_s < math.inf else None,
+        end=end_requested.set,
+    )
     supervision = Supervision(on_terminate=end_requested.set, on_failure=_exit_at_once)
     is_serving = False
     try:
         async with open_host(
-            settings, context, keeper, snapshot, supervision, socket_path=sockets.agent_path
+            settings, context, keeper, snapshot, supervision, daemon_info=info
         ) as host:
             is_serving = True
             with supervision.guarding():
-                host.state.daemon_info = DaemonInfo(
-                    agent_socket=sockets.agent_path,
-                    user_socket=sockets.user_path,
-                    idle_exit_s=idle_exit_s if idle_exit_s < math.inf else None,
-                    tracking=host.tracking,
-                    end=end_requested.set,
-                )
                 sockets.store(keeper)
                 await _serve_until(end_requested, host, sockets, idle_exit_s, keeper)
     except BaseException:
@@ -158,10 +157,10 @@ async def _serve_until(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_accept, accepting, host, sockets, keeper)
         nursery.start_soon(_report_alive, keeper)
-        nursery.start_soon(_rotate_log, f"{sockets.agent_path}.log", keeper.pid)
+        nursery.start_soon(_rotate_log, f"{sockets.agent.path}.log", keeper.pid)
         if idle_exit_s < math.inf:
             nursery.start_soon(_end_when_idle, host, sockets.has_queued, idle_exit_s, end_requested)
-        where = "handed over" if sockets.is_handed else sockets.agent_path
+        where = "handed over" if sockets.agent.bound is None else sockets.agent.path
         _log.info("listening", socket=where, pid=keeper.pid)
         await end_requested.wait()
         _log.info("ending")

@@ -44,7 +44,7 @@ class Session(Protocol):
 
 
 class Origin:
-    """Stands in for the session of a restored terminal whose agent's connection has ended.
+    """Stands in for the session of a restored terminal that is no longer in any session.
 
     Only the session's id and the agent's identity are left.
     """
@@ -160,8 +160,12 @@ class TerminalEntry:
 
     @property
     def is_over(self) -> bool:
-        """Whether only output is left: released, or owned by the user and the program exited."""
-        return self.released_at is not None or (self.is_users and self.terminal.exit is not None)
+        """Whether only output is left: released, or owned by the user and the program exited.
+
+        A terminal that is being restarted is not over: its name is still taken.
+        """
+        has_exited = self.terminal.exit is not None and not self.is_restarting
+        return self.released_at is not None or (self.is_users and has_exited)
 
     @property
     def over_since(self) -> float:
@@ -220,7 +224,7 @@ class TerminalEntry:
         Only the first kill is recorded.
         """
         if self.record.killed_by is None:
-            self.record.killed_by, self.record.killed_at = by.value, boot_time()
+            self.record.killed_by, self.record.killed_at = by, boot_time()
             self.mark_changed()
 
     def record_answer(self) -> None:
@@ -242,7 +246,7 @@ class TerminalEntry:
         """Record that the terminal was released, why (`by`), and which tool calls show it."""
         self.record_kill(by)
         self._store_tool_calls()
-        self.record.released_by = by.value
+        self.record.released_by = by
         self.record.released_time, self.record.released_at = time.time(), boot_time()
         self.mark_changed()
 

@@ -1,8 +1,8 @@
 """The event bus: publishes the events of a host to subscriptions, without waiting for subscribers.
 
-A subscription queues at most `QUEUE_MAX` events, each of which is small. If a subscriber does not
-keep up, the oldest events are dropped, and the subscriber gets their number. While there is no
-subscription, no event about a terminal is made, since describing a terminal takes time.
+A subscription queues at most `QUEUE_MAX` events and `QUEUE_BYTES_MAX` bytes. If a subscriber does
+not keep up, the oldest events are dropped, and the subscriber gets their number. While there is no
+subscription, no event about a terminal or a tool call is made, since that takes time.
 """
 
 import time
@@ -19,6 +19,7 @@ from acpterm.host.entry import TerminalEntry
 from acpterm.host.terminal_info import terminal_info
 
 QUEUE_MAX: Final = 1_000
+QUEUE_BYTES_MAX: Final = 4 * 1024 * 1024
 # An event contains a session update of at most this many bytes. Longer updates are sent only to the
 # session's own subscribers (`user.subscribe`).
 UPDATE_BYTES_MAX: Final = 16 * 1024
@@ -29,6 +30,7 @@ class Event:
 
     `event` is the event's kind. For the kinds and their members, see
     `acp.user_streams.EventNotification`. `update` is the session update of a `tool_call` event.
+    `size` is the approximate memory of the event, in bytes.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Event:
         self.update: Final = (
             update.copy() if update and len(bytes(update)) <= UPDATE_BYTES_MAX else None
         )
+        self.size: Final = len(repr(terminal)) + len(bytes(self.update or b""))
 
 
 class Subscription:
@@ -60,15 +63,17 @@ class Subscription:
 
     def __init__(self) -> None:
         self._queue: deque[Event] = deque()
+        self._bytes = 0
         self._dropped = 0
         self._has_events = trio.Event()
 
     def put(self, event: Event) -> None:
-        """Queue an event; drop the oldest one if the queue is full."""
-        if len(self._queue) >= QUEUE_MAX:
-            self._queue.popleft()
-            self._dropped += 1
+        """Queue an event; drop the oldest ones if the queue is full."""
         self._queue.append(event)
+        self._bytes += event.size
+        while len(self._queue) > QUEUE_MAX or self._bytes > QUEUE_BYTES_MAX:
+            self._take()
+            self._dropped += 1
         self._has_events.set()
 
     async def next(self) -> tuple[Event, int]:
@@ -77,7 +82,12 @@ class Subscription:
             self._has_events = trio.Event()
             await self._has_events.wait()
         dropped, self._dropped = self._dropped, 0
-        return self._queue.popleft(), dropped
+        return self._take(), dropped
+
+    def _take(self) -> Event:
+        event = self._queue.popleft()
+        self._bytes -= event.size
+        return event
 
 
 class EventBus:

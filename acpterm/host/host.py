@@ -128,11 +128,6 @@ class Host:
             if connection.received > _LARGE_BYTES:
                 release_memory()
 
-    @property
-    def tracking(self) -> str:
-        """How the processes of terminals are tracked: `cgroup` or `subreaper`."""
-        return self._trees.tracking
-
     def is_needed(self) -> bool:
         """Return whether the host has any connection, or any terminal that is not released.
 

@@ -37,15 +37,15 @@ class DaemonInfo(NamedTuple):
     user_socket: str | None = None
     idle_exit_s: float | None = None
     """After how many idle seconds the daemon ends; None means never."""
-    tracking: str = ""
     end: Callable[[], None] = _nothing
 
 
 class HostState:
     """The state that all connections of one host share.
 
-    The creator must run `pool`. Recordings run as tasks of `nursery`. `record` is the host's own
-    record, new or from the previous worker.
+    The creator must run `pool`. Tasks that outlive a connection, such as recordings, run in
+    `nursery`. `record` is the host's own record, new or from the previous worker. `daemon_info`
+    describes the daemon that the host is in, if any.
     """
 
     def __init__(
@@ -55,15 +55,19 @@ class HostState:
         trees: Trees,
         nursery: trio.Nursery,
         record: HostRecord,
+        *,
+        daemon_info: DaemonInfo,
     ) -> None:
         self.settings: Final = settings
         self.keeper: Final = keeper
         self.state_writer: Final = StateWriter(keeper)
         self._record: Final = record
         self.state_writer.changed(HOST_KEY, record.encode)
-        self._nursery = nursery
+        self.nursery: Final = nursery
         self._recorder = Recorder(settings)
-        self.daemon_info = DaemonInfo()
+        self.daemon_info: Final = daemon_info
+        self.tracking: Final = trees.tracking
+        """How the processes of terminals are tracked: `cgroup` or `subreaper`."""
         self.agents = 0
         """The number of open connections of agents."""
         self.users = 0
@@ -109,7 +113,7 @@ class HostState:
                 entry.terminal,
                 command=entry.command,
                 is_agents=not entry.is_created_by_user,
-                nursery=self._nursery,
+                nursery=self.nursery,
                 env=env,
                 on_failure=partial(entry.set_recording, None),
                 on_progress=entry.set_recorded,
@@ -126,7 +130,7 @@ class HostState:
                 entry.terminal,
                 record.recording,
                 record.recorded,
-                nursery=self._nursery,
+                nursery=self.nursery,
                 on_progress=entry.set_recorded,
             )
         self.registry.restore(entry)

@@ -14,7 +14,7 @@ import trio
 from acpterm.config import Settings
 from acpterm.host.agent.resumption import Resumption
 from acpterm.host.host import Host
-from acpterm.host.host_state import HostState
+from acpterm.host.host_state import DaemonInfo, HostState
 from acpterm.host.restore import Restorer
 from acpterm.host.state.records import ContextRecord, HostRecord
 from acpterm.host.state.snapshot import Snapshot
@@ -72,15 +72,15 @@ async def open_host(
     snapshot: Snapshot | None = None,
     supervision: Supervision | None = None,
     *,
-    socket_path: str | None = None,
+    daemon_info: DaemonInfo = DaemonInfo(),  # noqa: B008  it is immutable
 ) -> AsyncIterator[Host]:
     """Run a host during the block; at the end of the block close it, which ends its terminals.
 
     `context` is the default execution context of terminals. `keeper` starts the programs: a client
     that is connected, and on which `ready` was not called yet. Without `keeper`, a child of this
-    process is the keeper. `snapshot` has the previous worker's records. `socket_path` is where the
-    daemon listens for agents: processes that a killed daemon of the same path has left running are
-    killed. Raises `TrackingError`.
+    process is the keeper. `snapshot` has the previous worker's records. `daemon_info` describes
+    the daemon that the host is in: processes that a killed daemon with the same socket for agents
+    has left running are killed. Raises `TrackingError`.
     """
     async with AsyncExitStack() as stack:
         snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
@@ -99,7 +99,7 @@ async def open_host(
             parent=keeper.pid,
             inherited=_handover(keeper),
             held=[found.name for found in keeper.terminals],
-            socket_path=socket_path,
+            socket_path=daemon_info.agent_socket,
         )
         stack.callback(trees.close)
         if not is_embedded:
@@ -109,12 +109,13 @@ async def open_host(
         keeper.put(TREES_KEY, *trees.handover())
         nursery = await stack.enter_async_context(trio.open_nursery())
         nursery.start_soon(supervision.run, trees.run)
-        recording = await stack.enter_async_context(trio.open_nursery())
-        state = HostState(settings, keeper, trees, recording, snapshot.host or _new_host(context))
+        background = await stack.enter_async_context(trio.open_nursery())
+        record = snapshot.host or _new_host(context)
+        state = HostState(settings, keeper, trees, background, record, daemon_info=daemon_info)
         await nursery.start(state.pool.run)
         resumption = Resumption(state.events)
         host = Host(state, context, trees, resumption)
-        Restorer(state, resumption, trees, context, nursery).restore(snapshot, keeper.terminals)
+        Restorer(state, resumption, trees, context).restore(snapshot, keeper.terminals)
         keeper.terminals.clear()
         keeper.entries.clear()
         if not is_embedded:
@@ -123,7 +124,7 @@ async def open_host(
         nursery.start_soon(supervision.run, host.expire_unresumed)
         nursery.start_soon(supervision.run, state.input_monitor.run)
         nursery.start_soon(supervision.run, _expire_periodically, state)
-        if socket_path is not None:
+        if daemon_info.agent_socket is not None:
             nursery.start_soon(supervision.run, trees.end_leftovers)
         try:
             yield host
@@ -132,7 +133,7 @@ async def open_host(
                 await host.close()
                 timeout = min(_CLOSE_TIMEOUT_S, host.end_by - trio.current_time())
                 await state.pool.shut_down(timeout)
-            recording.cancel_scope.cancel()
+            background.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import Final
 
 import structlog
-import trio
 
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.resumption import Resumption
@@ -35,8 +34,7 @@ _log = structlog.get_logger("acpterm.restore")
 class Restorer:
     """Restores the state of a new host after a take-over.
 
-    `context` is the execution context for connections without a stored one. Tasks that will release
-    terminals of cancelled turns run in `nursery`.
+    `context` is the execution context for connections without a stored one.
     """
 
     def __init__(
@@ -45,13 +43,11 @@ class Restorer:
         resumption: Resumption,
         trees: Trees,
         context: ExecContext,
-        nursery: trio.Nursery,
     ) -> None:
         self._host: Final = host
         self._resumption: Final = resumption
         self._trees: Final = trees
         self._context: Final = context
-        self._nursery: Final = nursery
         self._connections: Final[dict[str, AgentConnection]] = {}
 
     def restore(self, snapshot: Snapshot, found: Iterable[Found]) -> None:
@@ -72,6 +68,8 @@ class Restorer:
                 )
             except Exception as error:  # noqa: BLE001  the other terminals must still be restored
                 _log.error("terminal not restored", terminal=terminal.name, exc_info=error)
+                if adopted := self._host.pool.terminals.get(terminal.name):
+                    self._host.pool.release(adopted, EndedBy.DISCONNECT)
         for name in snapshot.terminals.keys() - known:
             self._host.state_writer.removed(terminal_key(name))
         for name in snapshot.launches.keys() - known:
@@ -125,7 +123,7 @@ class Restorer:
             terminal, record, host.state_writer, self._session(connection, record), launch
         )
         if record.released_time is not None:
-            by = EndedBy(record.released_by or EndedBy.DISCONNECT)
+            by = record.released_by or EndedBy.DISCONNECT
             terminal.retained = bool(record.tool_calls)
             if terminal.retained:
                 host.restore(entry)
@@ -134,14 +132,13 @@ class Restorer:
         host.restore(entry)
         host.windows.restore(entry, own)
         if record.killed_by is not None:
-            terminal.kill(EndedBy(record.killed_by))
+            terminal.kill(record.killed_by)
         if connection is not None and record.session is not None and record.is_held:
             session = connection.session(record.session)
-            connection.retain(session)
             connection.restore_terminal(session, entry)
             if record.release_at is not None:
                 delay = max(0.0, record.release_at - boot_time())
-                self._nursery.start_soon(release_later, connection, session, [entry], delay)
+                host.nursery.start_soon(release_later, connection, session, [entry], delay)
         elif not record.is_users:
             # The agent's connection has ended, but the previous worker died before it stored the
             # release of the terminal.
@@ -174,7 +171,7 @@ class Restorer:
     ) -> Session | None:
         if record.session is None:
             return None
-        if connection is not None:
+        if connection and (record.is_held or record.session in connection.sessions):
             return connection.session(record.session)
         agent = AgentInfo(record.connection or "")
         agent.name = record.agent
@@ -188,7 +185,7 @@ def _ended_by(record: TerminalRecord, report: ExitReport | None) -> EndedBy | No
     """
     ended = math.inf if report is None else report.reaped_at
     if record.killed_by is not None and (record.killed_at or 0.0) <= ended:
-        return EndedBy(record.killed_by)
+        return record.killed_by
     if record.lifetime_end is not None and report is not None and record.lifetime_end <= ended:
         return EndedBy.TIMEOUT
     return None

@@ -34,7 +34,6 @@ def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo
         name=entry.name,
         state="released" if entry.released_at else "exited" if terminal.exit else "running",
         owner="user" if entry.is_users else "agent",
-        visible=entry.is_users,
         agent=session.agent.name if session else None,
         connection=session.agent.connection_id if session else None,
         session_id=session.id if session else None,

@@ -88,7 +88,7 @@ async def _read(reader: Reader, terminal: Terminal, params: ReadParams, view: st
         await reader.sender.drain()
         terminal.catch_up()
         if view == "screen":
-            screen, position = await current_screen(terminal)
+            screen, position = await current_screen(reader.sender, terminal)
             text = screen.text()
             lost = 0 if params.since is None else max(0, terminal.ring.start - params.since)
             return _response(reader, terminal, text, position, lost)
@@ -203,14 +203,15 @@ class CurrentScreen(NamedTuple):
     position: int
 
 
-async def current_screen(terminal: Terminal) -> CurrentScreen:
-    """Return the terminal's current screen.
+async def current_screen(sender: Sender, terminal: Terminal) -> CurrentScreen:
+    """Return the terminal's current screen, once it can be sent to the peer of `sender`.
 
     Raises `RpcError` (-32602) if the terminal size is too large for a screen, or if no emulator is
     installed.
     """
     try:
         await terminal.caught_up()
+        await sender.drain()
         return CurrentScreen(terminal.emulator.screen(), terminal.ring.end)
     except (ScreenTooLargeError, EmulatorMissingError) as error:
         raise _no_screen(error) from error

@@ -6,9 +6,9 @@ State: *open*; *closed* by `close` (queued lines are still sent), or because the
 sends the rest.
 
 Before it reads a message, the task that reads from the peer awaits `drain`, so the messages of a
-peer that does not read its responses are not read either. A request handler also awaits `drain`
-before it builds a large response. So the queue holds at most `high_water` bytes, one large
-response, and the small responses to pending requests.
+peer that does not read its responses are not read either. A request handler also awaits `drain`,
+as the last thing it waits for, before it builds a large response. So the queue holds at most
+`high_water` bytes, one large response, and the small responses to pending requests.
 """
 
 import os

@@ -16,7 +16,6 @@ INFO = {
     "name": "build",
     "state": "running",
     "owner": "user",
-    "visible": False,
     "agent": None,
     "connection": None,
     "sessionId": None,

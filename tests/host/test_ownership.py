@@ -26,9 +26,9 @@ async def test_terminal_is_the_agents_until_it_is_taken_over():
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create(WAITS)
         before = await user.terminal_request("get", terminal)
-        assert (before["owner"], before["visible"]) == ("agent", False)
+        assert before["owner"] == "agent"
         after = await user.terminal_request("promote", terminal)
-        assert (after["owner"], after["visible"]) == ("user", True)
+        assert after["owner"] == "user"
         # A repetition changes nothing, and it cannot be undone.
         assert (await user.terminal_request("promote", terminal))["owner"] == "user"
 
@@ -36,7 +36,7 @@ async def test_terminal_is_the_agents_until_it_is_taken_over():
 async def test_users_terminal_is_the_users_and_visible():
     async with host_here() as host, user_of(host) as user:
         created = await user.request("terminal/create", {"command": WAITS})
-        assert (created["owner"], created["visible"], created["agent"]) == ("user", True, None)
+        assert (created["owner"], created["agent"]) == ("user", None)
 
 
 @pytest.mark.parametrize(

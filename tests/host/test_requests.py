@@ -1,15 +1,18 @@
 """Requests on a connection: their order, size and number, and invalid messages."""
 
 import json
+import tracemalloc
 from contextlib import suppress
 
 import pytest
 import trio
 
+from acpterm.host.server import connection
 from acpterm.host.server.connection import PENDING_MAX
 from acpterm.jsonrpc import RpcError
-from tests.support.agent import Agent
-from tests.support.hosts import agent_here
+from tests.support.agent import Agent, agent_of
+from tests.support.hosts import agent_here, host_here
+from tests.support.keepers import SlowKeeper
 from tests.support.polling import poll
 
 
@@ -99,6 +102,36 @@ async def test_requests_beyond_the_pending_maximum_are_refused():
         for id_, _ in sent[:PENDING_MAX]:
             assert (await agent.result(id_))["signal"] == "SIGTERM"
         assert await is_served(agent)
+
+
+async def test_large_creates_are_refused_before_the_pending_maximum(monkeypatch):
+    monkeypatch.setattr(connection, "PENDING_MAX", 100)
+    env = [{"name": f"V{number}", "value": "x" * 100_000} for number in range(10)]
+    params = {"sessionId": "session-1", "command": "true", "env": env}
+    async with host_here() as host, agent_of(host) as agent:
+        host.pool._keeper = slow = SlowKeeper(host.pool._keeper)
+        created = [await agent.start("terminal/create", params) for _ in range(2)]
+        with pytest.raises(RpcError, match="100 requests are pending"):
+            await agent.request("terminal/create", params)
+        slow.may_respond.set()
+        for id_ in created:
+            await agent.result(id_)
+        await agent.request("terminal/create", params)
+
+
+async def test_pending_request_does_not_retain_its_params():
+    async with agent_here() as agent:
+        terminal = await agent.create("read line")
+        tracemalloc.start()
+        try:
+            for _ in range(20):
+                params = agent.of(terminal, unknown="x" * 1_000_000)
+                await agent.start("terminal/wait_for_exit", params)
+            await agent.output(terminal)
+            retained, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert retained < 10_000_000
 
 
 @pytest.mark.long

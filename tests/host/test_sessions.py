@@ -5,15 +5,11 @@ import sys
 
 import pytest
 import trio
-from trio.testing import memory_stream_pair
 
 from acpterm.acp.session import CancelNotification
-from acpterm.config import Settings
 from acpterm.host.agent import connection as callers
 from acpterm.host.agent import session_methods
 from acpterm.host.agent.session import _RELEASED_MAX
-from acpterm.host.server.connection import Connection, _NoContext
-from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.sessions.tool_calls import CALLS_MAX, TERMINALS_MAX
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at, agent_of
@@ -348,6 +344,41 @@ async def test_oldest_session_is_forgotten_beyond_the_maximum(monkeypatch):
         assert len(host.pool.terminals) == 4
 
 
+async def test_session_is_not_forgotten_while_a_terminal_is_being_created(monkeypatch):
+    monkeypatch.setattr(callers, "SESSIONS_MAX", 2)
+    async with host_here() as host, agent_of(host) as agent:
+        await agent.notify("session/update", tool_call("shown"))
+        host.pool._keeper = slow = SlowKeeper(host.pool._keeper)
+        created = await agent.start(
+            "terminal/create", {"sessionId": agent.session, "command": "sleep 60"}
+        )
+        with trio.fail_after(10):
+            await slow.requested.wait()
+        for number in range(3):
+            cwd = {"sessionId": f"other-{number}", "cwd": "/"}
+            await agent.request("_acpterm/session/set", cwd)
+        slow.may_respond.set()
+        await agent.result(created)
+        (connection,) = host._connections
+        sessions = connection._context.sessions
+        assert list(sessions) == [agent.session, "other-2"]
+        assert not sessions[agent.session].closed.is_set()
+        assert len(sessions[agent.session].tool_calls) == 1
+
+
+@pytest.mark.parametrize("command", ["true", "\0"])
+async def test_session_is_forgotten_again_once_no_terminal_is_being_created(monkeypatch, command):
+    monkeypatch.setattr(callers, "SESSIONS_MAX", 1)
+    async with host_here() as host, agent_of(host) as agent:
+        try:
+            await agent.run(command)
+        except RpcError:
+            assert command == "\0"
+        await agent.request("_acpterm/session/set", {"sessionId": "other", "cwd": "/"})
+        (connection,) = host._connections
+        assert list(connection._context.sessions) == ["other"]
+
+
 async def test_session_without_state_is_not_retained():
     async with host_here() as host, agent_of(host) as agent:
         for number in range(50):
@@ -358,6 +389,17 @@ async def test_session_without_state_is_not_retained():
         await agent.request("initialize", {"protocolVersion": 1})
         (connection,) = host._connections
         assert connection._context.sessions == {}
+
+
+async def test_request_in_an_unknown_session_stores_nothing(monkeypatch):
+    async with host_here() as host, agent_of(host) as agent:
+        await agent.initialize()
+        stored = []
+        monkeypatch.setattr(host.state.keeper, "put", lambda key, *_: stored.append(key))
+        for method, params in NAMING_A_TERMINAL.items():
+            with pytest.raises(RpcError, match="there is no terminal"):
+                await agent.request(method, agent.of(NEVER_WAS, **params))
+        assert stored == []
 
 
 # A cancelled turn
@@ -424,7 +466,7 @@ async def test_terminal_being_created_is_released_with_the_cancelled_turn():
             await slow.requested.wait()
         (connection,) = host._connections
         session = CancelNotification(session_id="session-1")
-        assert session_methods.cancel(connection._context, session) is None
+        session_methods.cancel(connection._context, session)
         slow.may_respond.set()
         with pytest.raises(RpcError, match="cancelled with the turn"):
             await agent.result(created)
@@ -435,15 +477,33 @@ async def test_terminal_being_created_is_released_with_the_cancelled_turn():
 async def test_cancel_of_an_idle_turn_starts_no_task():
     async with host_here() as host, agent_of(host) as agent:
         await agent.run("true")
-        (connection,) = host._connections
-        caller = connection._context
-        params = CancelNotification(session_id="session-1")
-        assert session_methods.cancel(caller, params) is None
-        terminal = await agent.create("sleep 60")
-        late = session_methods.cancel(caller, params)
-        # It has been killed by then.
-        assert (await agent.wait(terminal))["signal"] == "SIGTERM"
-        late.close()
+        await cancel_turn(agent)
+        assert not host.state.nursery.child_tasks
+
+
+async def test_repeated_cancel_of_a_turn_starts_one_task():
+    async with host_here(kill_grace=60) as host, agent_of(host) as agent:
+        terminal = await agent.create("trap '' TERM; echo ready; while :; do sleep 0.1; done")
+        await agent.until_output(terminal, "ready")
+        for _ in range(5):
+            await cancel_turn(agent)
+        assert len(host.state.nursery.child_tasks) == 1
+
+
+async def test_release_after_a_cancelled_turn_survives_a_resumption(monkeypatch):
+    monkeypatch.setattr(session_methods, "RELEASE_AFTER_CANCEL_S", 0.5)
+    async with host_here() as host, agent_of(host) as old, agent_of(host) as agent:
+        secret = (await old.initialize())["resume"]
+        terminal = await old.create("sleep 60")
+        await cancel_turn(old)
+        assert (await agent.initialize(secret))["resumed"] is True
+        await released(agent, terminal)
+
+
+async def cancel_turn(agent):
+    """Cancel the turn, and wait until the host has handled that."""
+    await agent.notify("session/cancel", {"sessionId": agent.session})
+    await agent.initialize()
 
 
 async def released(agent, terminal, seconds=10):
@@ -456,23 +516,3 @@ async def released(agent, terminal, seconds=10):
                 assert "has been released" in error.message  # noqa: PT017
                 return
             await trio.sleep(0.02)
-
-
-async def test_connection_closes_at_once_while_a_notification_is_handled(autojump_clock):
-    # As `session/cancel` is, for as long as the agent has to release its terminals.
-    handled = trio.Event()
-
-    async def handle(_context, _params):
-        handled.set()
-        await trio.sleep_forever()
-
-    ours, theirs = memory_stream_pair()
-    methods = MethodTable({}, {"session/cancel": Method(CancelNotification, handle)})
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(Connection(theirs, _NoContext(Settings()), methods, "c1").serve)
-        body = {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s"}}
-        await ours.send_all(json.dumps(body).encode() + b"\n")
-        await handled.wait()
-        before = trio.current_time()
-        await ours.aclose()
-    assert trio.current_time() == before

@@ -11,12 +11,16 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
+from acpterm.host.agent.methods import AGENT_METHODS
+from acpterm.host.user.methods import USER_METHODS
 from acpterm.runtime.send_queue import HIGH_WATER_BYTES, SendQueue
+from acpterm.terminal.terminal import Terminal
 from tests.support.agent import agent_at, agent_of, agent_on
 from tests.support.daemon import daemon
 from tests.support.hosts import agent_on_stdio, host_here
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
+from tests.support.user import user_of
 
 MIB = 1 << 20
 
@@ -130,6 +134,44 @@ async def test_peer_that_reads_nothing_takes_little_memory(tmp_path, mutes):
             for _ in range(20):
                 assert (await agent.run("echo served"))[0] == "served\n"
         assert memory(process.pid) - before < 64 * MIB
+
+
+@pytest.mark.parametrize(
+    ("methods", "method", "own"),
+    [
+        (AGENT_METHODS, "terminal/output", {}),
+        (AGENT_METHODS, "terminal/output", {"format": "screen"}),
+        (AGENT_METHODS, "_acpterm/terminal/read", {"format": "screen"}),
+        (USER_METHODS, "_acpterm/terminal/output", {}),
+        (USER_METHODS, "_acpterm/terminal/screen", {}),
+        (USER_METHODS, "_acpterm/terminal/read", {"format": "screen"}),
+    ],
+)
+async def test_responses_to_a_peer_that_reads_nothing_are_not_built(
+    monkeypatch, methods, method, own
+):
+    """Not even if all requests wait for the output to be consumed, and then continue together."""
+    monkeypatch.setattr(Terminal, "catch_up", lambda _: False)
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        terminal = await agent.create(
+            "head -c 199000 /dev/zero | tr '\\0' x; sleep 60",
+            own={"cols": 500, "rows": 400, **own},
+        )
+        await agent.until_output(terminal, "x", count=199_000)
+        client = agent if methods is AGENT_METHODS else user
+        (connection,) = (one for one in host._connections if one._methods is methods)
+        client.pause()
+        params = agent.of(terminal, **own)
+        requests = [client.prepare(method, params) for _ in range(50)]
+        lock = host.pool.terminals[terminal]._consumer._turns._lock
+        async with lock:
+            await client.send(b"".join(line for _, line in requests))
+            await poll(lambda: lock.statistics().tasks_waiting >= len(requests))
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert connection._queue._size < connection._queue._high_water + MIB
+        client.resume()
+        for id_, _ in requests:
+            await client.result(id_)
 
 
 @pytest.mark.long

@@ -1,15 +1,18 @@
 """The user's methods under races, and with clients that do not read."""
 
 import base64
+import json
 import os
 
 import pytest
 import trio
+from msgspec import Raw
 from trio.testing import wait_all_tasks_blocked
 
 from acpterm.acp.user_streams import AttachRequest
-from acpterm.host.events import QUEUE_MAX, UPDATE_BYTES_MAX, EventBus
+from acpterm.host.events import QUEUE_BYTES_MAX, QUEUE_MAX, UPDATE_BYTES_MAX, Event, EventBus
 from acpterm.host.input_monitor import InputMonitor
+from acpterm.host.server import connection
 from acpterm.host.user.attach import attach
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import RpcError
@@ -104,6 +107,61 @@ async def test_event_queue_is_bounded_when_the_client_does_not_read():
             one.update is None or len(bytes(one.update)) <= UPDATE_BYTES_MAX
             for one in listener._queue
         )
+
+
+async def test_event_queue_is_bounded_in_bytes():
+    with EventBus().subscribe() as listener:
+        update = Raw(json.dumps("x" * (UPDATE_BYTES_MAX - 2)).encode())
+        for number in range(QUEUE_MAX):
+            listener.put(Event("tool_call", session=str(number), update=update))
+        queued = len(listener._queue)
+        assert queued < QUEUE_BYTES_MAX / UPDATE_BYTES_MAX
+        event, dropped = await listener.next()
+        assert (event.session, dropped) == (str(dropped), QUEUE_MAX - queued)
+        for _ in range(queued - 1):
+            event, dropped = await listener.next()
+        assert (event.session, dropped) == (str(QUEUE_MAX - 1), 0)
+        # The queue has room again.
+        for _ in range(queued):
+            listener.put(event)
+        assert len(listener._queue) == queued
+
+
+async def test_name_of_a_terminal_is_taken_while_it_is_restarted():
+    async with host_here(kill_grace=1) as host, user_of(host) as user:
+        # Its child ignores SIGTERM, so the terminal closes some time after the program has exited.
+        command = "(trap '' TERM; while :; do sleep 0.1; done) & echo ready; sleep 60"
+        params = {"command": command, "name": "web"}
+        created = await user.request("terminal/create", params)
+        entry = host.state.registry.find(created["terminalId"])
+        await poll(lambda: entry.terminal.ring.end or None)
+        restart = await user.start("terminal/restart", {"terminalId": "web"})
+        await poll(lambda: entry.terminal.exit)
+        with pytest.raises(RpcError, match="a terminal of the name 'web' runs"):
+            await user.request("terminal/create", params)
+        assert (await user.result(restart))["name"] == "web"
+
+
+async def test_restart_is_refused_when_another_terminal_has_the_name():
+    async with host_here() as host, user_of(host) as user:
+        params = {"command": "true", "name": "web"}
+        old = (await user.request("terminal/create", params))["terminalId"]
+        await user.terminal_request("wait", old)
+        await user.request("terminal/create", {"command": "sleep 60", "name": "web"})
+        with pytest.raises(RpcError, match="a terminal of the name 'web' runs"):
+            await user.terminal_request("restart", old)
+        assert len(await user.list()) == 2
+
+
+async def test_read_beyond_the_pending_maximum_leaves_no_coroutine(monkeypatch):
+    monkeypatch.setattr(connection, "PENDING_MAX", 1)
+    async with host_here() as host, user_of(host) as user:
+        await user.request("terminal/create", {"command": "sleep 60", "name": "web"})
+        params = {"terminalId": "web", "waitMs": 60_000}
+        await user.start("terminal/read", params)
+        with pytest.raises(RpcError, match="1 requests are pending"):
+            await user.request("terminal/read", params)
+        # A coroutine that was not awaited causes a warning, which is an error.
 
 
 async def test_pending_requests_do_not_delay_the_shutdown():

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
-from acpterm.host.agent.session import Session, SessionState
+from acpterm.host.agent.session import Session, SessionState, no_such_terminal
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.host_state import HostState
 from acpterm.host.launch.request import LaunchRequest
@@ -53,6 +53,13 @@ class Resumer(Protocol):
 
         Return the connection that has `secret`; None if there is none.
         """
+
+
+class TerminalParams(Protocol):
+    """The params that all requests about an existing terminal have."""
+
+    session_id: str
+    terminal_id: str
 
 
 class AgentConnection:
@@ -105,23 +112,48 @@ class AgentConnection:
         """Write all changed records to the keeper's store. Called before a response is sent."""
         self.host.state_writer.flush()
 
-    def session(self, identifier: str) -> Session:
-        """Return the connection's session with this id, or a new session if there is none.
+    def find_session(self, params: TerminalParams) -> Session:
+        """Return the session that a request about a terminal names.
 
-        A new session belongs to the connection only after `retain`. Raises `RpcError` (-32602) for
-        an id that is too long.
+        Raises `RpcError` (-32002) if there is none, as for a terminal that is not in the session.
         """
+        try:
+            return self.sessions[params.session_id]
+        except KeyError:
+            raise no_such_terminal(params.session_id, params.terminal_id) from None
+
+    def session(self, identifier: str) -> Session:
+        """Return the session with this id, for a request that changes it; add it if it is new.
+
+        A connection has at most `SESSIONS_MAX` sessions: one more replaces the oldest session that
+        has no terminal. Raises `RpcError`: -32602 for an id that is too long, -32603 if all
+        sessions have terminals.
+        """
+        if (session := self.sessions.get(identifier)) is not None:
+            return session
         if len(identifier) > _SESSION_ID_MAX:
             raise RpcError(
                 INVALID_PARAMS,
                 f"sessionId {quote(identifier)} has {len(identifier)} characters: it may have "
                 f"{_SESSION_ID_MAX} at most",
             )
-        if (session := self.sessions.get(identifier)) is not None:
-            return session
+        if len(self.sessions) >= SESSIONS_MAX:
+            for other in self.sessions.values():
+                if not other.has_terminals:
+                    break
+            else:
+                raise RpcError(
+                    INTERNAL_ERROR,
+                    f"{SESSIONS_MAX} sessions of this connection have terminals: "
+                    "release some of them",
+                )
+            self._drop(other)
         # `initialize` also stores the connection, but an agent need not send `initialize`.
         self.mark_changed()
-        return self._new_session(identifier, next(self._numbers))
+        session = self.sessions[identifier] = self._new_session(identifier, next(self._numbers))
+        session.store()
+        self.count_memory(session)
+        return session
 
     def _new_session(self, identifier: str, number: int) -> Session:
         state = SessionState(self.host.state_writer, self.agent.connection_id, number)
@@ -162,30 +194,8 @@ class AgentConnection:
 
     def restore_terminal(self, session: Session, entry: TerminalEntry) -> None:
         """Add a terminal of the previous worker to `session`, so that the agent can use its id."""
-        self.sessions.setdefault(session.id, session).add(entry)
+        session.add(entry)
         self.creates.add(entry)
-
-    def retain(self, session: Session) -> None:
-        """Add a session to the connection, if it is new, because a request will change its state.
-
-        A connection has at most `SESSIONS_MAX` sessions: one more replaces the oldest session that
-        has no terminal. Raises `RpcError` (-32603) if all sessions have terminals.
-        """
-        if session.id not in self.sessions and len(self.sessions) >= SESSIONS_MAX:
-            for other in self.sessions.values():
-                if not other.entries:
-                    break
-            else:
-                raise RpcError(
-                    INTERNAL_ERROR,
-                    f"{SESSIONS_MAX} sessions of this connection have terminals: "
-                    "release some of them",
-                )
-            self._drop(other)
-        if session.id not in self.sessions:
-            self.sessions[session.id] = session
-            session.store()
-            self.count_memory(session)
 
     def count_memory(self, session: Session) -> None:
         """Count the memory of a session that was just used.
@@ -197,7 +207,7 @@ class AgentConnection:
             self._memory.count(session)
 
     def _shrink(self, session: Session) -> None:
-        if session.entries:
+        if session.has_terminals:
             session.forget_updates()
             self._memory.recount(session)
         else:
@@ -212,15 +222,7 @@ class AgentConnection:
     def add(
         self, session: Session, terminal: Terminal, request: LaunchRequest, record: TerminalRecord
     ) -> None:
-        """Add a terminal that was just created; release it if the connection has closed.
-
-        If the session was dropped while the terminal was being created, it is added again.
-        """
-        if session.id not in self.sessions:
-            self.sessions[session.id] = session
-            if not self._closed:
-                session.store()
-        session = self.sessions[session.id]
+        """Add a terminal that was just created; release it if the connection has closed."""
         entry = TerminalEntry(terminal, record, self.host.state_writer, session)
         session.add(entry)
         self.creates.add(entry)

@@ -15,7 +15,9 @@ from acpterm.host.server.dispatch import Method, MethodTable
 
 REQUESTS: dict[str, Method] = {
     "initialize": Method(InitializeRequest, session_methods.initialize),
-    "terminal/create": Method(CreateTerminalRequest, terminal_methods.create, takes_id=True),
+    "terminal/create": Method(
+        CreateTerminalRequest, terminal_methods.create, takes_id=True, acts_first=True
+    ),
     "terminal/output": Method(TerminalRequest, terminal_methods.output),
     "terminal/wait_for_exit": Method(TerminalRequest, terminal_methods.wait_for_exit),
     "terminal/kill": Method(TerminalRequest, terminal_methods.kill, result_at_once=Empty()),

@@ -121,6 +121,8 @@ class Session:
         self._cancelled = 0
         self.entries: Final[dict[str, TerminalEntry]] = {}
         """The terminals that the agent may name, by id: held and promoted ones."""
+        self.pending_creates = 0
+        """How many terminals are being created in the session."""
         self.tool_calls: Final = ToolCalls()
         self.agent_terminals: Final = AgentTerminals()
         """The terminals that the agent runs itself."""
@@ -192,6 +194,11 @@ class Session:
         is_stored = self._cwd is not None and len(self._cwd) <= _STORED_CWD_BYTES_MAX
         cwd = pack_text(self._cwd) if is_stored and self._cwd else None
         return SessionRecord(id=self.id, cwd=cwd, cancelled=self._cancelled, released=released)
+
+    @property
+    def has_terminals(self) -> bool:
+        """Whether the session has terminals, or terminals that are still being created."""
+        return bool(self.entries) or self.pending_creates > 0
 
     def add(self, entry: TerminalEntry) -> None:
         """Add a terminal, which the agent can then use by its id."""
@@ -284,9 +291,14 @@ class Session:
     def _no_such(self, identifier: str) -> RpcError:
         if identifier in self._released:
             what = f"terminal {quote(identifier)} has been released: its id is no longer valid"
-        else:
-            what = (
-                f"there is no terminal {quote(identifier)} in session {quote(self.id)}: "
-                "use an id that terminal/create answered for this session"
-            )
-        return RpcError(RESOURCE_NOT_FOUND, what)
+            return RpcError(RESOURCE_NOT_FOUND, what)
+        return no_such_terminal(self.id, identifier)
+
+
+def no_such_terminal(session: str, identifier: str) -> RpcError:
+    """Return the error for a terminal that the session with the id `session` does not have."""
+    return RpcError(
+        RESOURCE_NOT_FOUND,
+        f"there is no terminal {quote(identifier)} in session {quote(session)}: "
+        "use an id that terminal/create answered for this session",
+    )

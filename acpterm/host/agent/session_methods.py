@@ -1,8 +1,7 @@
 """The handlers of `initialize`, `session/update`, `session/cancel` and `_acpterm/session/set`."""
 
-from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import trio
@@ -51,6 +50,8 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
     If the request contains the secret of an earlier connection, the peer continues that connection.
     """
     options = own_meta(params.meta, InitializeMeta)
+    # Resuming cannot be undone, so an invalid context must be refused before.
+    requested_context(connection.context, params)
     resumed: bool | UnsetType = UNSET
     if options and options.resume is not None:
         found = connection.resumption.resume(connection, options.resume)
@@ -82,7 +83,6 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
     if isinstance(received, OtherUpdate):
         if received.kind in V2_KINDS:
             session = connection.session(params.session_id)
-            connection.retain(session)
             session.record_terminal_updates(from_v2(received.kind, members(params.update)))
             connection.count_memory(session)
         return
@@ -94,44 +94,45 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
         found = [item.terminal_id for item in received.content or () if isinstance(item, Terminal)]
         terminals = [identifier for identifier in found if len(identifier) <= ID_MAX]
     session = connection.session(params.session_id)
-    connection.retain(session)
     fields = msgspec.json.decode(params.update, type=dict[str, Raw])
     session.record_update(received.tool_call_id, fields, terminals)
     connection.count_memory(session)
-    connection.host.events.publish(
-        Event(
-            "tool_call",
-            connection=connection.agent.connection_id,
-            agent=connection.agent.name,
-            session=session.id,
-            update=params.update,
+    if connection.host.events.has_subscribers:
+        connection.host.events.publish(
+            Event(
+                "tool_call",
+                connection=connection.agent.connection_id,
+                agent=connection.agent.name,
+                session=session.id,
+                update=params.update,
+            )
         )
-    )
 
 
-def cancel(
-    connection: AgentConnection, params: CancelNotification
-) -> Coroutine[Any, Any, None] | None:
+def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     """`session/cancel`: kill the session's running terminals, and release them after a delay.
 
     A terminal that is still being created is released once it exists (`terminal_methods.create`).
-    Terminals that the user owns are not affected.
+    Terminals that the user owns, or that an earlier cancellation will release, are not affected.
     """
     session = connection.sessions.get(params.session_id)
     if session is None:
-        return None
+        return
     session.cancel()
     running = [
         entry
         for entry in session.entries.values()
-        if entry.terminal.exit is None and not entry.is_users
+        if entry.terminal.exit is None and not entry.is_users and entry.record.release_at is None
     ]
     release_at = boot_time() + RELEASE_AFTER_CANCEL_S
     for entry in running:
         connection.host.registry.kill(entry, EndedBy.AGENT)
         entry.record.release_at = release_at
         entry.mark_changed()
-    return release_later(connection, session, running, RELEASE_AFTER_CANCEL_S) if running else None
+    if running:
+        connection.host.nursery.start_soon(
+            release_later, connection, session, running, RELEASE_AFTER_CANCEL_S
+        )
 
 
 async def release_later(
@@ -154,7 +155,6 @@ def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty
     """
     check_absolute(params.cwd)
     session = connection.session(params.session_id)
-    connection.retain(session)
     session.cwd = params.cwd
     connection.count_memory(session)
     return Empty()

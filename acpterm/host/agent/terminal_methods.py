@@ -76,36 +76,39 @@ def create(
     )
     if options.format == "screen":
         check_screen(*launch.size)
-    # Retain the session, which counts its cancelled turns while the terminal is being created.
-    connection.retain(session)
     turn = session.cancelled
+    session.pending_creates += 1
 
     lifetime = math.inf if options.timeout_ms is None else seconds(options.timeout_ms)
 
     async def start() -> CreateTerminalResponse:
-        await connection.creates.wait_in_flight(request)
-        if entry := connection.creates.repeated(request):
-            return _create_response(entry.terminal)
-        with connection.creates.in_flight(request):
-            await connection.directories.check(launch.cwd)
-            if session.cancelled != turn:
-                raise _cancelled()
-            record = launch.record(
-                summary(params.command, params.args),
-                limit=params.output_byte_limit,
-                lifetime=lifetime,
-                view=options.format or "text",
-            )
-            record.is_users, record.request = False, request
-            record.connection, record.agent = connection.agent.connection_id, connection.agent.name
-            record.session, record.secret = session.id, connection.secret
-            terminal = await launch.start(connection.pool, record, connection.host.state_writer)
-            if session.cancelled != turn:
-                connection.pool.release(terminal, EndedBy.AGENT)
-                connection.pool.forget(terminal)
-                raise _cancelled()
-            connection.add(session, terminal, launch, record)
-        return _create_response(terminal)
+        try:
+            await connection.creates.wait_in_flight(request)
+            if entry := connection.creates.repeated(request):
+                return _create_response(entry.terminal)
+            with connection.creates.in_flight(request):
+                await connection.directories.check(launch.cwd)
+                if session.cancelled != turn:
+                    raise _cancelled()
+                record = launch.record(
+                    summary(params.command, params.args),
+                    limit=params.output_byte_limit,
+                    lifetime=lifetime,
+                    view=options.format or "text",
+                )
+                record.is_users, record.request = False, request
+                agent = connection.agent
+                record.connection, record.agent = agent.connection_id, agent.name
+                record.session, record.secret = session.id, connection.secret
+                terminal = await launch.start(connection.pool, record, connection.host.state_writer)
+                if session.cancelled != turn:
+                    connection.pool.release(terminal, EndedBy.AGENT)
+                    connection.pool.forget(terminal)
+                    raise _cancelled()
+                connection.add(session, terminal, launch, record)
+            return _create_response(terminal)
+        finally:
+            session.pending_creates -= 1
 
     return start()
 
@@ -122,7 +125,7 @@ def output(
     connection: AgentConnection, params: TerminalRequest
 ) -> TerminalOutputResponse | Coroutine[Any, Any, TerminalOutputResponse]:
     """`terminal/output`: return the retained output, and the exit status if there is one."""
-    session = connection.session(params.session_id)
+    session = connection.find_session(params)
     terminal = session.readable(params.terminal_id)
     entry = session.entries[terminal.id]
     if terminal.view == "screen":
@@ -136,6 +139,7 @@ async def _wait_and_output(
     connection: AgentConnection, entry: TerminalEntry
 ) -> TerminalOutputResponse:
     await entry.terminal.caught_up()
+    await connection.sender.drain()
     return _text_output(connection, entry)
 
 
@@ -151,7 +155,7 @@ def _text_output(connection: AgentConnection, entry: TerminalEntry) -> TerminalO
 async def _screen_output(
     connection: AgentConnection, entry: TerminalEntry
 ) -> TerminalOutputResponse:
-    text = (await current_screen(entry.terminal)).screen.text()
+    text = (await current_screen(connection.sender, entry.terminal)).screen.text()
     text, truncated = views.last(text, entry.terminal.limit)
     return _output(connection, entry, text, truncated=truncated)
 
@@ -169,7 +173,7 @@ def wait_for_exit(
     connection: AgentConnection, params: TerminalRequest
 ) -> WaitForTerminalExitResponse | Coroutine[Any, Any, WaitForTerminalExitResponse]:
     """`terminal/wait_for_exit`: return the exit status once the program has exited."""
-    terminal = connection.session(params.session_id).readable(params.terminal_id)
+    terminal = connection.find_session(params).readable(params.terminal_id)
 
     async def wait() -> WaitForTerminalExitResponse:
         return _exit_response(connection, await terminal.wait_exited())
@@ -181,7 +185,7 @@ def kill(
     connection: AgentConnection, params: TerminalRequest
 ) -> Empty | Coroutine[Any, Any, Empty]:
     """`terminal/kill`: end the program and all its descendants; the terminal's id stays valid."""
-    entry = connection.session(params.session_id).owned(params.terminal_id, "killed")
+    entry = connection.find_session(params).owned(params.terminal_id, "killed")
     connection.host.registry.kill(entry, EndedBy.AGENT)
     return terminal_ops.respond_after_exit(entry.terminal)
 
@@ -193,7 +197,7 @@ def release(
 
     A program whose terminal the user owns keeps running.
     """
-    session = connection.session(params.session_id)
+    session = connection.find_session(params)
     terminal = connection.release(session, params.terminal_id, EndedBy.AGENT)
     return Empty() if terminal is None else terminal_ops.respond_after_exit(terminal)
 
@@ -208,25 +212,24 @@ def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any
 
     If the terminal is released during the wait, the response is sent once the program has exited.
     """
-    return terminal_ops.read(
-        connection, connection.session(params.session_id).readable(params.terminal_id), params
-    )
+    terminal = connection.find_session(params).readable(params.terminal_id)
+    return terminal_ops.read(connection, terminal, params)
 
 
 def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, Any, WriteResponse]:
     """`_acpterm/terminal/write`: write keyboard input; respond once the terminal has taken it."""
-    entry = connection.session(params.session_id).owned(params.terminal_id, "typed into")
+    entry = connection.find_session(params).owned(params.terminal_id, "typed into")
     return terminal_ops.write(entry.terminal, params.data.encode())
 
 
 def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:
     """`_acpterm/terminal/resize`: set the size that a terminal has while no window is attached."""
-    entry = connection.session(params.session_id).owned(params.terminal_id, "resized")
+    entry = connection.find_session(params).owned(params.terminal_id, "resized")
     return terminal_ops.resize(connection.host.windows, entry, params.cols, params.rows)
 
 
 def signal(connection: AgentConnection, params: SignalRequest) -> Empty:
     """`_acpterm/terminal/signal`: send a signal to the terminal's foreground process group."""
-    entry = connection.session(params.session_id).owned(params.terminal_id, "signalled")
+    entry = connection.find_session(params).owned(params.terminal_id, "signalled")
     terminal_ops.signal(entry.terminal, params.signal)
     return Empty()

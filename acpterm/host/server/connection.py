@@ -13,9 +13,8 @@ States:
 - *closed*.
 
 Tasks, all in this connection's nursery: the reader, which handles messages and responds at once
-where possible; one task for each request that has to wait; the writer, which runs the `SendQueue`;
-and the coroutines of notifications, which are cancelled at the end. A handler that raises fails its
-own request and nothing else.
+where possible; one task for each request that has to wait; and the writer, which runs the
+`SendQueue`. A handler that raises fails its own request and nothing else.
 """
 
 import inspect
@@ -51,6 +50,8 @@ from acpterm.runtime.send_queue import (
 )
 
 PENDING_MAX: Final = 4096
+# A pending request counts once more for each of these bytes of its params, which it may retain.
+_PENDING_BYTES: Final = 16 * 1024
 _CHUNK: Final = 64 * 1024
 
 _log = structlog.get_logger("acpterm.connection")
@@ -104,7 +105,7 @@ class Connection:
         """The number of bytes received from the peer."""
         self._reading = trio.CancelScope()
         self._scopes: dict[Id, trio.CancelScope] = {}
-        self._tasks = 0
+        self._pending = 0
         self._log = _log.bind(connection=name)
 
     def close(self) -> None:
@@ -141,7 +142,7 @@ class Connection:
                 with trio.CancelScope() as answering:
                     async with trio.open_nursery() as handlers:
                         with self._reading:
-                            await self._read(nursery, handlers)
+                            await self._read(handlers)
                         self._context.close()
                         answering.deadline = trio.current_time() + CLOSE_TIMEOUT_S
                 self._queue.close()
@@ -158,7 +159,7 @@ class Connection:
             self._log.info("the peer no longer reads its answers")
         connection.cancel()
 
-    async def _read(self, nursery: trio.Nursery, handlers: trio.Nursery) -> None:
+    async def _read(self, handlers: trio.Nursery) -> None:
         while True:
             try:
                 data = await self._stream.receive_some(_CHUNK)
@@ -171,17 +172,17 @@ class Connection:
                 if number:
                     # Let other tasks run between two events, as before the next read.
                     await self._queue.drain()
-                self._take(event, nursery, handlers)
+                self._take(event, handlers)
             self._context.flush_state()
             if self._queue.is_full:
                 await self._queue.drain()
 
-    def _take(self, event: Event, nursery: trio.Nursery, handlers: trio.Nursery) -> None:
+    def _take(self, event: Event, handlers: trio.Nursery) -> None:
         match event:
             case RequestReceived():
                 self._request(event, handlers)
             case NotificationReceived():
-                self._notification(event, nursery)
+                self._notification(event)
             case CancelReceived(request):
                 if scope := self._scopes.get(request):
                     scope.cancel()
@@ -197,7 +198,7 @@ class Connection:
         if method is None:
             self._fail(request, self._unknown(request.method))
             return
-        is_full = self._tasks >= PENDING_MAX
+        is_full = self._pending >= PENDING_MAX
         if is_full and method.acts_first:
             self._fail(request, _too_many())
             return
@@ -211,12 +212,15 @@ class Connection:
         if not inspect.iscoroutine(result):
             self._respond(request, result)
         elif not is_full:
-            self._tasks += 1
+            weight = 1 + len(bytes(request.params or b"")) // _PENDING_BYTES
+            self._pending += weight
             # The request can be cancelled from now on, even before its task starts.
             scope = trio.CancelScope()
             if request.id is not None:
                 self._scopes[request.id] = scope
-            handlers.start_soon(self._finish, request, result, scope)
+            # Without the params, which would otherwise stay in memory until the response.
+            request = RequestReceived(request.id, request.method)
+            handlers.start_soon(self._finish, request, result, scope, weight)
         else:
             result.close()
             if method.result_at_once is not None:
@@ -225,7 +229,11 @@ class Connection:
                 self._fail(request, _too_many())
 
     async def _finish(
-        self, request: RequestReceived, work: Coroutine[Any, Any, Any], scope: trio.CancelScope
+        self,
+        request: RequestReceived,
+        work: Coroutine[Any, Any, Any],
+        scope: trio.CancelScope,
+        weight: int,
     ) -> None:
         try:
             with scope:
@@ -235,7 +243,7 @@ class Connection:
         except Exception as error:  # noqa: BLE001  as above
             self._fail(request, error)
         finally:
-            self._tasks -= 1
+            self._pending -= weight
             self._scopes.pop(request.id, None)
 
     def _respond(self, request: RequestReceived, result: object) -> None:
@@ -250,18 +258,15 @@ class Connection:
         self._context.flush_state()
         self._queue.put(self._peer.respond_error(request.id, error))
 
-    def _notification(self, event: NotificationReceived, nursery: trio.Nursery) -> None:
+    def _notification(self, event: NotificationReceived) -> None:
         method = self._methods.notifications.get(event.method)
         if method is None:
             return
         try:
-            work = method.handle(self._context, decode(event.params, method.params))
+            method.handle(self._context, decode(event.params, method.params))
         except Exception as error:  # noqa: BLE001  a notification has no response
             why = type(error).__name__
             self._log.warning("notification ignored", method=event.method, error=why)
-            return
-        if inspect.iscoroutine(work):
-            nursery.start_soon(_await, work)
 
     def _unknown(self, method: str) -> RpcError:
         known = ", ".join(self._methods.requests)
@@ -272,7 +277,3 @@ class Connection:
 
 def _too_many() -> RpcError:
     return RpcError(INTERNAL_ERROR, f"{PENDING_MAX} requests are pending: wait for some of them")
-
-
-async def _await(work: Coroutine[Any, Any, None]) -> None:
-    await work

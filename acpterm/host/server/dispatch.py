@@ -19,7 +19,7 @@ class Method(NamedTuple):
     """One method: the type of its params, and its handler.
 
     The handler gets the context and the decoded params. It returns the result, or a coroutine that
-    returns the result if the handler has to wait.
+    returns the result if the handler has to wait. The handler of a notification returns nothing.
     """
 
     params: type[Wire]

@@ -88,15 +88,10 @@ class Sockets:
         self.agent: Final = agent
         self.user: Final = user
         self._kinds = agent, user
-        self.agents: Final = agent.listeners
-        self.users: Final = user.listeners
-        self.agent_path: Final = agent.path
-        self.user_path: Final = user.path
-        self.is_handed: Final = agent.bound is None
 
     def has_queued(self) -> bool:
         """Return whether any connections are waiting to be accepted."""
-        return has_queued([*self.agents, *self.users])
+        return has_queued([*self.agent.listeners, *self.user.listeners])
 
     def store(self, store: StateStore) -> None:
         """Store the sockets that this worker has bound in `store`, the keeper's store."""

@@ -15,11 +15,11 @@ from msgspec import Meta, Raw, Struct
 
 from acpterm import __version__
 from acpterm.runtime.exec_context import ExecContext
+from acpterm.terminal.status import EndedBy
 
 RequestId: TypeAlias = int | str
 """The JSON-RPC id of a request that can be recognised when it is repeated: never null."""
 
-_EndedBy: TypeAlias = str
 # A larger environment is not stored: execve(2) could not pass it to any program.
 _ENV_BYTES_MAX: Final = 6 * 1024 * 1024
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -196,11 +196,11 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """The id of the create request, until a later request names the terminal."""
     is_held: bool = True
     """Whether the session may still name the terminal: it has not released the id."""
-    killed_by: _EndedBy | None = None
+    killed_by: EndedBy | None = None
     killed_at: float | None = None
     release_at: float | None = None
     """When the terminal is released after its turn was cancelled; None if it was not."""
-    released_by: _EndedBy | None = None
+    released_by: EndedBy | None = None
     released_time: float | None = None
     released_at: float | None = None
     tool_calls: list[str] = []

@@ -193,7 +193,7 @@ class _Attachment:
 
         Return False, as `_pass_through` does if there is nothing to do at once.
         """
-        screen, _ = await current_screen(self._terminal)
+        screen, _ = await current_screen(self._user.sender, self._terminal)
         window, self._position = self._window, None
         first = self._frames is None or self._size != window.size or window.needs_redraw
         if first:
@@ -214,7 +214,7 @@ class _Attachment:
         queries = QueryFilter(clipboard=self._user.settings.clipboard)
         alternate = False
         if terminal.emulator.is_available:
-            screen, position = await current_screen(terminal)
+            screen, position = await current_screen(self._user.sender, terminal)
             if self._may_stay_blank(screen):
                 self._position = None
                 return False

@@ -52,7 +52,7 @@ def status(user: UserConnection, params: NoParams) -> StatusResponse:
         user_socket=daemon.user_socket,
         uptime_ms=round(1000 * host.uptime),
         idle_exit_ms=None if daemon.idle_exit_s is None else round(1000 * daemon.idle_exit_s),
-        tracking=daemon.tracking,
+        tracking=host.tracking,
         running=sum(entry.terminal.exit is None for entry in entries),
         exited=sum(entry.terminal.exit is not None and not entry.released_at for entry in entries),
         retained=sum(entry.released_at is not None for entry in entries),

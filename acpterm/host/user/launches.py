@@ -84,13 +84,12 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
                 RESOURCE_NOT_FOUND,
                 f"terminal {entry.name or entry.id!r} was removed while it was being restarted",
             )
-        with host.registry.reserve_name(entry.name):
-            record = request.record(summary(command, args))
-            record.name = entry.name
-            record.is_removed_at_end = entry.record.is_removed_at_end
-            terminal = await request.start(host.pool, record, host.state_writer)
-            created = TerminalEntry(terminal, record, host.state_writer, launch=launch)
-            host.add(created, request.env)
+        record = request.record(summary(command, args))
+        record.name = entry.name
+        record.is_removed_at_end = entry.record.is_removed_at_end
+        terminal = await request.start(host.pool, record, host.state_writer)
+        created = TerminalEntry(terminal, record, host.state_writer, launch=launch)
+        host.add(created, request.env)
         if host.registry.get(entry.id) is entry:
             host.registry.remove(entry)
     return host.terminal_info(created)
@@ -100,10 +99,13 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
 def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[None]:
     """Mark a terminal as being restarted during the block.
 
-    The mark prevents a second restart at the same time. It also prevents the removal of a terminal
-    that is to be removed when its program ends: such a terminal is removed after the block.
+    The mark prevents a second restart at the same time, and that another terminal gets the name. It
+    also prevents the removal of a terminal that is to be removed when its program ends: such a
+    terminal is removed after the block. Raises `RpcError` (-32602) if another terminal has the name
+    already.
     """
-    entry.is_restarting = True
+    with registry.reserve_name(entry.name if entry.is_over else None):
+        entry.is_restarting = True
     try:
         yield
     finally:

@@ -98,15 +98,11 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
     return host.terminal_info(entry)
 
 
-def read(user: UserConnection, params: UserReadRequest) -> Coroutine[Any, Any, ReadResponse]:
+async def read(user: UserConnection, params: UserReadRequest) -> ReadResponse:
     """`_acpterm/terminal/read`: return the output after a position; wait for it up to `waitMs`."""
-    reading = terminal_ops.read(user, user.entry(params.terminal_id).terminal, params)
-
-    async def read() -> ReadResponse:
-        with user.cancel_on_close():
-            return await reading
-
-    return read()
+    terminal = user.entry(params.terminal_id).terminal
+    with user.cancel_on_close():
+        return await terminal_ops.read(user, terminal, params)
 
 
 def output(
@@ -117,10 +113,10 @@ def output(
 
 
 async def _output(user: UserConnection, entry: TerminalEntry) -> OutputResponse:
-    await user.sender.drain()
     terminal, view = entry.terminal, entry.terminal.text
     if not terminal.catch_up():
         await terminal.caught_up()
+    await user.sender.drain()
     text, truncated = view.text(), view.truncated
     if entry.released_at is not None:
         # The memory of a released terminal is limited: drop the text that was made for this call.
@@ -206,7 +202,7 @@ def promote(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
 async def screen(user: UserConnection, params: UserTerminalRequest) -> ScreenResponse:
     """`_acpterm/terminal/screen`: return the current screen, with colours."""
     entry = user.entry(params.terminal_id)
-    screen, position = await current_screen(entry.terminal)
+    screen, position = await current_screen(user.sender, entry.terminal)
     return ScreenResponse(
         rows=rows(screen),
         cols=screen.cols,

@@ -12,6 +12,7 @@ import trio
 
 from acpterm.config import Settings
 from acpterm.host.open_host import open_host
+from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import (
     ConnectionRecord,
     ContextRecord,
@@ -151,6 +152,59 @@ async def test_connection_is_rebuilt_from_records_of_its_terminals(tmp_path):
             async with agent_of(host) as other:
                 fresh = await other.create("sleep 60")
                 assert (await user.terminal_request("get", fresh))["connection"] == "c9"
+
+
+async def test_terminal_with_an_invalid_cause_of_its_end_is_ended(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        invalid = record(killed_by="mischance", killed_at=now())
+        terminal = await spawn(worker.keeper, "sleep 60; :", record=invalid.encode())
+        await leave(worker)
+        async with successor(started) as host:
+            await poll(lambda: not alive(terminal.pid))
+            assert not len(host.state.registry)
+
+
+async def test_terminal_that_cannot_be_restored_is_ended(tmp_path, monkeypatch):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        terminal = await spawn(worker.keeper, "sleep 60; :", record=record().encode())
+        await leave(worker)
+        monkeypatch.setattr(TerminalRegistry, "restore", lambda *_: 1 / 0)
+        async with successor(started):
+            await poll(lambda: not alive(terminal.pid))
+
+
+async def test_rebuilt_session_has_the_tool_calls_of_its_terminals(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        terminal = await spawn(worker.keeper, "sleep 60; :", record=record(secret=SECRET).encode())
+        await worker.keeper.flushed()
+        worker.kill()
+        async with successor(started) as host, agent_of(host) as agent, user_of(host) as user:
+            await agent.initialize(SECRET)
+            content = [{"type": "terminal", "terminalId": terminal.name}]
+            update = {"sessionUpdate": "tool_call_update", "toolCallId": "call", "content": content}
+            await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+            await agent.output(terminal.name)
+            info = await user.terminal_request("get", terminal.name)
+            assert info["toolCalls"] == ["call"]
+
+
+async def test_released_terminal_does_not_restore_its_session(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        released = {"released_by": "agent", "released_time": time.time(), "released_at": now()}
+        fields = {**released, "is_held": False, "tool_calls": ["c"], "session": "dropped"}
+        terminal = await spawn(worker.keeper, "echo kept; :", record=record(**fields).encode())
+        await terminal.wait_closed()
+        await leave(worker)
+        async with successor(started) as host, user_of(host) as user:
+            (found,) = await user.list(all=True)
+            assert (found["sessionId"], found["toolCalls"]) == ("dropped", ["c"])
+            assert (found["connection"], found["agent"]) == ("c7", "tester")
+            (connection,) = host._resumption.connections
+            assert list(connection.sessions) == ["session-1"]
 
 
 async def test_absent_connection_is_given_up_after_the_timeout(tmp_path):

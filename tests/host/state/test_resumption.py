@@ -61,6 +61,16 @@ async def test_invalid_secret_is_refused_or_unknown(secret):
                 await agent.initialize(secret)
 
 
+async def test_initialize_with_an_invalid_context_resumes_nothing():
+    async with host_here() as host, agent_of(host) as old, agent_of(host) as fresh:
+        secret = (await old.initialize())["resume"]
+        own = {"resume": secret, "context": {"cwd": "relative"}}
+        with pytest.raises(RpcError, match="'relative' is not absolute"):
+            await fresh.request("initialize", {"protocolVersion": 1, "_meta": {"acpterm": own}})
+        assert (await old.run("echo served"))[0] == "served\n"
+        assert (await fresh.initialize(secret))["resumed"] is True
+
+
 async def test_connection_with_terminals_cannot_resume_another():
     async with host_here() as host, agent_of(host) as one, agent_of(host) as other:
         secret = (await one.initialize())["resume"]
