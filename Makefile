@@ -14,7 +14,8 @@ ACPX := tests/interop/acpx
 # The tests start Python some thousand times: let it cache bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all faults agents interop check format docs bench fuzz clean
+.PHONY: help demo test test-all faults agents interop check format docs bench fuzz clean \
+  dist zipapp deb recipes pins packaging-check
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -103,6 +104,22 @@ fuzz: $(VENV)/.check ## try random output, messages and examples: make fuzz MESS
 	ACPTERM_FUZZ_MESSAGES=$(or $(MESSAGES),1000000) $(BIN)/python -m pytest tests/host/test_fuzz.py --timeout 0
 	ACPTERM_EXAMPLES=$(or $(EXAMPLES),10) $(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --timeout 0
 
+# Packages. Each has a directory in packaging/; docs/install.md says how to use them.
+dist: $(VENV)/.check ## build the wheel and the sdist, twice: the bytes must be the same
+	sh packaging/dist.sh $(abspath $(BIN)/python)
+
+zipapp: dist ## build acpterm.pyz, one file that needs only Python
+	$(BIN)/python packaging/zipapp/build.py dist/acpterm-*.whl dist/acpterm.pyz
+	ls -l dist/acpterm.pyz
+
+deb: $(VENV)/.check ## build the Debian packages, and try installation, upgrade and removal; needs root
+	sh packaging/debian/check.sh $(abspath $(BIN)/python)
+
+pins: $(VENV)/.check ## choose the releases that the zipapp, the Debian packages and the container contain
+	$(BIN)/pip-compile --upgrade --quiet --generate-hashes --no-header --no-annotate --strip-extras \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-build-isolation \
+	  --output-file packaging/requirements.txt pyproject.toml
+
 clean: ## remove everything that make created
-	rm -rf $(VENV) build .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	rm -rf $(VENV) build dist .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 	  tests/interop/typescript/node_modules $(ACPX)/node_modules
