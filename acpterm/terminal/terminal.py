@@ -193,7 +193,7 @@ class Terminal:
         return self.ring.end - self.ring.start + self.text.retained_bytes
 
     def catch_up(self) -> bool:
-        """Consume at most one slice of output now; return whether all output is consumed.
+        """Consume a little output now; return whether all output is consumed.
 
         For a larger backlog use `caught_up`.
         """
