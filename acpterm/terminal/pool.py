@@ -21,13 +21,14 @@ import structlog
 import trio
 
 from acpterm.keeper.client import Found, KeeperClient, Spawned
+from acpterm.pty.master import Master
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.tree import ProcessTree
 from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.consumer import Turns
 from acpterm.terminal.shared_ring import WINDOW_BYTES, SharedRing
 from acpterm.terminal.status import EndedBy
-from acpterm.terminal.terminal import Terminal, open_master
+from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.vt import emulator
 
 MIB: Final = 1024 * 1024
@@ -228,7 +229,7 @@ class Pool:
             spawned.name,
             spawned.pid,
             keeper=self._keeper,
-            master=open_master(spawned.pid, spawned.master),
+            master=Master(spawned.master),
             ring=ring,
             tree=tree,
             turns=self._turns,

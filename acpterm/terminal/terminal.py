@@ -25,7 +25,6 @@ Cancelling `run` kills the tree at once and closes everything.
 """
 
 import math
-import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -411,12 +410,3 @@ class _Replies:
     def __call__(self, data: bytes) -> None:
         if self._ring.claim_reply():
             self._keyboard.reply(data)
-
-
-def open_master(pid: int, fd: int | None) -> Master:
-    """Return a `Master` for the descriptor `fd`; a closed `Master` if `fd` is None."""
-    if fd is not None:
-        return Master(pid, fd)
-    closed = Master(pid, os.open(os.devnull, os.O_RDWR))
-    closed.close()
-    return closed

@@ -364,7 +364,7 @@ async def test_input_is_recorded_at_its_position_without_passwords(directory):
 @pytest.mark.parametrize("echoes", [[True, True], [True, False], [False, True], [False, False]])
 async def test_input_counts_as_echoed_only_if_the_echo_was_on_before_and_after(monkeypatch, echoes):
     ours, slave = open_pair(80, 24)
-    master, received = Master(os.getpid(), ours), []
+    master, received = Master(ours), []
     keyboard = Keyboard(master, lambda _: None)
     answers = iter(echoes)
     monkeypatch.setattr(Master, "echoes", property(lambda _: next(answers, True)))
