@@ -10,14 +10,10 @@ import os
 import signal
 import struct
 import termios
-from typing import Final
 
 import trio
 
 from acpterm.pty.input_wait import detect
-
-# The signals that TIOCSIG accepts: those that keys send (ioctl_tty(2)).
-_KEY_SIGNALS: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
 
 
 class Master:
@@ -77,10 +73,6 @@ class Master:
 
     def signal_foreground(self, number: signal.Signals | int) -> bool:
         """Send a signal to the foreground process group; return whether it was sent."""
-        if number in _KEY_SIGNALS and hasattr(termios, "TIOCSIG"):
-            with contextlib.suppress(OSError):
-                fcntl.ioctl(self.fd, termios.TIOCSIG, int(number))
-                return True
         with contextlib.suppress(OSError):
             group = os.tcgetpgrp(self.fd)
             # 0 means no foreground group; killpg(0) would signal this process's own group.
