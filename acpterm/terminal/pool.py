@@ -215,6 +215,7 @@ class Pool:
     def _make(
         self, spawned: Spawned, tree: ProcessTree, spec: TerminalSpec, *, adopted: bool
     ) -> Terminal:
+        master = Master(spawned.master)
         try:
             ring = SharedRing(
                 spawned.ring,
@@ -223,23 +224,26 @@ class Pool:
                 on_room=self._keeper.kick,
                 adopted=adopted,
             )
+            terminal = Terminal(
+                spawned.name,
+                spawned.pid,
+                keeper=self._keeper,
+                master=master,
+                ring=ring,
+                tree=tree,
+                turns=self._turns,
+                size=spec.size,
+                limit=spec.limit,
+                view=spec.view,
+                created_time=spec.created_time,
+                started_at=spec.started_at,
+                on_exit=self._on_exit,
+            )
+        except BaseException:
+            master.close()
+            raise
         finally:
             os.close(spawned.ring)
-        terminal = Terminal(
-            spawned.name,
-            spawned.pid,
-            keeper=self._keeper,
-            master=Master(spawned.master),
-            ring=ring,
-            tree=tree,
-            turns=self._turns,
-            size=spec.size,
-            limit=spec.limit,
-            view=spec.view,
-            created_time=spec.created_time,
-            started_at=spec.started_at,
-            on_exit=self._on_exit,
-        )
         if spec.ended_by is not None:
             terminal.kill(spec.ended_by)
         self.terminals[terminal.id] = terminal

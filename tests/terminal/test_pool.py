@@ -1,5 +1,6 @@
 """The pool without a host: it creates, runs and ends terminals, and releases all resources."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -189,6 +190,18 @@ async def test_cancelled_creation_leaves_no_terminal_process_or_descriptor():
         assert pool.terminals == {}
         await poll(lambda: psutil.Process().children(recursive=True) == children)
         await poll(lambda: descriptors() == before)
+
+
+async def test_creation_leaves_no_descriptor_open_when_the_ring_cannot_be_mapped(monkeypatch):
+    def fail(*_, **__):
+        raise OSError(errno.EMFILE, "no descriptor is left")
+
+    async with running_pool() as pool:
+        before = descriptors()
+        monkeypatch.setattr("acpterm.terminal.pool.SharedRing", fail)
+        with pytest.raises(OSError, match="no descriptor"):
+            await pool.create(program("exec sleep 60"))
+        assert descriptors() == before
 
 
 async def test_cancelled_pool_kills_all_programs_at_once_and_leaves_no_resources():
