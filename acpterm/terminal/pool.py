@@ -109,19 +109,14 @@ class Pool:
     async def create(
         self,
         program: Program,
+        spec: TerminalSpec = TerminalSpec(),  # noqa: B008  it is immutable
         *,
-        size: tuple[int, int] = (120, 40),
-        limit: int = MIB,
-        ring_size: int = MIB,
-        lifetime: float = math.inf,
-        view: str = "text",
         record: bytes = b"",
     ) -> Terminal:
         """Start a program on a new terminal, and return the terminal.
 
-        `size`, `limit`, `ring_size`, `lifetime` and `view` are as in `TerminalSpec`. The id of the
-        terminal is added to the program's environment. `record` is the terminal's state for the
-        next worker, which the keeper stores together with the spawn.
+        The id of the terminal is added to the program's environment. `record` is the terminal's
+        state for the next worker, which the keeper stores together with the spawn.
 
         If the program cannot be found or run, the terminal prints a message, and its program exits
         with 127 or 126. Raises `OSError` if the system has no PTY, process or descriptor left, and
@@ -130,7 +125,6 @@ class Pool:
         if self._closing or self._nursery is None:
             raise ShutDownError(_SHUT_DOWN)
         _check_descriptors()
-        spec = TerminalSpec(size, limit, ring_size, lifetime, view)
         name = f"term_{secrets.token_hex(16)}"
         tree = self._trees.new(name)
         tree.begins()
@@ -139,9 +133,9 @@ class Pool:
             terminal = await self._keeper.spawn(
                 name,
                 program,
-                cols=size[0],
-                rows=size[1],
-                ring_size=ring_size + WINDOW_BYTES,
+                cols=spec.size[0],
+                rows=spec.size[1],
+                ring_size=spec.ring_size + WINDOW_BYTES,
                 record=record,
                 cgroup=tree.cgroup,
                 make=partial(self._start, tree, spec),

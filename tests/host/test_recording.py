@@ -19,6 +19,7 @@ from acpterm.host.recording.recorder import Recorder
 from acpterm.pty.master import Master
 from acpterm.pty.program import Program
 from acpterm.terminal.keyboard import Keyboard
+from acpterm.terminal.pool import TerminalSpec
 from acpterm.terminal.status import EndedBy
 from tests.support.polling import poll
 from tests.support.pools import running_pool
@@ -42,7 +43,7 @@ class Recording:
 
     async def create(self, line, **more):
         program = Program(["/bin/sh", "-c", line], {"PATH": "/bin:/usr/bin"}, "/", 0o22)
-        terminal = await self.pool.create(program, **more)
+        terminal = await self.pool.create(program, TerminalSpec(**more))
         self.path = self.recorder.start(
             terminal, command=line, nursery=self.nursery, env={"TERM": "xterm", "SECRET": "x"}
         )

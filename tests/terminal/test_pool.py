@@ -19,7 +19,7 @@ from acpterm.pty import linux
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.trees import TrackingError, Trees, open_trees
-from acpterm.terminal.pool import Pool, ShutDownError
+from acpterm.terminal.pool import Pool, ShutDownError, TerminalSpec
 from acpterm.terminal.status import EndedBy
 from tests.pty.tracer import tracing
 from tests.support.keepers import SlowKeeper
@@ -91,9 +91,8 @@ async def test_all_output_is_readable_at_the_exit_while_another_terminal_floods(
 async def test_terminal_has_the_requested_size_limit_and_view():
     async with running_pool() as pool:
         line = "stty size; seq 1000"
-        terminal = await pool.create(
-            program(line), size=(33, 7), limit=9, ring_size=100, view="raw"
-        )
+        spec = TerminalSpec(size=(33, 7), limit=9, ring_size=100, view="raw")
+        terminal = await pool.create(program(line), spec)
         await terminal.wait_exited()
         assert (terminal.cols, terminal.rows, terminal.view) == (33, 7, "raw")
         assert text(terminal) == "999\n1000\n"
@@ -238,7 +237,7 @@ async def test_released_terminal_leaves_the_pool_and_its_output_stays_readable()
 
 async def test_program_is_ended_when_its_lifetime_is_over():
     async with running_pool() as pool:
-        terminal = await pool.create(program("exec sleep 60"), lifetime=0.05)
+        terminal = await pool.create(program("exec sleep 60"), TerminalSpec(lifetime=0.05))
         status = await terminal.wait_exited()
         assert (status.signal, status.ended_by) == ("SIGTERM", EndedBy.TIMEOUT)
         assert status.wall >= 0.05
@@ -345,7 +344,8 @@ async def test_terminal_cannot_be_resized_or_signalled_after_its_end():
 
 async def test_terminal_without_output_retains_no_bytes():
     async with running_pool() as pool:
-        terminal = await pool.create(program("read x"), limit=16 * 2**20, ring_size=16 * 2**20)
+        spec = TerminalSpec(limit=16 * 2**20, ring_size=16 * 2**20)
+        terminal = await pool.create(program("read x"), spec)
         assert terminal.retained_bytes == 0
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acpterm.pty.program import Program
+from acpterm.terminal.pool import TerminalSpec
 from acpterm.terminal.timeline import MARKS_MAX, SIZES_MAX, Resize, Slice, Timeline
 from tests.support.polling import poll
 from tests.support.pools import running_pool
@@ -153,7 +154,7 @@ def test_timeline_takes_little_memory_without_output():
 async def test_terminal_records_a_timeline():
     async with running_pool() as pool:
         program = Program(["/bin/sh", "-c", "echo one; read x; echo two"], {}, "/", 0o22)
-        terminal = await pool.create(program, size=(80, 24))
+        terminal = await pool.create(program, TerminalSpec(size=(80, 24)))
         await poll(lambda: terminal.timeline.end or None)
         before = terminal.timeline.end
         terminal.resize(80, 24)
