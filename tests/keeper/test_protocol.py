@@ -4,8 +4,12 @@ import os
 import socket
 
 import pytest
+import trio
+import trio.testing
 
 from acpterm.keeper import protocol
+from acpterm.keeper.client import KeeperLostError, worker_pair
+from acpterm.keeper.connection import Connection
 from tests.pty.scarcity import no_descriptors
 
 
@@ -75,6 +79,21 @@ def test_send_raises_broken_pipe_when_the_peer_has_closed(ends):
     with pytest.raises(BrokenPipeError):
         protocol.send(one, protocol.encode("put"))
     assert protocol.receive(one).kind == "put"
+
+
+async def test_flushed_returns_when_the_keeper_is_lost():
+    ours, keepers = worker_pair()
+    connection = Connection(ours)
+    while connection.is_flushed:
+        connection.send("put", "key", b"x" * 1000)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.flushed)
+            await trio.testing.wait_all_tasks_blocked()
+            keepers.close()
+            with pytest.raises(KeeperLostError):
+                await connection.receive_until(lambda: False, lambda _: None)
+    connection.close()
 
 
 def test_lost_descriptors_are_reported_when_the_table_is_full(ends):
