@@ -288,6 +288,7 @@ class Terminal:
         if self.exit is None and self._report is None:
             self._ended_by = EndedBy.LOST
         self._ending.set()
+        self.notify()
 
     # Supervision
 
@@ -311,8 +312,8 @@ class Terminal:
                     grace = min(grace, DISCONNECT_GRACE_S)
                 await end(self._tree, grace)
                 ended = True
-                if self.exit is None and self._ended_by is not EndedBy.LOST:
-                    await self._exited.wait()
+                while self.exit is None and self._ended_by is not EndedBy.LOST:
+                    await self.wait_changed()
                 nursery.cancel_scope.cancel()
         finally:
             with trio.move_on_after(_KILL_TIMEOUT_S, shield=True):

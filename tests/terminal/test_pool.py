@@ -18,6 +18,7 @@ from acpterm.keeper.client import embedded_keeper
 from acpterm.pty import linux
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.cgroup import Cgroups
+from acpterm.pty.tracking.tree import end
 from acpterm.pty.tracking.trees import TrackingError, Trees, open_trees
 from acpterm.terminal.pool import Pool, ShutDownError, TerminalSpec
 from acpterm.terminal.status import EndedBy
@@ -241,6 +242,25 @@ async def test_program_is_ended_when_its_lifetime_is_over():
         status = await terminal.wait_exited()
         assert (status.signal, status.ended_by) == ("SIGTERM", EndedBy.TIMEOUT)
         assert status.wall >= 0.05
+
+
+async def test_terminal_closes_when_the_keeper_is_lost_before_it_reports_the_exit(monkeypatch):
+    ended = trio.Event()
+
+    async def end_tree(tree, grace):
+        await end(tree, grace)
+        ended.set()
+
+    monkeypatch.setattr("acpterm.terminal.terminal.end", end_tree)
+    async with running_pool() as pool:
+        terminal = await pool.create(program("exec sleep 60"))
+        pool._keeper.unwatch(terminal.id)
+        terminal.kill(EndedBy.AGENT)
+        with trio.fail_after(5):
+            await ended.wait()
+            pool.lose_keeper()
+            await terminal.wait_closed()
+        assert terminal.exit.ended_by is EndedBy.LOST
 
 
 async def test_first_reason_to_end_a_program_is_reported():
