@@ -151,6 +151,17 @@ def test_reads_agree_with_the_whole_stream(pieces, retained, data):
         writer.close()
 
 
+def test_queries_in_output_that_was_not_consumed_are_left_to_the_next_worker(writer):
+    ring = writer.ring()
+    writer.write(b"query, query, query")
+    ring.peek(100)
+    assert ring.claim_reply()
+    # The reply is claimed before it is typed: it is never typed twice.
+    assert writer.ring(adopted=True).replied_until == 19
+    ring.advance(5)
+    assert writer.ring(adopted=True).replied_until == 5
+
+
 class Consuming:
     """A consumer, with the objects that it feeds."""
 
