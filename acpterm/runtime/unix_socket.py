@@ -66,12 +66,12 @@ class Peer(NamedTuple):
 def peer_of(sock: _Socket) -> Peer:
     """Return the peer of a socket (unix(7), SO_PEERCRED; LOCAL_PEERCRED on macOS)."""
     if hasattr(socket, "SO_PEERCRED"):
-        found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        pid, uid, _ = struct.unpack("3i", found)
+        found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
+        pid, uid, _ = struct.unpack("iII", found)
         return Peer(uid, pid)
     # struct xucred: version, uid, …
     found = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
-    _, uid = struct.unpack_from("Ii", found)
+    _, uid = struct.unpack_from("II", found)
     try:
         found = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID, struct.calcsize("i"))
     except OSError:
