@@ -336,6 +336,7 @@ class Terminal:
             if self.exit is None:
                 # Tasks in `wait_exited` must return all the same.
                 self._set_exit(UNKNOWN_CODE, None, 0.0, 0)
+            self._keeper.disarm(self.id)
             self._keeper.close_master(self.id)
             self._end_output()
             try:

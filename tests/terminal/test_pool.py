@@ -236,6 +236,17 @@ async def test_released_terminal_leaves_the_pool_and_its_output_stays_readable()
         assert text(terminal) == f"{pid}\n"
 
 
+async def test_closed_terminal_that_is_retained_waits_for_no_wake_up():
+    async with running_pool() as pool:
+        terminal = await pool.create(program("exec sleep 60"))
+        terminal.retained = True
+        await trio.testing.wait_all_tasks_blocked()
+        assert terminal.id in pool._keeper._wake_ups._armed
+        pool.release(terminal, EndedBy.USER)
+        await terminal.wait_closed()
+        assert pool._keeper._wake_ups._armed == {}
+
+
 async def test_program_is_ended_when_its_lifetime_is_over():
     async with running_pool() as pool:
         terminal = await pool.create(program("exec sleep 60"), TerminalSpec(lifetime=0.05))
