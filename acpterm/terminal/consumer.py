@@ -205,7 +205,7 @@ class Consumer:
         if simple and size == simple:
             self._text.feed_simple(data[:size])
         else:
-            self._text.feed(data, size)
+            self._text.feed(data[:size])
         return size
 
     def _apply_sizes(self) -> None:
