@@ -58,9 +58,9 @@ class Timeline:
 
     __slots__ = (
         "_due",
-        "_marks",
         "_positions",
         "_resizes",
+        "_retained",
         "_times",
         "end",
         "known_from",
@@ -90,7 +90,7 @@ class Timeline:
         self.size = size
         #: How many times the terminal size has changed.
         self.resized = 0
-        self._marks: Final = kept
+        self._retained: Final = kept
         self._times = array("d")
         self._positions = array("q")
         self._due = -math.inf
@@ -160,7 +160,7 @@ class Timeline:
         return max(position, self.known_from)
 
     def _thin_out(self) -> None:
-        gone = bisect_right(self._positions, self.end - self._marks) - 1
+        gone = bisect_right(self._positions, self.end - self._retained) - 1
         if gone > 0:
             del self._times[:gone]
             del self._positions[:gone]
