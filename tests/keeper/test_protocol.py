@@ -10,6 +10,7 @@ import trio.testing
 from acpterm.keeper import protocol
 from acpterm.keeper.client import KeeperLostError, worker_pair
 from acpterm.keeper.connection import Connection
+from acpterm.pty.tracking import marks
 from tests.pty.scarcity import no_descriptors
 
 
@@ -19,6 +20,10 @@ def ends():
     yield one, two
     one.close()
     two.close()
+
+
+def test_worker_is_recognised_as_detached_by_its_environment():
+    assert protocol.KEEPER_FD_VARIABLE in marks.DETACHED
 
 
 def test_message_arrives_with_its_fields_and_descriptors(ends):
