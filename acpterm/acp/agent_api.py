@@ -144,7 +144,7 @@ class ExitMeta(Wire):
     max_rss_bytes: int | UnsetType = UNSET
 
 
-class ExecContext(Wire, omit_defaults=True):
+class ExecContextParams(Wire, omit_defaults=True):
     """The execution context for the programs that a peer starts, as the peer sends it.
 
     For an absent member the host uses the value that it has determined itself. `umask` is a number
@@ -167,8 +167,8 @@ class InitializeMeta(Wire, omit_defaults=True):
     continue it.
     """
 
-    context: ExecContext | None = None
-    asker: ExecContext | None = None
+    context: ExecContextParams | None = None
+    asker: ExecContextParams | None = None
     relay: bool | None = None
     resume: Annotated[str | None, Meta(description="the secret of a connection that was lost")] = (
         None
