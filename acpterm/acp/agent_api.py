@@ -7,16 +7,13 @@ Times are in milliseconds and sizes in bytes. A position is an offset in bytes f
 a terminal's output.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
-import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
-from acpterm.acp.base import Wire
+from acpterm.acp.base import MetaIn, Wire
 from acpterm.acp.lenient import decode
 from acpterm.acp.terminal import SessionId, TerminalExitStatus, TerminalId
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt
 
 OWN: Final = "acpterm"
 """The name of the member of ``_meta`` that belongs to acpterm."""
@@ -147,7 +144,7 @@ class ExitMeta(Wire):
     max_rss_bytes: int | UnsetType = UNSET
 
 
-class ExecContext(Wire, omit_defaults=True):
+class ExecContextParams(Wire, omit_defaults=True):
     """The execution context for the programs that a peer starts, as the peer sends it.
 
     For an absent member the host uses the value that it has determined itself. `umask` is a number
@@ -170,8 +167,8 @@ class InitializeMeta(Wire, omit_defaults=True):
     continue it.
     """
 
-    context: ExecContext | None = None
-    asker: ExecContext | None = None
+    context: ExecContextParams | None = None
+    asker: ExecContextParams | None = None
     relay: bool | None = None
     resume: Annotated[str | None, Meta(description="the secret of a connection that was lost")] = (
         None
@@ -193,28 +190,12 @@ class ResumeMeta(Wire):
 W = TypeVar("W", bound=Wire)
 
 
-def own_meta(
-    meta: Mapping[str, Any] | Raw | UnsetType | None,
-    into: type[W],
-    where: str = "params._meta",
-) -> W | None:
-    """Return the member `acpterm` of a ``_meta``, decoded as `into`; None if absent.
+def own_meta(meta: MetaIn, into: type[W]) -> W | None:
+    """Return the member `acpterm` of the ``_meta`` of params, decoded as `into`; None if absent.
 
-    `meta` is the value of the ``_meta``; one that is not an object is treated as empty. `where` is
-    the name of `meta` in error messages. Raises RpcError (-32602) if the member is invalid.
+    Raises RpcError (-32602) if the member is invalid.
     """
-    if isinstance(meta, Raw):
-        try:
-            meta = msgspec.json.decode(meta, type=dict[str, Raw])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
-    if meta is None or isinstance(meta, UnsetType) or meta.get(OWN) is None:
+    own = None if meta is None else meta.get(OWN)
+    if own is None or bytes(own) == b"null":
         return None
-    own = meta[OWN]
-    raw = own if isinstance(own, Raw) else Raw(msgspec.json.encode(own))
-    if bytes(raw) == b"null":
-        return None
-    if bytes(memoryview(raw)[:1]) != b"{":
-        message = f"{where}.{OWN} is {excerpt(raw)}: it must be an object"
-        raise RpcError(INVALID_PARAMS, message)
-    return decode(raw, into, f"{where}.{OWN}")
+    return decode(own, into, f"params._meta.{OWN}")

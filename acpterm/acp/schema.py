@@ -85,7 +85,6 @@ def _schema_of(annotation: Any) -> FieldSchema:
     members = tuple(_members(annotation))
     flags = {key for meta in metas for key in meta.extra or ()}
     items = [get_args(member)[0] for member in members if get_origin(member) is list]
-    expected = " or ".join(_words(member, metas) for member in members if member is not type(None))
     descriptions = [meta.description for meta in metas if meta.description]
     return FieldSchema(
         decoder=msgspec.json.Decoder(annotation),
@@ -93,7 +92,7 @@ def _schema_of(annotation: Any) -> FieldSchema:
         items=_schema_of(items[0]) if items else None,
         default_on_error=ON_ERROR in flags,
         skip_invalid_items=SKIP in flags,
-        expected=", ".join([expected, *descriptions]),
+        expected=", ".join([_expected(annotation), *descriptions]),
     )
 
 
@@ -150,8 +149,10 @@ def _words(plain: Any, metas: tuple[Meta, ...] = ()) -> str:
 
 
 def _expected(annotation: Any) -> str:
+    """Describe in words a value of the type `annotation`, other than null."""
     metas = tuple(_metas(annotation))
-    return " or ".join(_words(plain, metas) for plain in _members(annotation))
+    plain = [member for member in _members(annotation) if member is not type(None)]
+    return " or ".join(_words(member, metas) for member in plain)
 
 
 def _range(meta: Meta) -> str:

@@ -33,7 +33,7 @@ META_KEYS: Final = (
 _RAW_OUTPUT_KEYS: Final = ("aggregated_output", "formatted_output", "stdout")
 
 
-class ExitInfo(NamedTuple):
+class ProgramExit(NamedTuple):
     """How a program ended: with an exit code, or by a signal. Both are None if that is unknown."""
 
     code: int | None
@@ -60,7 +60,7 @@ class Exit(NamedTuple):
     """The end of a terminal's program. An `end` of None revokes an earlier report of the end."""
 
     terminal: str
-    end: ExitInfo | None
+    end: ProgramExit | None
 
 
 TerminalUpdate: TypeAlias = Info | Output | Exit
@@ -79,7 +79,7 @@ def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
             yield Output(terminal, data.encode())
     end = members(found.get("terminal_exit"))
     if (terminal := text(end.get("terminal_id"))) is not None:
-        yield Exit(terminal, ExitInfo(_number(end.get("exit_code")), text(end.get("signal"))))
+        yield Exit(terminal, ProgramExit(_number(end.get("exit_code")), text(end.get("signal"))))
 
 
 def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
@@ -102,7 +102,7 @@ def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
     if "exitStatus" in update:
         end = members(update["exitStatus"])
         if end or bytes(update["exitStatus"]).startswith(b"{"):
-            yield Exit(terminal, ExitInfo(_number(end.get("exitCode")), text(end.get("signal"))))
+            yield Exit(terminal, ProgramExit(_number(end.get("exitCode")), text(end.get("signal"))))
         elif _is_null(update["exitStatus"]):
             yield Exit(terminal, None)
 

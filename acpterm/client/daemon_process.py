@@ -74,7 +74,7 @@ def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
     command = [sys.executable, "-P", "-m", "acpterm", "serve", "--socket", path, "--when-needed"]
     env = {name: os.environ[name] for name in os.environ if name not in _NOT_PASSED_ON}
     # This process may adopt orphans. The mark keeps its trees from killing the daemon.
-    env[marks.DETACHED[-1]] = "1"
+    env[marks.STARTED_DETACHED] = "1"
     if settings.user_socket is not None:
         env[f"{ENV_PREFIX}USER_SOCKET"] = user_socket(settings)
     # The daemon's working directory is /, so a relative path would be wrong there.

@@ -86,7 +86,7 @@ def initialize_params(
     return params
 
 
-def _to_wire(context: ExecContext) -> agent_api.ExecContext:
+def _to_wire(context: ExecContext) -> agent_api.ExecContextParams:
     """Convert an execution context to the form in which `initialize` sends it to another process.
 
     JSON cannot hold text that is not UTF-8. So environment variables that are not UTF-8 are left
@@ -97,7 +97,7 @@ def _to_wire(context: ExecContext) -> agent_api.ExecContext:
     limits = {names[number]: (soft, hard) for number, soft, hard in context.rlimits}
     env = {name: value for name, value in context.env.items() if is_utf8_encodable(name + value)}
     cwd = context.cwd if is_utf8_encodable(context.cwd) else None
-    return agent_api.ExecContext(env=env, cwd=cwd, umask=context.umask, rlimits=limits)
+    return agent_api.ExecContextParams(env=env, cwd=cwd, umask=context.umask, rlimits=limits)
 
 
 def read_welcome(result: Raw) -> Welcome:

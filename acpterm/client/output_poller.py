@@ -21,7 +21,7 @@ import trio
 from acpterm.acp.agent_api import ReadRequest
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import TerminalExitStatus, TerminalRequest, WaitForTerminalExitResponse
-from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.update import SessionKey
 from acpterm.jsonrpc import RpcError
@@ -61,7 +61,7 @@ class OutputPoller:
         host: Endpoint,
         terminal: SessionKey,
         on_output: Callable[[bytes, int], None],
-        on_exit: Callable[[ExitInfo], None],
+        on_exit: Callable[[ProgramExit], None],
         drain: Callable[[], Awaitable[None]],
     ) -> None:
         self._host = host
@@ -88,11 +88,11 @@ class OutputPoller:
                     with trio.move_on_after(POLL_INTERVAL_S):
                         await self._expedited.wait()
                 elif not has_output:
-                    self._finish(ExitInfo(chunk.exit_status.exit_code, chunk.exit_status.signal))
+                    self._finish(ProgramExit(chunk.exit_status.exit_code, chunk.exit_status.signal))
         except (RpcError, msgspec.DecodeError):
             # If the terminal was released, `final_read` finishes. Otherwise nothing more will come.
             if not self._final_read_sent:
-                self._finish(ExitInfo(None, None))
+                self._finish(ProgramExit(None, None))
 
     def expedite(self) -> None:
         """Poll without pauses from now on. For callers that wait for `done`."""
@@ -104,7 +104,7 @@ class OutputPoller:
         if self.done.is_set() or self._final_read_sent:
             return
         self._final_read_sent = True
-        exits: list[ExitInfo] = []
+        exits: list[ProgramExit] = []
 
         def on_read(response: Response) -> None:
             if not isinstance(response, RpcError):
@@ -114,11 +114,11 @@ class OutputPoller:
 
         def on_wait(response: Response) -> None:
             # May be called before `on_read`: the host sends a known exit status at once.
-            end = ExitInfo(None, None)
+            end = ProgramExit(None, None)
             if not isinstance(response, RpcError):
                 with contextlib.suppress(msgspec.DecodeError):
                     status = _exit_responses.decode(response)
-                    end = ExitInfo(status.exit_code, status.signal)
+                    end = ProgramExit(status.exit_code, status.signal)
             exits.append(end)
             on_either()
 
@@ -158,7 +158,7 @@ class OutputPoller:
             self._on_output(new, lost)
         return bool(new)
 
-    def _finish(self, end: ExitInfo) -> None:
+    def _finish(self, end: ProgramExit) -> None:
         if not self.done.is_set():
             self.done.set()
             self._on_exit(end)

@@ -178,15 +178,12 @@ class Playback:
         self._queries, self._last, self.time, self._next = QueryFilter(), 0.0, 0.0, None
         self._advance()
         emulator = Emulator(self.cast.cols, self.cast.rows)
-        try:
-            if emulator.is_available:
-                await self._skip(to, emulator)
-                await self._write(snapshot(emulator.screen()))
-            else:
-                await self._write(_CLEAR)
-                await self._forward(to)
-        finally:
-            emulator.close()
+        if emulator.is_available:
+            await self._skip(to, emulator)
+            await self._write(snapshot(emulator.screen()))
+        else:
+            await self._write(_CLEAR)
+            await self._forward(to)
         self._move(to)
 
     async def _skip(self, to: float, emulator: Emulator) -> None:

@@ -18,7 +18,7 @@ from msgspec import Raw, UnsetType
 from acpterm.acp.agent_api import EXTENSION_METHODS, EXTENSIONS, OWN
 from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest
-from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.handshake import initialize_params
 from acpterm.client.output_poller import OutputPoller
@@ -55,7 +55,7 @@ class Terminals:
         respond: Callable[[Id, Response], None],
         on_created: Callable[[SessionKey, str, str | None], None],
         on_output: Callable[[SessionKey, bytes, int], None],
-        on_exit: Callable[[SessionKey, ExitInfo], None],
+        on_exit: Callable[[SessionKey, ProgramExit], None],
         drain: Callable[[], Awaitable[None]],
     ) -> None:
         self._host = host

@@ -43,15 +43,15 @@ class LocalProtocolError(Exception):
     """The caller of `Peer` tried to send something that JSON-RPC does not allow."""
 
 
-def excerpt(value: bytes | bytearray | Raw | str, limit: int = EXCERPT_MAX) -> str:
-    """Return the beginning of JSON text, shortened to one line of at most `limit` characters."""
+def excerpt(value: bytes | bytearray | Raw | str) -> str:
+    """Return the beginning of JSON text, as one line of at most `EXCERPT_MAX` characters."""
     if not isinstance(value, str):
         # A character has at most four bytes. This avoids decoding a message of 10 MB.
-        value = str(memoryview(value)[: 4 * limit + 4], "utf-8", "replace")
+        value = str(memoryview(value)[: 4 * EXCERPT_MAX + 4], "utf-8", "replace")
     # Cut before `split()`, because the value may be long and only its head is needed.
-    text = " ".join(value[: 4 * limit + 4].split())
-    text = "".join(c if c.isprintable() else "\ufffd" for c in text[: limit + 1])
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    text = " ".join(value[: 4 * EXCERPT_MAX + 4].split())
+    text = "".join(c if c.isprintable() else "\ufffd" for c in text[: EXCERPT_MAX + 1])
+    return text if len(text) <= EXCERPT_MAX else text[: EXCERPT_MAX - 1] + "…"
 
 
 def quote(value: str, limit: int = QUOTE_MAX) -> str:

@@ -19,7 +19,6 @@ which they were returned. `receive_data` returns events. An event is a value: it
 other side sent, and no reference to the peer.
 """
 
-from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -136,11 +135,6 @@ class Peer:
         self._pending: set[int] = set()
         self._next_id = 0
 
-    @property
-    def pending(self) -> AbstractSet[int]:
-        """A snapshot of the ids of this side's requests that have no response yet."""
-        return frozenset(self._pending)
-
     def receive_data(self, data: bytes | bytearray | memoryview) -> list[Event]:
         """Process the next bytes from the other side; return their events, in order."""
         events: list[Event] = []
@@ -156,7 +150,7 @@ class Peer:
             match message:
                 case Request():
                     events.append(self._request(message))
-                case Notification(method="$/cancel_request"):
+                case Notification() if message.method == CANCEL_REQUEST:
                     events += self._cancellation(message)
                 case Notification(method, params):
                     events.append(NotificationReceived(method, params))

@@ -17,5 +17,6 @@ Only the worker uses (on trio):
 - `keeper_client`: one worker's connection to its keeper, with a method per message;
 - `connection`: the socket to the keeper, and the wake-ups;
 - `pending_requests`: requests that have no response yet;
-- `reports`: the values, callbacks and errors that the worker gets.
+- `reports`: the values, callbacks and errors that the worker gets;
+- `time_slices`: short time slices of the scheduler for both processes, for fast responses.
 """

@@ -100,16 +100,19 @@ class Connection:
                     await trio.lowlevel.wait_readable(self._sock)
                     continue
                 except (protocol.ProtocolError, OSError) as error:
-                    self.lost = f"the keeper cannot be understood: {error}"
-                    raise KeeperLostError(self.lost) from error
+                    raise self._lose(f"the keeper cannot be understood: {error}") from error
                 if message is None:
-                    self.lost = "the keeper closed the connection: its process is gone"
-                    raise KeeperLostError(self.lost)
+                    raise self._lose("the keeper closed the connection: its process is gone")
                 try:
                     dispatch(message)
                 finally:
                     message.close()
             await trio.lowlevel.checkpoint()
+
+    def _lose(self, reason: str) -> KeeperLostError:
+        self.lost = reason
+        self._change()
+        return KeeperLostError(reason)
 
     def _try(self, data: bytes, fds: Sequence[int]) -> bool:
         """Try to send a message; return False if it has to be sent again later.

@@ -32,8 +32,8 @@ from acpterm.keeper.reports import (
     TerminalEvents,
     exit_report,
 )
+from acpterm.keeper.time_slices import request_short_slices
 from acpterm.pty.program import Program
-from acpterm.runtime.time_slices import request_short_slices
 
 
 class KeeperClient:

@@ -1,4 +1,9 @@
-"""A worker's requests to its keeper that have no response yet: spawns and restarts."""
+"""A worker's requests to its keeper that have no response yet: spawns and restarts.
+
+The tasks that wait are rescheduled by hand, not by a `trio.Event`: a cancellation must take effect
+at once. A task that waits for an event is cancelled only when it runs next, and a response that
+arrives before that would create a terminal that no task gets.
+"""
 
 from collections.abc import Callable
 from typing import Final

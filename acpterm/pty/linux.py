@@ -7,16 +7,12 @@ import ctypes
 import os
 import signal
 import sys
-import termios
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from acpterm.runtime.descriptors import EXHAUSTED
 
 AVAILABLE = sys.platform == "linux"
-
-# The input flag that makes the line discipline's erase remove a whole UTF-8 character (termios(3)).
-IUTF8 = 0x4000 if AVAILABLE else 0
 
 # A resource limit that no kernel enforces, and its line in /proc/PID/limits (proc_pid_limits(5)).
 RLIMIT_LOCKS = 10
@@ -232,11 +228,3 @@ def environ_of(pid: int) -> bytes:
 def _raise_if_exhausted(error: OSError) -> None:
     if error.errno in EXHAUSTED:
         raise error
-
-
-def set_utf8_input(fd: int) -> None:
-    """Make the terminal `fd` treat its input as UTF-8, so that erase removes whole characters."""
-    if IUTF8:
-        attributes = termios.tcgetattr(fd)
-        attributes[0] |= IUTF8
-        termios.tcsetattr(fd, termios.TCSANOW, attributes)

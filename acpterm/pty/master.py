@@ -1,8 +1,7 @@
 """The master side of one PTY, as the worker uses it: write input, resize, signal, query.
 
 The keeper reads the output. `Master` owns a duplicate of the keeper's descriptor until `close`. No
-method blocks: the descriptor is non-blocking, and the methods of ptyprocess that sleep or wait
-(`close`, `terminate`, `wait`, and its finalizer) are never called.
+method blocks: the descriptor is non-blocking.
 """
 
 import contextlib
@@ -11,25 +10,19 @@ import os
 import signal
 import struct
 import termios
-from typing import Final
 
-import ptyprocess
 import trio
 
 from acpterm.pty.input_wait import detect
 
-# The signals that TIOCSIG accepts: those that keys send (ioctl_tty(2)).
-_KEY_SIGNALS: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
-
 
 class Master:
-    """The master side of the PTY of the program with pid `pid`. Owns the descriptor `fd`."""
+    """The master side of one PTY. Owns the descriptor `fd`; is closed if `fd` is None."""
 
-    def __init__(self, pid: int, fd: int) -> None:
-        self.fd = fd
-        self._pid = pid
-        self._pty_process: ptyprocess.PtyProcess | None = None
-        os.set_blocking(fd, False)
+    def __init__(self, fd: int | None) -> None:
+        self.fd = -1 if fd is None else fd
+        if fd is not None:
+            os.set_blocking(fd, False)
 
     @property
     def closed(self) -> bool:
@@ -44,20 +37,7 @@ class Master:
         if self.fd >= 0:
             trio.lowlevel.notify_closing(self.fd)
             fd, self.fd = self.fd, -1
-            with contextlib.suppress(OSError):
-                if self._pty_process is None:
-                    os.close(fd)
-                else:
-                    self._pty_process.fileobj.close()
-
-    @property
-    def _process(self) -> ptyprocess.PtyProcess:
-        """The ptyprocess object of this PTY, created at its first use: few terminals need it."""
-        if self._pty_process is None:
-            self._pty_process = ptyprocess.PtyProcess(self._pid, self.fd)
-            # Otherwise its finalizer would close, sleep and kill.
-            self._pty_process.closed = True
-        return self._pty_process
+            os.close(fd)
 
     async def wait_writable(self) -> None:
         """Wait until the program's input has room.
@@ -77,12 +57,12 @@ class Master:
 
     def resize(self, cols: int, rows: int) -> None:
         """Set the terminal size in cells. The foreground process group gets SIGWINCH."""
-        self._process.setwinsize(rows, cols)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("4H", rows, cols, 0, 0))
 
     @property
     def echoes(self) -> bool:
         """Whether the terminal echoes input. Programs turn echo off to ask for a password."""
-        return bool(self._process.getecho())
+        return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
 
     def waits_for_input(self, quiet: float = 0.0) -> bool | None:
         """Return whether the program waits for input; None if that cannot be known.
@@ -93,10 +73,6 @@ class Master:
 
     def signal_foreground(self, number: signal.Signals | int) -> bool:
         """Send a signal to the foreground process group; return whether it was sent."""
-        if number in _KEY_SIGNALS and hasattr(termios, "TIOCSIG"):
-            with contextlib.suppress(OSError):
-                fcntl.ioctl(self.fd, termios.TIOCSIG, int(number))
-                return True
         with contextlib.suppress(OSError):
             group = os.tcgetpgrp(self.fd)
             # 0 means no foreground group; killpg(0) would signal this process's own group.

@@ -99,7 +99,8 @@ def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable
 
     `members` returns the current pids of a group of processes, such as a control group. It is
     called after a pidfd was opened for each of `pids`, so a process outside the group that reuses a
-    pid is not signalled. Raises `OSError` if there are not enough descriptors.
+    pid is not signalled; where there are no pidfds, it is called just before each signal. Raises
+    `OSError` if there are not enough descriptors.
     """
     if sys.platform != "linux" or not _HAS_PIDFD:
         for pid in pids:
@@ -113,7 +114,8 @@ def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable
             if (pidfd := _open(pid)) is not None:
                 pidfds[pid] = pidfd
         remaining = set(members())
-        # Oldest first: a shell whose child ends before the shell itself would report that.
+        # In the order of `pids`, which the kernel usually lists oldest first: a shell whose child
+        # ends before the shell itself would report that.
         for pid, pidfd in pidfds.items():
             if pid in remaining:
                 _deliver(partial(signal.pidfd_send_signal, pidfd, number))

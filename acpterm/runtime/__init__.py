@@ -8,7 +8,6 @@
 - `threads`: blocking calls in a thread;
 - `descriptors`: a reserve of file descriptors;
 - `exec_context`: environment, directory, umask and limits that programs are started with;
-- `time_slices`: short time slices of the scheduler, for fast responses;
 - `command_line`: a command as one line of text;
 - `bounded_dict`: a dict with a maximum size.
 """

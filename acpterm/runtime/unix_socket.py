@@ -55,7 +55,7 @@ class _Socket(Protocol):
     def getsockopt(self, level: int, optname: int, buflen: int, /) -> bytes: ...
 
 
-class Peer(NamedTuple):
+class PeerCredentials(NamedTuple):
     """The user and the process at the other end of a socket."""
 
     uid: int
@@ -63,17 +63,17 @@ class Peer(NamedTuple):
     """None or 0 if unknown, such as for a process in another pid namespace."""
 
 
-def peer_of(sock: _Socket) -> Peer:
+def peer_of(sock: _Socket) -> PeerCredentials:
     """Return the peer of a socket (unix(7), SO_PEERCRED; LOCAL_PEERCRED on macOS)."""
     if hasattr(socket, "SO_PEERCRED"):
-        found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        pid, uid, _ = struct.unpack("3i", found)
-        return Peer(uid, pid)
+        found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
+        pid, uid, _ = struct.unpack("iII", found)
+        return PeerCredentials(uid, pid)
     # struct xucred: version, uid, …
     found = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
-    _, uid = struct.unpack_from("Ii", found)
+    _, uid = struct.unpack_from("II", found)
     try:
         found = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID, struct.calcsize("i"))
     except OSError:
-        return Peer(uid, None)
-    return Peer(uid, struct.unpack("i", found)[0])
+        return PeerCredentials(uid, None)
+    return PeerCredentials(uid, struct.unpack("i", found)[0])

@@ -38,6 +38,8 @@ from acpterm.terminal.vt.emulator import Emulator
 
 SLICE_BYTES: Final = 64 * 1024
 SLICE_S: Final = 0.0007
+# `catch_up` takes no longer than this. 64 KiB of ordinary output take some 3 ms.
+_CATCH_UP_S: Final = 0.01
 # For less output than this it does not pay to check whether it is simple output.
 _SIMPLE_MIN_BYTES: Final = 8 * 1024
 # Deferred text is processed once the program has written nothing for this long.
@@ -117,9 +119,13 @@ class Consumer:
         self._apply_sizes()
 
     def catch_up(self) -> bool:
-        """Consume at most one slice of output now; return whether all output is consumed."""
+        """Consume a little output now; return whether all output is consumed.
+
+        Consumes at most `SLICE_BYTES` bytes in about `_CATCH_UP_S` seconds.
+        """
         budget = SLICE_BYTES
-        while self._ring.unread and budget > 0:
+        deadline = time.monotonic() + _CATCH_UP_S
+        while self._ring.unread and budget > 0 and time.monotonic() < deadline:
             before = self._ring.position
             self._step(budget)
             budget -= self._ring.position - before or SLICE_BYTES
@@ -199,7 +205,7 @@ class Consumer:
         if simple and size == simple:
             self._text.feed_simple(data[:size])
         else:
-            self._text.feed(data, size)
+            self._text.feed(data[:size])
         return size
 
     def _apply_sizes(self) -> None:

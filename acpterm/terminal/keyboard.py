@@ -59,7 +59,7 @@ class Keyboard:
         self._dropped: deque[tuple[int, int]] = deque(maxlen=_FAILURES_MAX)
         # The ranges of the emulator's replies in the input.
         self._replies: deque[tuple[int, int]] = deque()
-        self._has_input = trio.lowlevel.ParkingLot()
+        self._passed_changed = trio.lowlevel.ParkingLot()
         #: Called synchronously with typed input. A listener must neither wait nor raise.
         self.listeners: Final[list[Listener]] = []
 
@@ -120,7 +120,7 @@ class Keyboard:
         while self._passed < typed:
             if self._master.closed:
                 raise trio.ClosedResourceError
-            await self._has_input.park()
+            await self._passed_changed.park()
         if any(begin < typed <= end for begin, end in self._dropped):
             raise trio.ClosedResourceError
 
@@ -137,7 +137,7 @@ class Keyboard:
             self._passed = end + 1
             self._rest.clear()
         self._replies.clear()
-        self._has_input.unpark_all()
+        self._passed_changed.unpark_all()
 
     async def _type_rest(self) -> None:
         try:
@@ -154,7 +154,7 @@ class Keyboard:
         typed = self._without_replies(piece[:taken])
         del self._rest[:taken]
         self._passed += taken
-        self._has_input.unpark_all()
+        self._passed_changed.unpark_all()
         if self.listeners and typed:
             # Check before and after, since the program may turn the echo off at any time.
             echoed = echoed and self._echoes()

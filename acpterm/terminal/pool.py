@@ -21,13 +21,14 @@ import structlog
 import trio
 
 from acpterm.keeper.client import Found, KeeperClient, Spawned
+from acpterm.pty.master import Master
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.tree import ProcessTree
 from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.consumer import Turns
 from acpterm.terminal.shared_ring import WINDOW_BYTES, SharedRing
 from acpterm.terminal.status import EndedBy
-from acpterm.terminal.terminal import Terminal, open_master
+from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.vt import emulator
 
 MIB: Final = 1024 * 1024
@@ -108,19 +109,14 @@ class Pool:
     async def create(
         self,
         program: Program,
+        spec: TerminalSpec = TerminalSpec(),  # noqa: B008  it is immutable
         *,
-        size: tuple[int, int] = (120, 40),
-        limit: int = MIB,
-        ring_size: int = MIB,
-        lifetime: float = math.inf,
-        view: str = "text",
         record: bytes = b"",
     ) -> Terminal:
         """Start a program on a new terminal, and return the terminal.
 
-        `size`, `limit`, `ring_size`, `lifetime` and `view` are as in `TerminalSpec`. The id of the
-        terminal is added to the program's environment. `record` is the terminal's state for the
-        next worker, which the keeper stores together with the spawn.
+        The id of the terminal is added to the program's environment. `record` is the terminal's
+        state for the next worker, which the keeper stores together with the spawn.
 
         If the program cannot be found or run, the terminal prints a message, and its program exits
         with 127 or 126. Raises `OSError` if the system has no PTY, process or descriptor left, and
@@ -129,7 +125,6 @@ class Pool:
         if self._closing or self._nursery is None:
             raise ShutDownError(_SHUT_DOWN)
         _check_descriptors()
-        spec = TerminalSpec(size, limit, ring_size, lifetime, view)
         name = f"term_{secrets.token_hex(16)}"
         tree = self._trees.new(name)
         tree.begins()
@@ -138,9 +133,9 @@ class Pool:
             terminal = await self._keeper.spawn(
                 name,
                 program,
-                cols=size[0],
-                rows=size[1],
-                ring_size=ring_size + WINDOW_BYTES,
+                cols=spec.size[0],
+                rows=spec.size[1],
+                ring_size=spec.ring_size + WINDOW_BYTES,
                 record=record,
                 cgroup=tree.cgroup,
                 make=partial(self._start, tree, spec),
@@ -214,6 +209,7 @@ class Pool:
     def _make(
         self, spawned: Spawned, tree: ProcessTree, spec: TerminalSpec, *, adopted: bool
     ) -> Terminal:
+        master = Master(spawned.master)
         try:
             ring = SharedRing(
                 spawned.ring,
@@ -222,23 +218,26 @@ class Pool:
                 on_room=self._keeper.kick,
                 adopted=adopted,
             )
+            terminal = Terminal(
+                spawned.name,
+                spawned.pid,
+                keeper=self._keeper,
+                master=master,
+                ring=ring,
+                tree=tree,
+                turns=self._turns,
+                size=spec.size,
+                limit=spec.limit,
+                view=spec.view,
+                created_time=spec.created_time,
+                started_at=spec.started_at,
+                on_exit=self._on_exit,
+            )
+        except BaseException:
+            master.close()
+            raise
         finally:
             os.close(spawned.ring)
-        terminal = Terminal(
-            spawned.name,
-            spawned.pid,
-            keeper=self._keeper,
-            master=open_master(spawned.pid, spawned.master),
-            ring=ring,
-            tree=tree,
-            turns=self._turns,
-            size=spec.size,
-            limit=spec.limit,
-            view=spec.view,
-            created_time=spec.created_time,
-            started_at=spec.started_at,
-            on_exit=self._on_exit,
-        )
         if spec.ended_by is not None:
             terminal.kill(spec.ended_by)
         self.terminals[terminal.id] = terminal

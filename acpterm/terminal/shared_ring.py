@@ -138,6 +138,9 @@ class SharedRing:
     def advance(self, count: int) -> None:
         """Consume `count` bytes; release the oldest bytes, so that `retained` stay readable."""
         self.position += count
+        if self._header[layout.REPLIED] > self.position >= self.replied_until:
+            # `claim_reply` has recorded all peeked bytes as answered. These were not all consumed.
+            self._header[layout.REPLIED] = self.position
         self._release()
 
     def give_back_room(self) -> None:

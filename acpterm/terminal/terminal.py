@@ -25,7 +25,6 @@ Cancelling `run` kills the tree at once and closes everything.
 """
 
 import math
-import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -193,7 +192,7 @@ class Terminal:
         return self.ring.end - self.ring.start + self.text.retained_bytes
 
     def catch_up(self) -> bool:
-        """Consume at most one slice of output now; return whether all output is consumed.
+        """Consume a little output now; return whether all output is consumed.
 
         For a larger backlog use `caught_up`.
         """
@@ -289,6 +288,7 @@ class Terminal:
         if self.exit is None and self._report is None:
             self._ended_by = EndedBy.LOST
         self._ending.set()
+        self.notify()
 
     # Supervision
 
@@ -312,8 +312,8 @@ class Terminal:
                     grace = min(grace, DISCONNECT_GRACE_S)
                 await end(self._tree, grace)
                 ended = True
-                if self.exit is None and self._ended_by is not EndedBy.LOST:
-                    await self._exited.wait()
+                while self.exit is None and self._ended_by is not EndedBy.LOST:
+                    await self.wait_changed()
                 nursery.cancel_scope.cancel()
         finally:
             with trio.move_on_after(_KILL_TIMEOUT_S, shield=True):
@@ -336,6 +336,7 @@ class Terminal:
             if self.exit is None:
                 # Tasks in `wait_exited` must return all the same.
                 self._set_exit(UNKNOWN_CODE, None, 0.0, 0)
+            self._keeper.disarm(self.id)
             self._keeper.close_master(self.id)
             self._end_output()
             try:
@@ -411,12 +412,3 @@ class _Replies:
     def __call__(self, data: bytes) -> None:
         if self._ring.claim_reply():
             self._keyboard.reply(data)
-
-
-def open_master(pid: int, fd: int | None) -> Master:
-    """Return a `Master` for the descriptor `fd`; a closed `Master` if `fd` is None."""
-    if fd is not None:
-        return Master(pid, fd)
-    closed = Master(pid, os.open(os.devnull, os.O_RDWR))
-    closed.close()
-    return closed

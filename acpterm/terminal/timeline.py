@@ -27,7 +27,7 @@ MARKS_MAX: Final = 2048
 SIZES_MAX: Final = 256
 
 
-class Slice(NamedTuple):
+class TimedSlice(NamedTuple):
     """A part of the output, with the time at which it came."""
 
     time: float
@@ -58,9 +58,9 @@ class Timeline:
 
     __slots__ = (
         "_due",
-        "_marks",
         "_positions",
         "_resizes",
+        "_retained",
         "_times",
         "end",
         "known_from",
@@ -90,7 +90,7 @@ class Timeline:
         self.size = size
         #: How many times the terminal size has changed.
         self.resized = 0
-        self._marks: Final = kept
+        self._retained: Final = kept
         self._times = array("d")
         self._positions = array("q")
         self._due = -math.inf
@@ -137,7 +137,7 @@ class Timeline:
         """
         return self.resized - len(self._resizes)
 
-    def slice_at(self, position: int) -> Slice:
+    def slice_at(self, position: int) -> TimedSlice:
         """Return the slice that begins at `position` and ends where the next recorded time begins.
 
         Output before the oldest time that is kept gets that time. Raises `ValueError` unless a byte
@@ -147,7 +147,7 @@ class Timeline:
             raise ValueError(f"no such position: {position}; the stream is at 0 to {self.end}")
         behind = max(1, bisect_right(self._positions, position))
         end = self._positions[behind] if behind < len(self._positions) else self.end
-        return Slice(self._times[behind - 1] - self.start, position, end)
+        return TimedSlice(self._times[behind - 1] - self.start, position, end)
 
     def position_at(self, time: float) -> int:
         """Return the position of the first output that came at `time` or later.
@@ -160,7 +160,7 @@ class Timeline:
         return max(position, self.known_from)
 
     def _thin_out(self) -> None:
-        gone = bisect_right(self._positions, self.end - self._marks) - 1
+        gone = bisect_right(self._positions, self.end - self._retained) - 1
         if gone > 0:
             del self._times[:gone]
             del self._positions[:gone]

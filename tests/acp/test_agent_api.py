@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from acpterm.acp.agent_api import (
     CreateMeta,
@@ -123,28 +123,18 @@ def test_host_answer_has_the_capabilities_and_extensions():
     }
 
 
+def meta(own):
+    return {"acpterm": Raw(msgspec.json.encode(own))}
+
+
 def test_own_meta_decodes_the_acpterm_member():
     own = {"cols": 80, "rows": 24, "timeoutMs": 1, "shell": True, "format": "screen", "new": 1}
     raw = json.dumps({"sessionId": "s", "command": "c", "_meta": {"acpterm": own, "x": 1}}).encode()
     expected = CreateMeta(80, 24, 1, True, "screen")
     assert own_meta(decode(raw, CreateTerminalRequest).meta, CreateMeta) == expected
-    assert own_meta({"acpterm": own}, CreateMeta) == expected
-    assert own_meta(Raw(json.dumps({"acpterm": own}).encode()), CreateMeta) == expected
 
 
-@pytest.mark.parametrize(
-    "meta",
-    [
-        None,
-        UNSET,
-        {},
-        {"x": 1},
-        {"acpterm": None},
-        {"acpterm": Raw(b"null")},
-        Raw(b"3"),
-        Raw(b"{}"),
-    ],
-)
+@pytest.mark.parametrize("meta", [None, {}, {"x": Raw(b"1")}, {"acpterm": Raw(b"null")}])
 def test_own_meta_is_none_without_the_acpterm_member(meta):
     assert own_meta(meta, CreateMeta) is None
 
@@ -173,18 +163,17 @@ def test_own_meta_is_none_without_the_acpterm_member(meta):
     ],
 )
 def test_own_meta_refuses_an_invalid_acpterm_member(into, own, words):
-    for meta in ({"acpterm": own}, {"acpterm": Raw(msgspec.json.encode(own))}):
-        with pytest.raises(RpcError) as caught:
-            own_meta(meta, into)
-        assert caught.value.code == -32602
-        assert words in caught.value.message
+    with pytest.raises(RpcError) as caught:
+        own_meta(meta(own), into)
+    assert caught.value.code == -32602
+    assert words in caught.value.message
 
 
 def test_initialize_accepts_an_execution_context_by_either_name():
     context = {"env": {"A": "b"}, "cwd": "/", "umask": 18, "rlimits": {"NOFILE": [1, -1]}}
-    got = own_meta({"acpterm": {"context": context}}, InitializeMeta).context
+    got = own_meta(meta({"context": context}), InitializeMeta).context
     assert (got.env, got.cwd, got.umask) == ({"A": "b"}, "/", 0o022)
     assert got.rlimits == {"NOFILE": (1, -1)}
-    assert own_meta({"acpterm": {}}, InitializeMeta).context is None
+    assert own_meta(meta({}), InitializeMeta).context is None
     # The former name.
-    assert own_meta({"acpterm": {"asker": context}}, InitializeMeta).asker == got
+    assert own_meta(meta({"asker": context}), InitializeMeta).asker == got

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from acpterm.acp.raw_json import members
-from acpterm.acp.terminal_updates import Exit, ExitInfo, Info, Output, from_meta, from_v2
+from acpterm.acp.terminal_updates import Exit, Info, Output, ProgramExit, from_meta, from_v2
 
 
 def raw(value):
@@ -23,7 +23,7 @@ def test_updates_of_meta_are_in_the_order_of_their_effect():
     assert list(from_meta(raw(meta))) == [
         Info("x", "/p", None),
         Output("x", "é".encode()),
-        Exit("x", ExitInfo(3, None)),
+        Exit("x", ProgramExit(3, None)),
     ]
 
 
@@ -71,7 +71,7 @@ def test_invalid_meta_yields_no_updates(meta):
         (
             "terminal_update",
             {"terminalId": "x", "exitStatus": {}},
-            [Info("x", None, None), Exit("x", ExitInfo(None, None))],
+            [Info("x", None, None), Exit("x", ProgramExit(None, None))],
         ),
         (
             "terminal_update",

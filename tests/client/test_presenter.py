@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acpterm.acp.raw_json import members
-from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client import update
 from acpterm.client.envelope import parse_envelope
 from acpterm.client.proxy.capabilities import Capabilities
@@ -103,7 +103,7 @@ def test_presenter_accepts_any_update_of_an_agent(presenter, steps):
         elif what == "output":
             lines = it.on_output(("s", more[0]), more[1], more[2])
         elif what == "ended":
-            lines = it.on_exit(("s", more[0]), ExitInfo(1, None))
+            lines = it.on_exit(("s", more[0]), ProgramExit(1, None))
         elif what == "permission":
             raw = json.dumps({"sessionId": "s", "toolCall": more[0]}).encode()
             lines, changed = it.permission(

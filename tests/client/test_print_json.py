@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.prompt.json_printer import JsonPrinter
 from acpterm.client.prompt.tool_calls import ToolCallState
 
@@ -36,8 +36,8 @@ def test_each_event_has_its_name_and_members(paper):
     printer.session("s1")
     printer.output("t", b"\x1b[31mred", 0)
     printer.output("t", b"more", 17)
-    printer.exited("t", ExitInfo(3, None))
-    printer.exited("u", ExitInfo(None, "SIGKILL"))
+    printer.exited("t", ProgramExit(3, None))
+    printer.exited("u", ProgramExit(None, "SIGKILL"))
     printer.notice("refused")
     printer.end("end_turn", 0, None)
     printer.end(None, 1, "broken")
@@ -91,7 +91,7 @@ def test_output_events_join_to_the_original_text(text, cuts):
 
 def test_incomplete_character_at_exit_becomes_a_replacement(paper):
     paper.printer.output("t", b"a\xf0\x9f", 0)
-    paper.printer.exited("t", ExitInfo(0, None))
+    paper.printer.exited("t", ProgramExit(0, None))
     assert [line.get("data") for line in paper.lines] == ["a", "\ufffd", None]
 
 

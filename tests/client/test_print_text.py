@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from acpterm.acp.session import Diff
-from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.prompt.text_printer import TextPrinter
 from acpterm.client.prompt.tool_calls import ToolCallState
 
@@ -119,7 +119,7 @@ def test_output_is_printed_line_by_line(paper):
     assert paper.out == "  │ one\n"
     paper.printer.output("t", b"o\nthree", 0)
     assert paper.out == "  │ one\n  │ two\n"
-    paper.printer.exited("t", ExitInfo(0, None))
+    paper.printer.exited("t", ProgramExit(0, None))
     assert paper.out == "  │ one\n  │ two\n  │ three\n"
 
 
@@ -131,7 +131,7 @@ def test_split_character_is_printed_whole(paper):
 
 def test_invalid_utf_8_is_replaced(paper):
     paper.printer.output("t", b"a\xffb\n\xf0\x9f", 0)
-    paper.printer.exited("t", ExitInfo(0, None))
+    paper.printer.exited("t", ProgramExit(0, None))
     assert paper.out == "  │ a\ufffdb\n  │ \ufffd\n"
 
 
@@ -148,10 +148,10 @@ def test_very_long_line_is_printed_before_its_end(paper):
 @pytest.mark.parametrize(
     ("end", "line"),
     [
-        (ExitInfo(0, None), ""),
-        (ExitInfo(None, None), ""),
-        (ExitInfo(3, None), "  │ [exit status 3]\n"),
-        (ExitInfo(None, "SIGKILL"), "  │ [ended by SIGKILL]\n"),
+        (ProgramExit(0, None), ""),
+        (ProgramExit(None, None), ""),
+        (ProgramExit(3, None), "  │ [exit status 3]\n"),
+        (ProgramExit(None, "SIGKILL"), "  │ [ended by SIGKILL]\n"),
     ],
 )
 def test_unsuccessful_exit_is_printed(paper, end, line):
@@ -187,7 +187,7 @@ def test_last_line_of_a_running_terminal_is_printed_at_the_end(paper):
 
 
 def test_signal_name_from_an_agent_is_sanitized(paper):
-    paper.printer.exited("t", ExitInfo(None, f"SIG{HOSTILE}X"))
+    paper.printer.exited("t", ProgramExit(None, f"SIG{HOSTILE}X"))
     assert paper.out == "  │ [ended by SIGX]\n"
 
 

@@ -14,7 +14,7 @@ from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.terminals import EXTENSIONS_META
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
-from acpterm.runtime.unix_socket import Peer
+from acpterm.runtime.unix_socket import PeerCredentials
 from tests.acp.validate import validate_sent
 from tests.support.editor import (
     AGENT,
@@ -816,7 +816,7 @@ async def test_error_says_why_when_the_daemon_cannot_start(tmp_path):
 
 async def test_nothing_is_sent_to_a_daemon_of_another_user(tmp_path, monkeypatch):
     path = tmp_path / "agent.sock"
-    monkeypatch.setattr(daemon, "peer_of", lambda _: Peer(65534, 1))
+    monkeypatch.setattr(daemon, "peer_of", lambda _: PeerCredentials(65534, 1))
     async with trio.open_nursery() as nursery:
         received = []
 

@@ -277,7 +277,6 @@ async def test_back_paints_the_screen_of_that_time(autojump_clock, paused):
         assert (playback.time, len(screen.seen)) == (2.5, 9)
     else:
         assert screen.seen[9] == (8, b"3\r\n")
-    window.close()
 
 
 async def test_back_rings_the_bell_when_the_cast_cannot_be_reopened(autojump_clock):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client import update
 from acpterm.client.envelope import parse_envelope
 from acpterm.client.proxy import terminal_presenter
@@ -97,7 +97,7 @@ def test_incomplete_character_at_exit_becomes_a_replacement():
     shown.it.on_created(T, "x", None)
     shown.update("tool_call", title="x", content=[embed("t")])
     shown.it.on_output(T, b"\xe2\x98", 0)
-    rest, end = map(update_in, shown.it.on_exit(T, ExitInfo(None, "SIGTERM")))
+    rest, end = map(update_in, shown.it.on_exit(T, ProgramExit(None, "SIGTERM")))
     assert rest["_meta"]["terminal_output"]["data"] == "\ufffd"
     how = {"terminal_id": "t", "exit_code": None, "signal": "SIGTERM"}
     assert end["_meta"] == {"terminal_exit": how}

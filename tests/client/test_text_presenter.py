@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from acpterm.acp.raw_json import members
-from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client import update
 from acpterm.client.envelope import parse_envelope
 from acpterm.client.proxy import text_presenter
@@ -304,7 +304,7 @@ def test_host_terminal_without_output_is_shown_only_if_it_failed():
         shown.it.on_created(T, "x", None)
         shown.call(embed("t"))
         assert block(shown.sent[-1]) == []
-        shown.it.on_exit(T, ExitInfo(code, None))
+        shown.it.on_exit(T, ProgramExit(code, None))
         shown.clock.now += 1
         assert [text for line in shown.render() for text in block(line)] == texts
 
@@ -334,10 +334,10 @@ def test_fence_is_closed_only_by_its_last_line(data, lines, limit):
 @pytest.mark.parametrize(
     ("end", "last"),
     [
-        (ExitInfo(0, None), "out"),
-        (ExitInfo(7, None), "[exit status 7]"),
-        (ExitInfo(None, "SIGKILL"), "[ended by SIGKILL]"),
-        (ExitInfo(None, None), "[how it ended is not known]"),
+        (ProgramExit(0, None), "out"),
+        (ProgramExit(7, None), "[exit status 7]"),
+        (ProgramExit(None, "SIGKILL"), "[ended by SIGKILL]"),
+        (ProgramExit(None, None), "[how it ended is not known]"),
         (None, "out"),
     ],
 )
@@ -370,7 +370,7 @@ def test_members_of_a_non_object_are_empty():
 def test_invisible_characters_are_escaped_in_console_blocks():
     display = Display("cat \u202etxt.exe", limit=8192, lines=40)
     display.feed("safe \u200btext \u2066and\u2069 \U000e0068 tags\n".encode())
-    display.finish(ExitInfo(0, None))
+    display.finish(ProgramExit(0, None))
     assert display.fence() == (
         "```console\n$ cat \\u202etxt.exe\nsafe \\u200btext \\u2066and\\u2069 \\U000e0068 tags\n```"
     )

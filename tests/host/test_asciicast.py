@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from acpterm.host.recording.asciicast import CHUNK_BYTES, Encoder, Event, Walk, ending, export
 from acpterm.pty.program import Program
+from acpterm.terminal.pool import TerminalSpec
 from acpterm.terminal.ring import Ring
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.timeline import Timeline
@@ -239,7 +240,7 @@ async def ran(line, **more):
     """Run a program on a terminal to its end."""
     async with running_pool() as pool:
         program = Program(["/bin/sh", "-c", line], {"PATH": "/bin:/usr/bin"}, "/", 0o22)
-        terminal = await pool.create(program, **more)
+        terminal = await pool.create(program, TerminalSpec(**more))
         await terminal.wait_exited()
         yield terminal
 

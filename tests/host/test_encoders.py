@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.acp.terminal_updates import ExitInfo, Info
+from acpterm.acp.terminal_updates import Info, ProgramExit
 from acpterm.host.user.subscribe.content import git_patch
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
 from acpterm.jsonrpc import encode_notification
@@ -185,7 +185,7 @@ def test_divided_character_is_in_the_later_part():
     form = V1MetaEncoder()
     parts = [b"a\xc3", b"\xa9b\xf0\x9f\x98", b"\x80\xe2\x98"]
     updates = [update for data in parts for update in sent(form, form.output("c", "t", data))]
-    updates += sent(form, form.ended("c", "t", ExitInfo(0, None)))
+    updates += sent(form, form.ended("c", "t", ProgramExit(0, None)))
     data = [u["_meta"]["terminal_output"]["data"] for u in updates[:-1]]
     assert data == ["a", "éb", "😀", "\ufffd"]
     end = {"terminal_id": "t", "exit_code": 0, "signal": None}
@@ -211,10 +211,10 @@ def test_lost_output_is_a_line_in_v1_and_a_replacement_in_v2():
 @pytest.mark.parametrize(
     ("end", "status"),
     [
-        (ExitInfo(3, None), {"exitCode": 3}),
-        (ExitInfo(None, "SIGTERM"), {"signal": "SIGTERM"}),
-        (ExitInfo(None, None), {}),
-        (ExitInfo(-1, None), {}),
+        (ProgramExit(3, None), {"exitCode": 3}),
+        (ProgramExit(None, "SIGTERM"), {"signal": "SIGTERM"}),
+        (ProgramExit(None, None), {}),
+        (ProgramExit(-1, None), {}),
         (None, None),
     ],
 )

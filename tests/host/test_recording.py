@@ -19,6 +19,7 @@ from acpterm.host.recording.recorder import Recorder
 from acpterm.pty.master import Master
 from acpterm.pty.program import Program
 from acpterm.terminal.keyboard import Keyboard
+from acpterm.terminal.pool import TerminalSpec
 from acpterm.terminal.status import EndedBy
 from tests.support.polling import poll
 from tests.support.pools import running_pool
@@ -42,7 +43,7 @@ class Recording:
 
     async def create(self, line, **more):
         program = Program(["/bin/sh", "-c", line], {"PATH": "/bin:/usr/bin"}, "/", 0o22)
-        terminal = await self.pool.create(program, **more)
+        terminal = await self.pool.create(program, TerminalSpec(**more))
         self.path = self.recorder.start(
             terminal, command=line, nursery=self.nursery, env={"TERM": "xterm", "SECRET": "x"}
         )
@@ -364,7 +365,7 @@ async def test_input_is_recorded_at_its_position_without_passwords(directory):
 @pytest.mark.parametrize("echoes", [[True, True], [True, False], [False, True], [False, False]])
 async def test_input_counts_as_echoed_only_if_the_echo_was_on_before_and_after(monkeypatch, echoes):
     ours, slave = open_pair(80, 24)
-    master, received = Master(os.getpid(), ours), []
+    master, received = Master(ours), []
     keyboard = Keyboard(master, lambda _: None)
     answers = iter(echoes)
     monkeypatch.setattr(Master, "echoes", property(lambda _: next(answers, True)))

@@ -6,6 +6,7 @@ import resource
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
@@ -18,7 +19,7 @@ import trio
 from acpterm.client.daemon import DaemonError, connect
 from acpterm.config import Settings
 from acpterm.host.server.listener import UnixListener
-from acpterm.runtime.unix_socket import ListenError
+from acpterm.runtime.unix_socket import ListenError, peer_of
 from tests.support.agent import agent_at
 from tests.support.commands import run
 from tests.support.daemon import daemon, listens, user_socket
@@ -47,6 +48,15 @@ async def refused(tmp_path: Path, path: str | Path) -> str:
 
 
 # Path and owner
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="another system's structure")
+def test_large_uid_of_a_peer_is_not_negative():
+    class Socket:
+        def getsockopt(self, _level, _name, size):
+            return struct.pack("iII", 17, 2**32 - 10, 5)[:size]
+
+    assert peer_of(Socket()) == (2**32 - 10, 17)
 
 
 @pytest.mark.long

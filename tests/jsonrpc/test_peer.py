@@ -32,11 +32,11 @@ def line(**members) -> bytes:
 def test_request_is_received_and_its_response_ends_it():
     sender, receiver = Peer(), Peer()
     id_, data = sender.request("m", {"a": 1})
-    assert sender.pending == {id_}
+    assert sender._pending == {id_}
     assert receiver.receive_data(data) == [RequestReceived(id_, "m", Raw(b'{"a":1}'))]
     reply = receiver.respond(id_, {"b": 2})
     assert sender.receive_data(reply) == [ResponseReceived(id_, Raw(b'{"b":2}'))]
-    assert sender.pending == frozenset()
+    assert sender._pending == set()
     assert sender.receive_data(reply) == [UnexpectedResponse(Response(id_, Raw(b'{"b":2}')))]
 
 
@@ -95,7 +95,7 @@ def test_request_stays_in_progress_when_its_result_cannot_be_encoded():
     peer.respond_error(1, RpcError(-32603, "sorry"))
     with pytest.raises(TypeError):
         peer.request("m", object())
-    assert peer.pending == frozenset()
+    assert peer._pending == set()
 
 
 def test_second_request_with_an_id_in_progress_is_refused():
@@ -152,7 +152,7 @@ def test_cancelled_request_stays_pending():
     id_, data = sender.request("m")
     receiver.receive_data(data)
     assert receiver.receive_data(sender.cancel(id_)) == [CancelReceived(id_)]
-    assert sender.pending == {id_}
+    assert sender._pending == {id_}
 
 
 def test_notifications_are_received_with_and_without_params():
@@ -189,7 +189,7 @@ def test_malformed_response_fails_its_request_and_is_not_answered(members):
     assert refused.reply is None
     assert isinstance(failed, ErrorReceived)
     assert (failed.id, failed.error.code) == (id_, -32600)
-    assert peer.pending == frozenset()
+    assert peer._pending == set()
     [refused] = peer.receive_data(line(id=id_, **members))
     assert refused.reply is None
 
@@ -252,7 +252,7 @@ def test_events_do_not_depend_on_how_the_bytes_are_split(data, sizes):
         got += split.receive_data(data[at : at + size])
         at, turn = at + size, turn + 1
     assert comparable(got) == expected
-    assert split.pending == whole.pending
+    assert split._pending == whole._pending
     assert in_progress(split) == in_progress(whole)
     assert split.close() == whole.close()
 

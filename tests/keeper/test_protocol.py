@@ -4,8 +4,13 @@ import os
 import socket
 
 import pytest
+import trio
+import trio.testing
 
 from acpterm.keeper import protocol
+from acpterm.keeper.client import KeeperLostError, worker_pair
+from acpterm.keeper.connection import Connection
+from acpterm.pty.tracking import marks
 from tests.pty.scarcity import no_descriptors
 
 
@@ -15,6 +20,10 @@ def ends():
     yield one, two
     one.close()
     two.close()
+
+
+def test_worker_is_recognised_as_detached_by_its_environment():
+    assert protocol.KEEPER_FD_VARIABLE in marks.DETACHED
 
 
 def test_message_arrives_with_its_fields_and_descriptors(ends):
@@ -75,6 +84,21 @@ def test_send_raises_broken_pipe_when_the_peer_has_closed(ends):
     with pytest.raises(BrokenPipeError):
         protocol.send(one, protocol.encode("put"))
     assert protocol.receive(one).kind == "put"
+
+
+async def test_flushed_returns_when_the_keeper_is_lost():
+    ours, keepers = worker_pair()
+    connection = Connection(ours)
+    while connection.is_flushed:
+        connection.send("put", "key", b"x" * 1000)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.flushed)
+            await trio.testing.wait_all_tasks_blocked()
+            keepers.close()
+            with pytest.raises(KeeperLostError):
+                await connection.receive_until(lambda: False, lambda _: None)
+    connection.close()
 
 
 def test_lost_descriptors_are_reported_when_the_table_is_full(ends):

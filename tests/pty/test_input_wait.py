@@ -329,7 +329,7 @@ def test_other_files_are_excluded_by_name_without_a_stat(run, tmp_path, monkeypa
 async def test_master_waits_for_input_reports_a_prompt(run):
     terminal = run("cat")
     terminal.until_waits()
-    master = Master(terminal.program.pid, os.dup(terminal.master))
+    master = Master(os.dup(terminal.master))
     assert master.waits_for_input() is True
     master.close()
     assert master.waits_for_input() is None

@@ -1,5 +1,6 @@
 """Processes that a gone daemon has left are killed, and no others."""
 
+import errno
 import fcntl
 import os
 import signal
@@ -9,7 +10,7 @@ import sys
 import pytest
 import trio
 
-from acpterm.pty import linux
+from acpterm.pty import linux, processes
 from acpterm.pty.tracking import cgroup, marks
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.leftovers import end_leftovers
@@ -75,6 +76,24 @@ async def test_processes_of_a_gone_daemon_are_killed(own_daemon, left, place):
     gone = own_daemon._replace(pid=GONE, place=own_daemon.place if place == "own" else 0)
     process = left(**marker_environment(gone))
     await end_leftovers(own_daemon)
+    assert await poll(process.poll) == -signal.SIGKILL
+
+
+async def test_processes_are_killed_when_no_descriptor_is_left_at_first(
+    own_daemon, left, monkeypatch
+):
+    failures = [OSError(errno.EMFILE, "no descriptor is left")]
+    send = processes.send
+
+    def send_later(process, number):
+        if failures:
+            raise failures.pop()
+        return send(process, number)
+
+    monkeypatch.setattr(processes, "send", send_later)
+    process = left(**marker_environment(own_daemon._replace(pid=GONE)))
+    await end_leftovers(own_daemon)
+    assert not failures
     assert await poll(process.poll) == -signal.SIGKILL
 
 

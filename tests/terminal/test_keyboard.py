@@ -19,7 +19,7 @@ async def pair():
     master, slave = open_pair(80, 24)
     tty.setraw(slave)
     os.set_blocking(slave, False)
-    owner = Master(os.getpid(), master)
+    owner = Master(master)
     yield owner, slave
     owner.close()
     os.close(slave)

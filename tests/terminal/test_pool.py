@@ -1,5 +1,6 @@
 """The pool without a host: it creates, runs and ends terminals, and releases all resources."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -17,8 +18,9 @@ from acpterm.keeper.client import embedded_keeper
 from acpterm.pty import linux
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.cgroup import Cgroups
+from acpterm.pty.tracking.tree import end
 from acpterm.pty.tracking.trees import TrackingError, Trees, open_trees
-from acpterm.terminal.pool import Pool, ShutDownError
+from acpterm.terminal.pool import Pool, ShutDownError, TerminalSpec
 from acpterm.terminal.status import EndedBy
 from tests.pty.tracer import tracing
 from tests.support.keepers import SlowKeeper
@@ -90,9 +92,8 @@ async def test_all_output_is_readable_at_the_exit_while_another_terminal_floods(
 async def test_terminal_has_the_requested_size_limit_and_view():
     async with running_pool() as pool:
         line = "stty size; seq 1000"
-        terminal = await pool.create(
-            program(line), size=(33, 7), limit=9, ring_size=100, view="raw"
-        )
+        spec = TerminalSpec(size=(33, 7), limit=9, ring_size=100, view="raw")
+        terminal = await pool.create(program(line), spec)
         await terminal.wait_exited()
         assert (terminal.cols, terminal.rows, terminal.view) == (33, 7, "raw")
         assert text(terminal) == "999\n1000\n"
@@ -191,6 +192,18 @@ async def test_cancelled_creation_leaves_no_terminal_process_or_descriptor():
         await poll(lambda: descriptors() == before)
 
 
+async def test_creation_leaves_no_descriptor_open_when_the_ring_cannot_be_mapped(monkeypatch):
+    def fail(*_, **__):
+        raise OSError(errno.EMFILE, "no descriptor is left")
+
+    async with running_pool() as pool:
+        before = descriptors()
+        monkeypatch.setattr("acpterm.terminal.pool.SharedRing", fail)
+        with pytest.raises(OSError, match="no descriptor"):
+            await pool.create(program("exec sleep 60"))
+        assert descriptors() == before
+
+
 async def test_cancelled_pool_kills_all_programs_at_once_and_leaves_no_resources():
     before = descriptors()
     groups = Cgroups.find()
@@ -223,12 +236,42 @@ async def test_released_terminal_leaves_the_pool_and_its_output_stays_readable()
         assert text(terminal) == f"{pid}\n"
 
 
+async def test_closed_terminal_that_is_retained_waits_for_no_wake_up():
+    async with running_pool() as pool:
+        terminal = await pool.create(program("exec sleep 60"))
+        terminal.retained = True
+        await trio.testing.wait_all_tasks_blocked()
+        assert terminal.id in pool._keeper._wake_ups._armed
+        pool.release(terminal, EndedBy.USER)
+        await terminal.wait_closed()
+        assert pool._keeper._wake_ups._armed == {}
+
+
 async def test_program_is_ended_when_its_lifetime_is_over():
     async with running_pool() as pool:
-        terminal = await pool.create(program("exec sleep 60"), lifetime=0.05)
+        terminal = await pool.create(program("exec sleep 60"), TerminalSpec(lifetime=0.05))
         status = await terminal.wait_exited()
         assert (status.signal, status.ended_by) == ("SIGTERM", EndedBy.TIMEOUT)
         assert status.wall >= 0.05
+
+
+async def test_terminal_closes_when_the_keeper_is_lost_before_it_reports_the_exit(monkeypatch):
+    ended = trio.Event()
+
+    async def end_tree(tree, grace):
+        await end(tree, grace)
+        ended.set()
+
+    monkeypatch.setattr("acpterm.terminal.terminal.end", end_tree)
+    async with running_pool() as pool:
+        terminal = await pool.create(program("exec sleep 60"))
+        pool._keeper.unwatch(terminal.id)
+        terminal.kill(EndedBy.AGENT)
+        with trio.fail_after(5):
+            await ended.wait()
+            pool.lose_keeper()
+            await terminal.wait_closed()
+        assert terminal.exit.ended_by is EndedBy.LOST
 
 
 async def test_first_reason_to_end_a_program_is_reported():
@@ -332,7 +375,8 @@ async def test_terminal_cannot_be_resized_or_signalled_after_its_end():
 
 async def test_terminal_without_output_retains_no_bytes():
     async with running_pool() as pool:
-        terminal = await pool.create(program("read x"), limit=16 * 2**20, ring_size=16 * 2**20)
+        spec = TerminalSpec(limit=16 * 2**20, ring_size=16 * 2**20)
+        terminal = await pool.create(program("read x"), spec)
         assert terminal.retained_bytes == 0
 
 

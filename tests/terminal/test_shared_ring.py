@@ -151,6 +151,17 @@ def test_reads_agree_with_the_whole_stream(pieces, retained, data):
         writer.close()
 
 
+def test_queries_in_output_that_was_not_consumed_are_left_to_the_next_worker(writer):
+    ring = writer.ring()
+    writer.write(b"query, query, query")
+    ring.peek(100)
+    assert ring.claim_reply()
+    # The reply is claimed before it is typed: it is never typed twice.
+    assert writer.ring(adopted=True).replied_until == 19
+    ring.advance(5)
+    assert writer.ring(adopted=True).replied_until == 5
+
+
 class Consuming:
     """A consumer, with the objects that it feeds."""
 
@@ -198,20 +209,28 @@ async def test_catch_up_consumes_at_most_one_slice():
         assert consuming.text.text() == "here"
         writer.write(b"y" * (3 * SLICE_BYTES))
         assert not consuming.consumer.catch_up()
-        assert consuming.ring.unread == 2 * SLICE_BYTES
+        assert consuming.ring.unread >= 2 * SLICE_BYTES
         await consuming.consumer.caught_up()
         assert consuming.ring.unread == 0
     finally:
         writer.close()
 
 
-def test_size_is_applied_at_the_position_of_its_change(writer):
+def test_catch_up_stops_early_when_output_is_expensive_to_emulate(writer):
+    consuming = Consuming(writer)
+    # Each sequence repeats the character 65,535 times.
+    writer.write(b"x\x1b[65535b" * 5000)
+    assert not consuming.consumer.catch_up()
+    assert consuming.ring.unread > SLICE_BYTES // 2
+
+
+async def test_size_is_applied_at_the_position_of_its_change(writer):
     consuming = Consuming(writer)
     writer.write(b"before")
     consuming.consumer.resize(100, 30)
     writer.write(b"after")
     assert consuming.timeline.resized == 0
-    assert consuming.consumer.catch_up()
+    await consuming.consumer.caught_up()
     assert consuming.timeline.resize_at(0)[1:] == (6, 100, 30)
     consuming.consumer.resize(90, 20)
     assert consuming.timeline.resize_at(1)[1:] == (11, 90, 20)

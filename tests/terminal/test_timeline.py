@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acpterm.pty.program import Program
-from acpterm.terminal.timeline import MARKS_MAX, SIZES_MAX, Resize, Slice, Timeline
+from acpterm.terminal.pool import TerminalSpec
+from acpterm.terminal.timeline import MARKS_MAX, SIZES_MAX, Resize, TimedSlice, Timeline
 from tests.support.polling import poll
 from tests.support.pools import running_pool
 
@@ -36,9 +37,9 @@ def test_output_within_a_grain_is_one_slice_with_a_time_since_the_start():
     for now, size in [(1000.5, 10), (1000.505, 10), (1000.52, 10), (1060.0, 5)]:
         line.record(size, now)
     assert list(slices(line, 0, 35)) == [
-        Slice(0.5, 0, 20),
-        Slice(pytest.approx(0.52), 20, 30),
-        Slice(60.0, 30, 35),
+        TimedSlice(0.5, 0, 20),
+        TimedSlice(pytest.approx(0.52), 20, 30),
+        TimedSlice(60.0, 30, 35),
     ]
     assert (line.end, line.last) == (35, 1060.0)
 
@@ -47,8 +48,8 @@ def test_slices_are_cut_to_the_requested_range():
     line = timeline()
     line.record(10, 1.0)
     line.record(10, 2.0)
-    assert list(slices(line, 5, 12)) == [Slice(1.0, 5, 10), Slice(2.0, 10, 12)]
-    assert line.slice_at(15) == Slice(2.0, 15, 20)
+    assert list(slices(line, 5, 12)) == [TimedSlice(1.0, 5, 10), TimedSlice(2.0, 10, 12)]
+    assert line.slice_at(15) == TimedSlice(2.0, 15, 20)
     for position in (-1, 20):
         with pytest.raises(ValueError, match="no such position"):
             line.slice_at(position)
@@ -61,7 +62,7 @@ def test_sizes_are_kept_in_order_and_divide_the_output():
     line.record(10, 1.002)
     assert line.resize_at(0) == Resize(1.001, 10, 100, 30)
     assert line.resize_at(1) is None
-    assert list(slices(line, 0, 20)) == [Slice(1.0, 0, 10), Slice(1.002, 10, 20)]
+    assert list(slices(line, 0, 20)) == [TimedSlice(1.0, 0, 10), TimedSlice(1.002, 10, 20)]
 
 
 def test_last_sizes_are_retained_and_an_older_one_becomes_the_initial_size():
@@ -153,7 +154,7 @@ def test_timeline_takes_little_memory_without_output():
 async def test_terminal_records_a_timeline():
     async with running_pool() as pool:
         program = Program(["/bin/sh", "-c", "echo one; read x; echo two"], {}, "/", 0o22)
-        terminal = await pool.create(program, size=(80, 24))
+        terminal = await pool.create(program, TerminalSpec(size=(80, 24)))
         await poll(lambda: terminal.timeline.end or None)
         before = terminal.timeline.end
         terminal.resize(80, 24)

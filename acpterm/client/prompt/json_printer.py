@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.prompt.tool_calls import ToolCallState
 from acpterm.client.sanitize import escape_json
 
@@ -60,7 +60,7 @@ class JsonPrinter:
             missing = {"lost": lost} if lost else {}
             self._event("output", terminalId=terminal, data=text, **missing)
 
-    def exited(self, terminal: str, end: ExitInfo) -> None:
+    def exited(self, terminal: str, end: ProgramExit) -> None:
         """Print an `exit` event, after the rest of the output."""
         decoder = self._decoders.pop(terminal, None)
         if decoder is not None and (rest := decoder.decode(b"", final=True)):

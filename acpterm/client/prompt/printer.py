@@ -4,7 +4,7 @@ from typing import Protocol
 
 from msgspec import Raw
 
-from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.prompt.tool_calls import ToolCallState
 
 
@@ -32,7 +32,7 @@ class Printer(Protocol):
     def output(self, terminal: str, data: bytes, lost: int) -> None:
         """Print output of a terminal, before which `lost` bytes are missing."""
 
-    def exited(self, terminal: str, end: ExitInfo) -> None:
+    def exited(self, terminal: str, end: ProgramExit) -> None:
         """Print the exit of a terminal's program."""
 
     def notice(self, text: str) -> None:

@@ -15,7 +15,7 @@ import click
 from msgspec import Raw
 
 from acpterm.acp.session import Diff
-from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.prompt.tool_calls import ToolCallState
 from acpterm.client.sanitize import keep_sgr, one_line, strip_controls
 
@@ -121,7 +121,7 @@ class TextPrinter:
         output = self._outputs.setdefault(terminal, _LineBuffer())
         self._program_output(terminal, output.feed(data))
 
-    def exited(self, terminal: str, end: ExitInfo) -> None:
+    def exited(self, terminal: str, end: ProgramExit) -> None:
         """Print the rest of the output, and the exit status unless it is 0."""
         output = self._outputs.pop(terminal, None)
         if output is not None:

@@ -19,9 +19,9 @@ from acpterm.acp.session import (
 from acpterm.acp.terminal_updates import (
     V2_KINDS,
     Exit,
-    ExitInfo,
     Info,
     Output,
+    ProgramExit,
     TerminalUpdate,
     from_meta,
     from_v2,
@@ -56,7 +56,7 @@ class Turn:
         """Print output of a host's terminal, with `lost` bytes missing before it."""
         self._printer.output(terminal[1], data, lost)
 
-    def on_exit(self, terminal: SessionKey, end: ExitInfo) -> None:
+    def on_exit(self, terminal: SessionKey, end: ProgramExit) -> None:
         """Print the exit of a host's terminal."""
         self._printer.exited(terminal[1], end)
 
@@ -127,7 +127,7 @@ class Turn:
                 else:
                     self._printed[terminal] = printed + len(data)
                 self._printer.output(terminal, data, 0)
-            case Exit(terminal, ExitInfo() as end):
+            case Exit(terminal, ProgramExit() as end):
                 self._printer.exited(terminal, end)
             case Info() | Exit():
                 pass

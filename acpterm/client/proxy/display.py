@@ -11,7 +11,7 @@ rendered in full, since the editor would show it in full, too, without the conso
 import re
 from typing import Final
 
-from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.terminal.text.stream import TextView
 
@@ -30,7 +30,7 @@ class Display:
 
     def __init__(self, command: str | None, *, limit: int, lines: int, ours: bool = False) -> None:
         self.command = command
-        self.end: ExitInfo | None = None
+        self.end: ProgramExit | None = None
         self._is_ours: Final = ours
         self._limit: Final = limit
         self._lines: Final = lines
@@ -71,7 +71,7 @@ class Display:
         size = min(len(one), len(other), self._lines)
         return size > 0 and len(other) >= self._lines and one[-size:] == other[-size:]
 
-    def finish(self, end: ExitInfo | None) -> None:
+    def finish(self, end: ProgramExit | None) -> None:
         """Record how the program exited; if `end` is None, it has not exited."""
         self.end = end
         if end is not None:
@@ -111,7 +111,7 @@ def _shorten(command: str) -> str:
     return f"{first[: _COMMAND_CHARS_MAX - 1]}…"
 
 
-def _ending(end: ExitInfo) -> list[str]:
+def _ending(end: ProgramExit) -> list[str]:
     if end.signal is not None:
         return [f"[ended by {end.signal}]"]
     if end.code is None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import trio
 from msgspec import Raw
 
-from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.terminal_presenter import TerminalPresenter
 from acpterm.client.proxy.text_presenter import TextPresenter
@@ -45,7 +45,7 @@ class Presenter(Protocol):
         `lost` bytes are missing before `data`.
         """
 
-    def on_exit(self, terminal: SessionKey, end: ExitInfo) -> list[bytes]:
+    def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
         """Return the lines to send to the editor for the exit of a host's terminal."""
 
     def render(self, session: str | None = None) -> list[bytes]:

@@ -23,7 +23,7 @@ import trio
 from msgspec import UNSET, Raw
 
 from acpterm.acp.raw_json import members, text
-from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client import update
 from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.envelope import EMPTY, Envelope, cancelled_id, parse_envelope
@@ -226,7 +226,7 @@ class Relay:
         self._to_editor(self._presenter.on_output(terminal, data, lost))
         self._changed.set()
 
-    def _on_exit(self, terminal: SessionKey, end: ExitInfo) -> None:
+    def _on_exit(self, terminal: SessionKey, end: ProgramExit) -> None:
         self._to_editor(self._presenter.on_exit(terminal, end))
         self._changed.set()
 

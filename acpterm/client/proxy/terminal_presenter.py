@@ -23,9 +23,9 @@ from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.terminal_updates import (
     V2_KINDS,
     Exit,
-    ExitInfo,
     Info,
     Output,
+    ProgramExit,
     TerminalUpdate,
     from_meta,
     from_raw_output,
@@ -54,7 +54,7 @@ class _Terminal:
         self.ours: Final = ours
         self.call: SessionKey | None = None
         self.pending = b""
-        self.end: ExitInfo | None = None
+        self.end: ProgramExit | None = None
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
 
@@ -126,7 +126,7 @@ class TerminalPresenter:
         decoded = state.decoder.decode(data)
         return [_encode(state.call, terminal, "terminal_output", data=decoded)] if decoded else []
 
-    def on_exit(self, terminal: SessionKey, end: ExitInfo) -> list[bytes]:
+    def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
         """Return lines for the rest of a host's terminal's output, and the `terminal_exit` line."""
         state = self._terminals.get(terminal)
         if state is None or state.call is None:

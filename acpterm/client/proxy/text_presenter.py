@@ -19,9 +19,9 @@ from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.terminal_updates import (
     V2_KINDS,
     Exit,
-    ExitInfo,
     Info,
     Output,
+    ProgramExit,
     TerminalUpdate,
     from_meta,
     from_raw_output,
@@ -133,7 +133,7 @@ class TextPresenter:
             self._mark_dirty(terminal)
         return []
 
-    def on_exit(self, terminal: SessionKey, end: ExitInfo) -> list[bytes]:
+    def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
         """Record the exit of a host's terminal; `render` sends it."""
         if display := self._displays.get(terminal):
             display.finish(end)

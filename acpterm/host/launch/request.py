@@ -16,7 +16,7 @@ from acpterm.keeper.client import KeeperLostError
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program
 from acpterm.runtime.exec_context import ExecContext
-from acpterm.terminal.pool import Pool, ShutDownError
+from acpterm.terminal.pool import Pool, ShutDownError, TerminalSpec
 from acpterm.terminal.terminal import Terminal
 
 # What the user can do if the system lacks a resource.
@@ -129,15 +129,14 @@ class LaunchRequest:
         if writer is not None:
             writer.flush()
         try:
-            terminal = await pool.create(
-                program,
+            spec = TerminalSpec(
                 size=(record.cols, record.rows),
                 limit=record.limit,
                 ring_size=record.ring_size,
                 lifetime=math.inf if end is None else end - record.started_at,
                 view=record.view,
-                record=record.encode(),
             )
+            terminal = await pool.create(program, spec, record=record.encode())
         except OSError as error:
             what = f"no terminal can be created now: {error.strerror or error}"
             if why := _ADVICE.get(error.errno or 0):

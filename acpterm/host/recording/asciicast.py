@@ -111,7 +111,7 @@ class Encoder:
     @property
     def incomplete_bytes(self) -> int:
         """How many bytes of output are held back until the rest of their character follows."""
-        return self._utf8[OUTPUT].has_incomplete
+        return self._utf8[OUTPUT].incomplete_bytes
 
     def encode(self, event: Event) -> bytes:
         """Return an event as lines; empty if the event has only a part of a character."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from sys import getsizeof
 from typing import Final
 
-from acpterm.acp.terminal_updates import Exit, ExitInfo, Info, Output, TerminalUpdate
+from acpterm.acp.terminal_updates import Exit, Info, Output, ProgramExit, TerminalUpdate
 from acpterm.terminal.ring import Ring
 
 TERMINALS_MAX: Final = 200
@@ -40,7 +40,7 @@ class AgentTerminal:
         self.cwd: str | None = None
         self.command: str | None = None
         self.ring = Ring(RETAINED_BYTES)
-        self.end: ExitInfo | None = None
+        self.end: ProgramExit | None = None
         self.generation = 0
         self.forgotten = False
 

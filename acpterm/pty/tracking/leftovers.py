@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -46,7 +47,9 @@ async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
         for process, base in found:
             ended.add((process.pid, process.started))
             if base is None:
-                processes.send(process, signal.SIGKILL)
+                # Without a descriptor for the signal, the next round tries again.
+                with suppress(OSError):
+                    processes.send(process, signal.SIGKILL)
             else:
                 groups.add(base)
         groups = {base for base in groups if not cgroup.clear_stale(base)}

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 TERMINAL: Final = "ACPTERM_TERMINAL_ID"
 DAEMON: Final = "ACPTERM_DAEMON"
-DETACHED: Final = ("ACPTERM_KEEPER_FD", "ACPTERM_DETACHED")
+STARTED_DETACHED: Final = "ACPTERM_DETACHED"
+"""Variable of a daemon that a command has started."""
+# The first is `keeper.protocol.KEEPER_FD_VARIABLE`, which this layer cannot import.
+DETACHED: Final = ("ACPTERM_KEEPER_FD", STARTED_DETACHED)
 """Variables of daemons and workers. A process with one is never treated as a terminal's orphan."""
 
 # Far above any limit that a user would choose, and below RLIM_INFINITY.

@@ -225,14 +225,12 @@ def _adopted(inherited: Handover) -> Cgroups | None:
 
 
 @asynccontextmanager
-async def open_trees(
-    tracking: str = "auto", *, parent: int | None = None, socket_path: str | None = None
-) -> AsyncIterator[Trees]:
+async def open_trees(tracking: str = "auto", *, parent: int | None = None) -> AsyncIterator[Trees]:
     """Yield a new `Trees`, which reaps orphans during the block and is closed after it.
 
     The arguments are as in `Trees`. Raises `TrackingError`.
     """
-    trees = Trees(tracking, parent=parent, socket_path=socket_path)
+    trees = Trees(tracking, parent=parent)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trees.run)

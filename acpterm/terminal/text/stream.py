@@ -21,16 +21,13 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from acpterm.terminal.text import simple_output, utf8
 from acpterm.terminal.text.controls import SEQUENCE_MAX, Controls, is_ground
 from acpterm.terminal.text.line import ERASE_LEFT, ERASE_LINE, ERASE_RIGHT, Line
 from acpterm.terminal.text.tail import Tail
 from acpterm.terminal.text.utf8 import Utf8
-
-if TYPE_CHECKING:
-    import mmap
 
 #: Output is processed in pieces of this size, which fit into a processor's caches.
 _PIECE_BYTES = 64 * 1024
@@ -69,7 +66,6 @@ class TextView:
         "_tail",
         "_truncated",
         "_utf8",
-        "_version",
     )
 
     def __init__(
@@ -89,22 +85,11 @@ class TextView:
         self._line = Line()
         self._tail = Tail(limit)
         self._truncated = truncated
-        self._version = 0
         self._cached: str | None = ""
         # Deferred output, its size in bytes, and the minimum number of bytes of its text.
         self._deferred: list[_Deferred] = []
         self._deferred_bytes = 0
         self._deferred_text_min = 0
-
-    @property
-    def limit(self) -> int:
-        """The maximum length of `text` in UTF-8 bytes."""
-        return self._limit
-
-    @property
-    def version(self) -> int:
-        """A number that grows when `text` or `truncated` may have changed."""
-        return self._version
 
     @property
     def truncated(self) -> bool:
@@ -143,22 +128,13 @@ class TextView:
             return 0, line[utf8.boundary(line, len(line) - self._limit) :]
         return self._tail.fit(self._limit - len(line)), line
 
-    def feed(
-        self, data: bytes | bytearray | memoryview | mmap.mmap, size: int | None = None
-    ) -> bool:
-        """Process the next output: all of `data`, or its first `size` bytes.
-
-        Returns whether the view has skipped all output before some line in `data`, because the text
-        from that line on exceeds the limit.
-        """
-        if size is None:
-            size = len(data)
+    def feed(self, data: bytes) -> None:
+        """Process `data`, the next output."""
         self._flush_all()
-        if size > self._restart_bytes:
-            return self._feed_much(bytes(data) if isinstance(data, memoryview) else data, size)
-        if size:
-            self._take(self._utf8.feed(bytes(data[:size])))
-        return False
+        if len(data) > self._restart_bytes:
+            self._feed_much(data)
+        elif data:
+            self._take(self._utf8.feed(data))
 
     def feed_simple(self, data: bytes) -> None:
         """Process `data`, the next output, which must be simple output (see `simple_output`).
@@ -167,11 +143,11 @@ class TextView:
         is called.
         """
         text_min = simple_output.text_bytes_min(data)
-        is_clean = bool(self._deferred) or not (self._controls.inside or self._utf8.has_incomplete)
+        is_inside = self._controls.inside or self._utf8.incomplete_bytes > 0
+        is_clean = bool(self._deferred) or not is_inside
         if text_min is None or not is_clean or not self._may_defer(len(data), text_min):
             self.feed(data)
             return
-        self._version += 1
         self._cached = None
         if self._deferred and len(self._deferred[-1].data) + len(data) <= _PIECE_BYTES:
             last = self._deferred.pop()
@@ -223,25 +199,23 @@ class TextView:
         while self.flush():
             pass
 
-    def _feed_much(self, data: bytes | bytearray | mmap.mmap, size: int) -> bool:
-        begin = fresh_start(data, size, self._restart_bytes)
+    def _feed_much(self, data: bytes) -> None:
+        begin = fresh_start(data, self._restart_bytes)
         if begin:
             view = TextView(self._limit)
-            view._feed_pieces(data, begin, size)
+            view._feed_pieces(data, begin)
             # If so, the whole text is in lines that were finished after `begin`.
             if view._tail.total > self._limit:
                 self._utf8, self._controls, self._line = view._utf8, view._controls, view._line
                 self._tail = view._tail
-                self._version += 1
                 self._cached = None
-                return True
+                return
             self._restart_bytes *= 2
-        self._feed_pieces(data, 0, size)
-        return False
+        self._feed_pieces(data, 0)
 
-    def _feed_pieces(self, data: bytes | bytearray | mmap.mmap, begin: int, end: int) -> None:
-        for at in range(begin, end, _PIECE_BYTES):
-            self._take(self._utf8.feed(bytes(data[at : min(end, at + _PIECE_BYTES)])))
+    def _feed_pieces(self, data: bytes, begin: int) -> None:
+        for at in range(begin, len(data), _PIECE_BYTES):
+            self._take(self._utf8.feed(data[at : at + _PIECE_BYTES]))
 
     def finish(self) -> None:
         """End the stream: a character that is still incomplete becomes U+FFFD."""
@@ -251,7 +225,6 @@ class TextView:
         program = self._controls.feed(characters) if characters else b""
         if not program:
             return
-        self._version += 1
         self._cached = None
         returns = program.endswith(b"\r")
         if returns:
@@ -298,14 +271,13 @@ class TextView:
             self._tail.add(text.encode())
 
 
-def fresh_start(data: bytes | bytearray | mmap.mmap, size: int, keep: int) -> int:
+def fresh_start(data: bytes, keep: int) -> int:
     """Return the index in `data` of a line from which the text does not depend on earlier output.
 
-    Returns 0 if there is none. Only the first `size` bytes of `data` are considered, and at least
-    `keep` of them follow the returned index. The LF before the line certainly ends a line, and is
-    not part of an escape sequence, whatever came before `data`.
+    Returns 0 if there is none. At least `keep` bytes follow the returned index. The LF before the
+    line certainly ends a line, and is not part of an escape sequence, whatever came before `data`.
     """
-    newline = data.rfind(b"\n", 0, max(0, size - keep))
+    newline = data.rfind(b"\n", 0, max(0, len(data) - keep))
     if newline < 0 or not is_ground(data[max(0, newline - 4 * SEQUENCE_MAX) : newline]):
         return 0
     return newline + 1

@@ -24,7 +24,7 @@ class Utf8:
         self._incomplete = b""
 
     @property
-    def has_incomplete(self) -> int:
+    def incomplete_bytes(self) -> int:
         """The number of bytes held back of an incomplete character; 0 if there is none."""
         return len(self._incomplete)
 

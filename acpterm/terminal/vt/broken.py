@@ -27,16 +27,10 @@ class BrokenEmulator:
     __slots__ = ("_cols", "_rows")
 
     is_available: Final = True
-    is_broken: Final = True
 
     def __init__(self, cols: int, rows: int) -> None:
         self._cols = cols
         self._rows = rows
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Columns and rows."""
-        return self._cols, self._rows
 
     def feed(self, data: Data) -> None:
         """Ignore the program's next output."""
@@ -62,6 +56,3 @@ class BrokenEmulator:
         emulator = Emulator(self._cols, self._rows)
         emulator.feed("\r\n".join(MESSAGE).encode())
         return emulator.screen()
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to free."""

@@ -6,7 +6,6 @@ States:
   first byte or the first snapshot, so a terminal that prints nothing takes no memory.
 - *live*: each call that finds queries in the output passes the replies to `on_reply`, once, at most
   `REPLIES_MAX_BYTES` of them. A reply is a number, a state or fixed text (see `replies`).
-- *closed*: output is ignored.
 
 Sizes: the native terminal has at least `SIZE_MIN` columns and rows, because smaller ones have
 crashed the library; the screen of a smaller terminal is a part of it. Terminals of more than
@@ -86,10 +85,7 @@ class Emulator:
     Raises `ValueError` for a size below 1.
     """
 
-    __slots__ = ("_at_work", "_cols", "_is_closed", "_on_reply", "_rows", "_tail", "_terminal")
-
-    #: Whether this is a `broken.BrokenEmulator`.
-    is_broken: Final = False
+    __slots__ = ("_at_work", "_cols", "_on_reply", "_rows", "_tail", "_terminal")
 
     def __init__(
         self,
@@ -108,12 +104,6 @@ class Emulator:
         self._terminal: Any = None
         # In a large terminal: the beginning of a hyperlink at the end of the output fed last.
         self._tail = b""
-        self._is_closed = False
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Columns and rows."""
-        return self._cols, self._rows
 
     @property
     def is_available(self) -> bool:
@@ -126,7 +116,7 @@ class Emulator:
 
     def feed(self, data: Data) -> None:
         """Emulate the program's next output; call `on_reply` with the replies, if any."""
-        if not len(data) or self._is_closed:
+        if not len(data):
             return
         try:
             terminal = self._live()
@@ -232,7 +222,7 @@ class Emulator:
         _check(cols, rows)
         self._cols, self._rows = cols, rows
         size = self._native_size()
-        if self._terminal is None or self._is_closed or size is None:
+        if self._terminal is None or size is None:
             return
         library = native()
         address = library.address(self._terminal)
@@ -253,8 +243,6 @@ class Emulator:
         libghostty-vt is not installed.
         """
         check_size(self._cols, self._rows)
-        if self._is_closed:
-            raise RuntimeError("the emulator is closed")
         terminal = self._live()
         library = native()
         with self._at_work:
@@ -273,13 +261,6 @@ class Emulator:
         if data is None:
             raise RuntimeError("libghostty: no snapshot of the terminal")
         return Screen(Dump(data), self._cols, self._rows)
-
-    def close(self) -> None:
-        """Free the libghostty terminal. Idempotent."""
-        self._is_closed = True
-        terminal, self._terminal = self._terminal, None
-        if terminal is not None:
-            native().ffi.release(terminal)
 
     def _live(self) -> Any:
         """Return the libghostty terminal, created at the first call."""

@@ -119,7 +119,6 @@ def run(seed: int, note) -> None:
     for reply in sent_replies:
         assert replies.is_allowed(reply), reply
         assert not re.search(MARKER, reply, re.IGNORECASE), reply
-    emulator.close()
 
 
 def main(first: int, count: int, path: Path) -> None:

@@ -130,11 +130,8 @@ async def emulator() -> CheckResult:
     try:
         library.load()
         trial = Emulator(20, 2)
-        try:
-            trial.feed(f"\x1b[1m{_MARKER}".encode())
-            text = trial.screen().text()
-        finally:
-            trial.close()
+        trial.feed(f"\x1b[1m{_MARKER}".encode())
+        text = trial.screen().text()
     except EmulatorMissingError as error:
         advice = "screens, pictures and attach to full-screen programs need it; all else works"
         return missing(name, summary_line(str(error)), advice)

@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from msgspec import Raw, UnsetType
 
 from acpterm.acp.session import ToolCallUpdate
-from acpterm.acp.terminal_updates import META_KEYS, ExitInfo, Info
+from acpterm.acp.terminal_updates import META_KEYS, Info, ProgramExit
 from acpterm.host.user.subscribe.content import content_in_v2, locations_in_v2, sanitize
 
 Update: TypeAlias = dict[str, Any]
@@ -69,7 +69,7 @@ class UpdateEncoder(Protocol):
         bytes just before `data`. If `replace`, `data` replaces all earlier output.
         """
 
-    def ended(self, call: str, terminal: str, end: ExitInfo | None) -> list[Update]:
+    def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
         """Encode how a terminal's program ended; if `end` is None, that it is running again.
 
         `call` is the first tool call that showed the terminal.
@@ -127,7 +127,7 @@ class V1MetaEncoder:
         text += self._decoder(terminal).decode(data)
         return [_terminal_update(call, "terminal_output", terminal, data=text)] if text else []
 
-    def ended(self, call: str, terminal: str, end: ExitInfo | None) -> list[Update]:
+    def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
         """Encode how a terminal's program ended: see `UpdateEncoder.ended`."""
         if end is None:
             return []
@@ -200,7 +200,7 @@ class V2Encoder:
         kind = "terminal_output_chunk"
         return [{"sessionUpdate": kind, "terminalId": terminal, "data": encoded}]
 
-    def ended(self, call: str, terminal: str, end: ExitInfo | None) -> list[Update]:
+    def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
         """Encode how a terminal's program ended: see `UpdateEncoder.ended`."""
         del call
         status = None

@@ -7,7 +7,7 @@
 
 from typing import Final, Protocol
 
-from acpterm.acp.terminal_updates import ExitInfo, Info
+from acpterm.acp.terminal_updates import Info, ProgramExit
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.sessions.agent_terminals import AgentTerminal
@@ -32,7 +32,7 @@ class Source(Protocol):
         """The position just past the current output."""
 
     @property
-    def end(self) -> ExitInfo | None:
+    def end(self) -> ProgramExit | None:
         """How the terminal's program ended; None while the program runs."""
 
     @property
@@ -76,10 +76,10 @@ class LocalSource:
         return self.entry.terminal.ring.end
 
     @property
-    def end(self) -> ExitInfo | None:
+    def end(self) -> ProgramExit | None:
         """How the terminal's program ended; None while the program runs."""
         status = self.entry.terminal.exit
-        return None if status is None else ExitInfo(status.code, status.signal)
+        return None if status is None else ProgramExit(status.code, status.signal)
 
     @property
     def is_over(self) -> bool:
@@ -126,7 +126,7 @@ class AgentSource:
         return self.terminal.ring.end
 
     @property
-    def end(self) -> ExitInfo | None:
+    def end(self) -> ProgramExit | None:
         """How the terminal's program ended; None while the program runs."""
         return self.terminal.end
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import trio
 
-from acpterm.acp.terminal_updates import ExitInfo  # noqa: TC001  the type of an attribute
+from acpterm.acp.terminal_updates import ProgramExit  # noqa: TC001  the type of an attribute
 from acpterm.host.user.subscribe.encoders import Update, UpdateEncoder
 from acpterm.host.user.subscribe.sources import Source
 
@@ -25,7 +25,7 @@ class TerminalCursor:
         self.position = 0
         """The position just past the last byte sent."""
         self._generation = 0
-        self._end: ExitInfo | None = None
+        self._end: ProgramExit | None = None
         self.next_turn = -math.inf
         """When the terminal may be due again, on trio's clock."""
         self.delivered = trio.Event()
