@@ -5,6 +5,8 @@ import subprocess
 
 from acpterm import __version__
 
+# The name of the commit, and whether files have been changed since.
+_DESCRIBE = ["describe", "--always", "--abbrev=12", "--exclude=*", "--dirty"]
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -24,9 +26,14 @@ def _commit() -> str | None:
     checkout = os.path.dirname(_PACKAGE)
     if not os.path.exists(os.path.join(checkout, ".git")):
         return None
-    describe = ["git", "-C", checkout, "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty"]
     try:
-        found = subprocess.run(describe, check=True, capture_output=True, text=True, timeout=10)
+        found = subprocess.run(
+            ["git", "-C", checkout, *_DESCRIBE],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return f"commit {found.stdout.strip()}"

@@ -15,7 +15,6 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, ZshComplete, add_completion_class
 
-
 # For each command its module and its first line of help, which --help shows without an import.
 _COMMANDS = {
     "run": ("acpterm.cli.run", "Run a command in a terminal of your own."),
@@ -169,7 +168,7 @@ class _LazyGroup(click.Group):
 
 
 def _print_version(ctx: click.Context, param: click.Parameter | None, value: bool) -> None:
-    """Print the version and exit, if `value` is true. The signature is that of click's callbacks."""
+    """Print the version and exit, if `value` is true. This is a callback of click."""
     del param
     if value and not ctx.resilient_parsing:
         from acpterm.cli._version import version_line  # noqa: PLC0415  other commands start faster

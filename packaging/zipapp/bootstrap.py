@@ -67,8 +67,8 @@ def _unpack(base, cache, directory):
         with zipfile.ZipFile(io.BytesIO(__loader__.get_data("packages.zip"))) as archive:
             found = {name.partition("/")[0] for name in archive.namelist()}
             if not tags <= found:
-                supported = ", ".join(sorted(tag for tag in found if tag.startswith("cp")))
-                sys.exit(f"acpterm.pyz has nothing for Python {version} on {_machine()}: {supported}")
+                offered = ", ".join(sorted(tag for tag in found if tag.startswith("cp")))
+                sys.exit(f"acpterm.pyz is not for Python {version} on {_machine()}: {offered}")
             for name in archive.namelist():
                 tag, _, path = name.partition("/")
                 if tag in tags:

@@ -2,8 +2,8 @@
 
 import re
 import subprocess
-from pathlib import Path
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
