@@ -96,7 +96,7 @@ format: $(VENV)/.check ## format the sources
 docs: $(VENV)/.check ## generate the pages of settings, commands and methods
 	$(BIN)/python docs/generate.py
 
-bench: $(VENV)/.check ## measure the figures of docs/performance.md
+bench: zipapp ## measure the figures of docs/performance.md
 	$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.check ## try random output, messages and examples: make fuzz MESSAGES=1000000 SECONDS=3600 EXAMPLES=100

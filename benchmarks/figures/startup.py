@@ -1,11 +1,13 @@
 """The run time of short commands as whole processes.
 
-The baseline is Python that imports click, which parses the command line, and msgspec.
+The baseline is Python that imports click, which parses the command line, and msgspec. For the
+zipapp it is the same command of the checkout. `make bench` builds the zipapp first.
 """
 
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -16,12 +18,13 @@ from benchmarks.processes import Daemon
 _ROOT = Path(__file__).parents[2]
 _BASELINE = [sys.executable, "-c", "import click, msgspec"]
 _ACPTERM = [sys.executable, "-m", "acpterm"]
+_ZIPAPP = _ROOT / "dist" / "acpterm.pyz"
 _COMPLETE = {"_ACPTERM_COMPLETE": "bash_complete", "COMP_WORDS": "acpterm logs ", "COMP_CWORD": "2"}
 _AT_MOST = 1.5
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Measure `acpterm ls`, `status` and the completion of a terminal's name."""
+    """Measure `acpterm ls`, `status`, the completion of a terminal's name, and the zipapp."""
     rounds = 3 if quick else 15
     with Daemon() as daemon:
         client = Client(daemon.user_socket)
@@ -39,6 +42,7 @@ def measure(*, quick: bool) -> list[Figure]:
         for _ in range(rounds + 1):
             for name, (argv, environ) in commands.items():
                 taken[name].append(_run(argv, environ))
+        zipapp = _zipapp(env, rounds) if _ZIPAPP.exists() else []
         client.close()
     # The first round compiles and fills caches.
     baseline = taken.pop("")[1:]
@@ -53,6 +57,32 @@ def measure(*, quick: bool) -> list[Figure]:
             baseline_rounds=baseline,
         )
         for name, values in taken.items()
+    ] + zipapp
+
+
+def _zipapp(env: dict[str, str], rounds: int) -> list[Figure]:
+    """Measure `ls` of the zipapp, after it was unpacked and with the first run, which unpacks it."""
+    ls = [sys.executable, str(_ZIPAPP), "ls"]
+    with tempfile.TemporaryDirectory() as cache:
+        cached = env | {"XDG_CACHE_HOME": cache}
+        later, installed = [], []
+        for _ in range(rounds + 1):
+            later.append(_run(ls, cached))
+            installed.append(_run([*_ACPTERM, "ls"], env))
+    first = []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as cache:
+            first.append(_run(ls, env | {"XDG_CACHE_HOME": cache}))
+    return [
+        compare(
+            f"Start of a command: acpterm.pyz ls{when} (baseline: acpterm ls)",
+            "ms",
+            p50(values),
+            p50(installed[1:]),
+            rounds=values,
+            baseline_rounds=installed[1:],
+        )
+        for when, values in (("", later[1:]), (", first run", first))
     ]
 
 
