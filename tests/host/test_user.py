@@ -17,6 +17,7 @@ from acpterm.keeper.ring import STALLED
 from acpterm.runtime.send_queue import CLOSE_TIMEOUT_S
 from acpterm.terminal.terminal import Terminal
 from tests.support.agent import agent_of
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 from tests.support.polling import poll
 from tests.support.user import user_of
@@ -146,15 +147,15 @@ async def test_no_window_is_opened_after_the_connection_closed(monkeypatch):
 
 async def test_read_only_window_survives_a_size_that_cannot_be_shown():
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = await agent.create("while read line; do echo seen $line; done", cols=40, rows=10)
-        id_, token = await user.open(
-            "terminal/attach", terminalId=terminal, cols=40, rows=10, readOnly=True
-        )
+        size = {"cols": 40, "rows": 10}
+        terminal = await agent.create("while read line; do echo seen $line; done", own=size)
+        id_, token = await user.open("terminal/attach", terminalId=terminal, readOnly=True, **size)
         await user.until(lambda: user.by_token[token])
-        for size in ((10_000, 10_000), (30, 10)):
-            params = {**agent.of(terminal), "cols": size[0], "rows": size[1]}
+        for cols, rows in ((10_000, 10_000), (30, 10)):
+            params = {**agent.of(terminal), "cols": cols, "rows": rows}
             await agent.request("_acpterm/terminal/resize", params)
-            await wait_all_tasks_blocked(0.1)
+            with trio.fail_after(DEADLINE_S):
+                await wait_all_tasks_blocked(0.1)
         await agent.type(terminal, "it\n")
 
         def shown():
