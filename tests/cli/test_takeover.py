@@ -6,8 +6,10 @@ import subprocess
 from contextlib import asynccontextmanager
 
 import pytest
+import trio
 
 from tests.support.commands import command_environment, running
+from tests.support.depth import DEADLINE_S
 from tests.support.fake_host import fake_host
 from tests.support.polling import poll
 
@@ -103,6 +105,19 @@ async def expect_follow(worker, output=None):
             assert request["method"] == "_acpterm/terminal/follow"
             follow = request
     return follow
+
+
+async def test_kill_of_many_terminals_reads_responses_before_it_sends_all_requests(tmp_path):
+    names = [f"t{number}" for number in range(1000)]
+    info = {**INFO, "command": "x" * 4000}
+    async with command(tmp_path, "kill", "--no-wait", *names) as (kill, host):
+        worker = await host.connected()
+        with trio.fail_after(DEADLINE_S):
+            for method, answer in (("get", info), ("kill", {})):
+                for _ in names:
+                    request = await worker.expect(f"_acpterm/terminal/{method}")
+                    await worker.respond(request, answer)
+        assert await kill.wait() == 0
 
 
 async def test_logs_continues_at_its_position_when_the_worker_is_replaced(tmp_path):
