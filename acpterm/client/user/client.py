@@ -211,11 +211,11 @@ class UserClient:
                 found = await reconnect(self.settings, params, limit, user=True)
             except DaemonError as error:
                 raise DaemonError(f"{self.name} is gone: {error}") from error
-            self._endpoint = self._open(found.stream)
+            self._endpoint = self._open(found.stream, found.received)
 
-    def _open(self, stream: trio.abc.Stream) -> Endpoint:
+    def _open(self, stream: trio.abc.Stream, received: bytes = b"") -> Endpoint:
         endpoint = Endpoint(stream, self.name, before_event=self._deliver)
-        self._nursery.start_soon(endpoint.run)
+        self._nursery.start_soon(endpoint.run, received)
         return endpoint
 
     async def _deliver(self, event: Event) -> None:
