@@ -35,9 +35,9 @@ class Tty:
         self._original = termios.tcgetattr(in_fd)
 
     @staticmethod
-    def is_there(in_fd: int = 0, out_fd: int = 1) -> bool:
-        """Return whether this command has a window: both descriptors are terminals."""
-        return os.isatty(in_fd) and os.isatty(out_fd)
+    def is_there() -> bool:
+        """Return whether this command has a window: stdin and stdout are terminals."""
+        return os.isatty(0) and os.isatty(1)
 
     @property
     def size(self) -> tuple[int, int]:
