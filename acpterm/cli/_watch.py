@@ -17,7 +17,7 @@ import trio
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.cli._async import call_async
-from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text, window
+from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text
 from acpterm.cli._tables import Styles, cut_to, items, table, text_of
 from acpterm.cli.attach import detach_filter
 from acpterm.client.sanitize import one_line
@@ -29,6 +29,7 @@ from acpterm.client.user.events import refresh, until_ended
 from acpterm.client.user.format import Item, ended, title
 from acpterm.client.user.keyboard import quiet_keys, read_keys, until_quit
 from acpterm.client.user.list_view import Action, ListView, Part
+from acpterm.client.user.output.print import window
 from acpterm.client.user.output.stdout import put
 from acpterm.jsonrpc import RpcError
 from acpterm.pty import linux

@@ -14,6 +14,7 @@ from typing import Final
 
 import trio
 
+from acpterm.client.user.output.print import window
 from acpterm.runtime import stdio
 
 _READ_BYTES_MAX: Final = 64 * 1024
@@ -42,11 +43,7 @@ class Tty:
     @property
     def size(self) -> tuple[int, int]:
         """Columns and rows of the window; 80 and 24 if unknown."""
-        try:
-            size = os.get_terminal_size(self._out_fd)
-        except OSError:  # the window was closed
-            return 80, 24
-        return size.columns or 80, size.lines or 24
+        return window(self._out_fd)
 
     @contextlib.contextmanager
     def raw(self) -> Iterator[None]:
