@@ -76,6 +76,7 @@ _ELSEWHERE: Final = {
     "log": "logs TERMINAL",
     "new-session": "run COMMAND",
     "ping": "status",
+    "prune": "rm TERMINAL",
     "remove": "rm TERMINAL",
     "send-keys": "send TERMINAL TEXT --enter, or --key NAME",
     "show": "screen TERMINAL, or logs TERMINAL",
@@ -145,7 +146,7 @@ class _LazyGroup(click.Group):
             click.echo(f"acpterm, version {__version__}")
             ctx.exit()
         if name == "help":
-            if not rest:
+            if rest in ([], ["help"]):
                 click.echo(ctx.get_help())
                 ctx.exit()
             name, rest = rest[0], ["--help"]
