@@ -7,7 +7,7 @@ in `main.py`. docs/HACKING.md, "The map of a change", lists the tests and pages 
 - `_options`: options that several commands share, and how to fail. `_params`: parameter types.
 - `_daemon`: connects to the daemon and sends requests, for most commands. `_async`: the same in
   trio.
-- `_output`: prints on stdout. `_tables`: the table of terminals. `_keyboard`: quits on the key q.
+- `_output`: prints on stdout. `_tables`: the table of terminals.
 - `_run_attached`: `run` without -d. `_watch`: `ls --watch`.
 
 Docstrings of functions named `command` are the commands' help, from which docs/ is generated.

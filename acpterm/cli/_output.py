@@ -40,15 +40,6 @@ def is_colour_wanted() -> bool:
     return is_terminal() and not os.environ.get("NO_COLOR")
 
 
-def window() -> tuple[int, int]:
-    """Return the columns and lines of the terminal on stdout; 80 and 24 if they are unknown."""
-    try:
-        size = os.get_terminal_size(1)
-    except OSError:
-        return 80, 24
-    return size.columns or 80, size.lines or 24
-
-
 def is_terminal() -> bool:
     """Return whether stdout is a terminal that understands escape sequences."""
     return os.isatty(1) and os.environ.get("TERM", "dumb") not in ("", "dumb")

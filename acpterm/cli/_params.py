@@ -57,7 +57,8 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         match = _SIZE.fullmatch(str(value))
         cols, rows = (int(match[1]), int(match[2])) if match else (0, 0)
         if not (1 <= cols <= _CELLS_MAX and 1 <= rows <= _CELLS_MAX):
-            self.fail(f"{value!r} is not a size: give COLSxROWS, such as 80x24", param, ctx)
+            example = f"such as 80x24, each at most {_CELLS_MAX}"
+            self.fail(f"{value!r} is not a size: give COLSxROWS, {example}", param, ctx)
         return cols, rows
 
 

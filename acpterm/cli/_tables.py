@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Final
 
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.cli._output import is_colour_wanted, window
+from acpterm.cli._output import is_colour_wanted
 from acpterm.client.user.completion import short_ids
 from acpterm.client.user.format import (
     ENDING,
@@ -19,6 +19,7 @@ from acpterm.client.user.format import (
     in_list_order,
     row,
 )
+from acpterm.client.user.output.print import window
 
 # Spaces between two columns.
 _GAP: Final = 2

@@ -8,7 +8,6 @@ terminal, in this window and over the same connection to the daemon, until the u
 """
 
 import contextlib
-import os
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -18,8 +17,7 @@ import trio
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.cli._async import call_async
-from acpterm.cli._keyboard import has_keyboard, quiet_keys, until_quit
-from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text, window
+from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text
 from acpterm.cli._tables import Styles, cut_to, items, table, text_of
 from acpterm.cli.attach import detach_filter
 from acpterm.client.sanitize import one_line
@@ -29,15 +27,18 @@ from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.events import refresh, until_ended
 from acpterm.client.user.format import Item, ended, title
+from acpterm.client.user.keyboard import quiet_keys, read_keys, until_quit
 from acpterm.client.user.list_view import Action, ListView, Part
-from acpterm.client.user.output.print import put
+from acpterm.client.user.output.print import window
+from acpterm.client.user.output.stdout import put
 from acpterm.jsonrpc import RpcError
 from acpterm.pty import linux
 from acpterm.runtime.threads import run_blocking
 
 # Interval at which the list is drawn again, since ages are shown in seconds.
 _REFRESH_S: Final = 1.0
-_READ_BYTES: Final = 1024
+# The time that restoring the screen may take, since the terminal may have stopped its output.
+_RESTORE_TIMEOUT_S: Final = 1.0
 
 
 def watch(
@@ -83,8 +84,6 @@ async def _watch_lines(
             await run_blocking(partial(echo, text), abandon_on_cancel=True)
 
     refresh_list = partial(refresh, client, show, everything=everything)
-    if not has_keyboard():
-        return await until_ended(refresh_list)
     with quiet_keys():
         return await until_ended(partial(until_quit, refresh_list))
 
@@ -133,8 +132,8 @@ async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
     return f"{title(info)} {ended(status) if status else 'was removed'}"
 
 
-def _write(text: str) -> None:
-    put(text.encode(errors="replace"))
+async def _write(text: str) -> None:
+    await put(text.encode(errors="replace"))
 
 
 class _Screen:
@@ -143,16 +142,16 @@ class _Screen:
     def __init__(self) -> None:
         self._styles = Styles.COLOURS if is_colour_wanted() else Styles.ATTRIBUTES
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         # Switch to the alternate screen, and hide the cursor.
-        _write("\x1b[?1049h\x1b[?25l")
+        await _write("\x1b[?1049h\x1b[?25l")
         return self
 
-    def __exit__(self, *error: object) -> None:
-        with contextlib.suppress(OSError):
-            _write("\x1b[?25h\x1b[?1049l")
+    async def __aexit__(self, *error: object) -> None:
+        with trio.move_on_after(_RESTORE_TIMEOUT_S, shield=True), contextlib.suppress(OSError):
+            await _write("\x1b[?25h\x1b[?1049l")
 
-    def draw(self, view: ListView, note: str = "") -> None:
+    async def draw(self, view: ListView, note: str = "") -> None:
         """Draw the part of a list that fits on the screen, with `note` below it."""
         columns, height = window()
         # The header and the last line take one line each.
@@ -163,7 +162,7 @@ class _Screen:
         lines.append(f"\x1b[2m{cut_to(_last_line(view, part, note), columns)}\x1b[0m")
         # Clear each line before writing it: after a line as wide as the window, the cursor is on
         # its last cell, which clearing would erase.
-        _write("\x1b[H" + "\r\n".join(f"\x1b[K{line}" for line in lines[-height:]))
+        await _write("\x1b[H" + "\r\n".join(f"\x1b[K{line}" for line in lines[-height:]))
 
 
 def _last_line(view: ListView, part: Part, note: str) -> str:
@@ -197,37 +196,42 @@ class _WatchScreen:
         self._view = view
         self._note = note
         self._everything = everything
+        self._changed = trio.Event()
 
     async def run(self) -> int:
         """Show the list until the user quits it or opens a terminal; return the exit status."""
-        with quiet_keys(), _Screen() as self._screen:
+        with quiet_keys():
             return await until_ended(self._watch)
 
     async def _watch(self) -> None:
-        async with trio.open_nursery() as nursery:
+        async with _Screen() as screen, trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_size)
             nursery.start_soon(self._watch_keys, nursery.cancel_scope)
+            nursery.start_soon(self._draw, screen)
             await refresh(self._client, self._show, everything=self._everything, every=_REFRESH_S)
+
+    async def _draw(self, screen: _Screen) -> None:
+        """Draw the list after each change, in a task that may wait for the terminal."""
+        while True:
+            await self._changed.wait()
+            self._changed = trio.Event()
+            await screen.draw(self._view, self._note)
 
     async def _watch_size(self) -> None:
         with trio.open_signal_receiver(signal.SIGWINCH) as signals:
             async for _ in signals:
-                self._screen.draw(self._view, self._note)
+                self._changed.set()
 
     async def _watch_keys(self, scope: trio.CancelScope) -> None:
-        while os.isatty(0):
-            await trio.lowlevel.wait_readable(0)
-            typed = os.read(0, _READ_BYTES)
-            if not typed:
-                return
+        while typed := await read_keys():
             self._note = ""
             if action := self._view.feed(typed):
                 self.opened = action is Action.OPEN
                 scope.cancel()
                 return
-            self._screen.draw(self._view, self._note)
+            self._changed.set()
 
     async def _show(self, found: list[TerminalInfo]) -> None:
         self._view.update(self._items(found))
-        self._screen.draw(self._view, self._note)
+        self._changed.set()
         await trio.lowlevel.checkpoint()

@@ -6,8 +6,9 @@ import click
 
 from acpterm.cli._async import run
 from acpterm.cli._options import at_daemon
-from acpterm.cli._output import echo_once, is_colour_wanted, is_terminal, json_text, window
+from acpterm.cli._output import echo_once, is_colour_wanted, is_terminal, json_text
 from acpterm.client.user.doctor import CheckResult, examine
+from acpterm.client.user.output.print import window
 from acpterm.runtime import logs
 
 _COLOURS = {"ok": "green", "missing": "yellow", "problem": "red"}

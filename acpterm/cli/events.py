@@ -8,10 +8,11 @@ from msgspec import Raw
 from acpterm.acp.user_streams import EventNotification
 from acpterm.cli._async import call_async
 from acpterm.cli._options import at_daemon
-from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text, window
+from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.event_format import EventRow, event_row
 from acpterm.client.user.events import follow, until_ended
+from acpterm.client.user.output.print import window
 from acpterm.runtime.threads import run_blocking
 
 _COLOURS = {"created": "green", "exited": "cyan", "killed": "red", "waiting": "yellow"}

@@ -74,6 +74,7 @@ _ELSEWHERE: Final = {
     "log": "logs TERMINAL",
     "new-session": "run COMMAND",
     "ping": "status",
+    "prune": "rm TERMINAL",
     "remove": "rm TERMINAL",
     "send-keys": "send TERMINAL TEXT --enter, or --key NAME",
     "show": "screen TERMINAL, or logs TERMINAL",
@@ -142,7 +143,7 @@ class _LazyGroup(click.Group):
         if name == "version":
             _print_version(ctx, None, True)
         if name == "help":
-            if not rest:
+            if rest in ([], ["help"]):
                 click.echo(ctx.get_help())
                 ctx.exit()
             name, rest = rest[0], ["--help"]

@@ -9,10 +9,11 @@ import click
 
 from acpterm.cli._async import run
 from acpterm.cli._options import BeforeAgent, common, hosted, settings
+from acpterm.cli._output import is_colour_wanted
 from acpterm.cli._params import Finite
 from acpterm.client.prompt.acp_client import Workspace
 from acpterm.client.prompt.permissions import Rule
-from acpterm.client.prompt.run import PromptOptions, run_prompt, wants_colours
+from acpterm.client.prompt.run import PromptOptions, run_prompt
 from acpterm.client.wirelog import LogError
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.keeper.client import KeeperLostError
@@ -100,7 +101,7 @@ def command(
         timeout=math.inf if timeout is None else timeout,
         start_timeout=start_timeout,
         as_json=as_json,
-        colours=wants_colours(1),
+        colours=is_colour_wanted(),
         verbose=verbose,
         log=log,
     )

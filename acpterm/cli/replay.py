@@ -9,7 +9,6 @@ from typing import BinaryIO
 import click
 
 from acpterm.cli._async import call_async, run
-from acpterm.cli._keyboard import has_keyboard
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._params import Finite, TerminalName
 from acpterm.client import replay
@@ -75,9 +74,7 @@ def command(
                     idle_limit=math.inf if idle_limit is None else idle_limit,
                     reopen=partial(_reread, file) if file.seekable() else None,
                 )
-                signal_number = run(
-                    play_here, playback, has_keyboard, expected=(OSError, replay.CastError)
-                )
+                signal_number = run(play_here, playback, expected=(OSError, replay.CastError))
                 cast = playback.cast
     if signal_number is not None:
         raise SystemExit(128 + signal_number)

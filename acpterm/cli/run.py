@@ -9,8 +9,9 @@ from acpterm.acp.terminal import EnvVariable
 from acpterm.acp.user_api import TerminalInfo, UserCreateRequest
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
-from acpterm.cli._output import echo, window
+from acpterm.cli._output import echo
 from acpterm.cli._params import Size
+from acpterm.client.user.output.print import window
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.pty import linux
 

@@ -120,13 +120,12 @@ class Endpoint:
         """Awaited after each message; the next one is dispatched once it returns. Assignable, since
         the queue that takes the host's responses is created after the host's endpoint."""
 
-    async def run(self) -> None:
+    async def run(self, received: bytes = b"") -> None:
         """Send and receive until the stream ends or breaks, or this is cancelled.
 
         Then close the stream and the endpoint. With a `Recovery`, continue on another stream until
-        the recovery fails.
+        the recovery fails. `received` are bytes that were already received on the stream.
         """
-        received = b""
         try:
             while self._closed is None:
                 await self._serve(received)

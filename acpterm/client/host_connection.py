@@ -125,20 +125,15 @@ async def open_host_connection(
 
 
 async def initialize(
-    host: Endpoint,
-    name: str,
-    context: exec_context.ExecContext,
-    settings: Settings,
-    seconds: float | None = None,
+    host: Endpoint, name: str, context: exec_context.ExecContext, settings: Settings
 ) -> Welcome:
     """Send `initialize`; return the part of the response that concerns resuming a lost connection.
 
     `name` is the agent's name and `context` what terminals start with. Raises `DaemonError` if the
-    host refuses, and `NoAnswerError` if it has not responded after `seconds`: by default ten, or
-    three if the daemon's keeper says that there is no worker.
+    host refuses, and `NoAnswerError` if it has not responded after ten seconds, or after three if
+    the daemon's keeper reports that there is no worker.
     """
-    if seconds is None:
-        seconds = initialize_timeout(settings)
+    seconds = initialize_timeout(settings)
     with trio.move_on_after(seconds):
         try:
             return read_welcome(await host.request("initialize", initialize_params(name, context)))

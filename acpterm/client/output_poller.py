@@ -87,6 +87,7 @@ class OutputPoller:
                 if chunk.exit_status is None:
                     with trio.move_on_after(POLL_INTERVAL_S):
                         await self._expedited.wait()
+                        self._expedited = trio.Event()
                 elif not has_output:
                     self._finish(ProgramExit(chunk.exit_status.exit_code, chunk.exit_status.signal))
         except (RpcError, msgspec.DecodeError):
@@ -95,7 +96,7 @@ class OutputPoller:
                 self._finish(ProgramExit(None, None))
 
     def expedite(self) -> None:
-        """Poll without pauses from now on. For callers that wait for `done`."""
+        """Omit the next pause between two reads. For callers that wait for `done`."""
         self._expedited.set()
 
     def final_read(self) -> None:

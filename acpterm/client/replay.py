@@ -66,8 +66,6 @@ class Cast(NamedTuple):
     title: str
     timestamp: float | None
     """Time of the recording in seconds since 1970; None if missing."""
-    has_env: bool
-    """Whether the header contains environment variables of the program."""
     events: Iterator[Event]
     report: Report
     """How many events were read, and how many lines were skipped, so far."""
@@ -110,7 +108,6 @@ def read(lines: Iterable[bytes]) -> Cast:
         rows=rows,
         title=title if isinstance(title, str) else "",
         timestamp=float(timestamp) if _is_number(timestamp) else None,
-        has_env=bool(header.get("env")),
         events=_events(rest, report, relative=version == 3),
         report=report,
     )

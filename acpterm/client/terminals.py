@@ -70,7 +70,7 @@ class Terminals:
         # session has ended since.
         self._held: dict[SessionKey, bool] = {}
         self._pollers: dict[SessionKey, OutputPoller] = {}
-        # The number of turns that have ended, per session.
+        # The number of turns that have ended, per open session.
         self._turns: dict[str, int] = {}
         self._settling: list[OutputPoller] = []
         # Our request to the host for each pending request of the agent.
@@ -134,6 +134,7 @@ class Terminals:
     def close_session(self, session: str) -> None:
         """Release the terminals of `session`, which the agent has closed."""
         self._session_cwds.pop(session, None)
+        self._turns.pop(session, None)
         for key in [key for key in self._held if key[0] == session]:
             self._release(key)
 
@@ -151,10 +152,12 @@ class Terminals:
         self._pollers[terminal] = poller
         self._nursery.start_soon(self._run, terminal, poller)
 
-    async def settle(self, terminals: Iterable[SessionKey] = ()) -> None:
+    async def settle(
+        self, terminals: Iterable[SessionKey] = (), timeout_s: float = RELEASE_TIMEOUT_S
+    ) -> None:
         """Wait until all output of `terminals`, and of just released terminals, was received.
 
-        Waits for at most `RELEASE_TIMEOUT_S`. Await this before handling the agent's next message,
+        Waits for at most `timeout_s` seconds. Await this before handling the agent's next message,
         so that the output is shown above that message.
         """
         for poller in [poller for key in terminals if (poller := self._pollers.get(key))]:
@@ -162,7 +165,7 @@ class Terminals:
             self._settling.append(poller)
         if self._settling:
             settling, self._settling = self._settling, []
-            with trio.move_on_after(RELEASE_TIMEOUT_S):
+            with trio.move_on_after(timeout_s):
                 for poller in settling:
                     await poller.done.wait()
 
@@ -172,14 +175,10 @@ class Terminals:
         Terminals left by an earlier turn are released. Waits for at most `SETTLE_TIMEOUT_S`.
         """
         self._turns[session] = self._turns.get(session, 0) + 1
-        for key in [key for key in self._held if key[0] == session]:
+        left = [key for key in self._held if key[0] == session]
+        for key in left:
             self._reclaim(key)
-        pollers = [poller for key, poller in self._pollers.items() if key[0] == session]
-        for poller in pollers:
-            poller.expedite()
-        with trio.move_on_after(SETTLE_TIMEOUT_S):
-            for poller in pollers:
-                await poller.done.wait()
+        await self.settle(left, SETTLE_TIMEOUT_S)
 
     def _reclaim(self, key: SessionKey) -> None:
         """Kill a terminal that a turn has left unreleased; release it if it was killed before."""

@@ -108,7 +108,7 @@ def test_alias_prints_the_help_of_its_command(name, command):
 
 
 def test_help_and_version_work_as_commands():
-    assert run("help").stdout == run("--help").stdout
+    assert run("help").stdout == run("help", "help").stdout == run("--help").stdout
     assert run("version").stdout == run("--version").stdout
 
 

@@ -231,9 +231,11 @@ async def test_ls_prints_no_colours_with_no_color_or_a_dumb_terminal(tmux, path,
 
 
 @needs_tmux
-@pytest.mark.parametrize("key", ["C-c", "q"])
+@pytest.mark.parametrize(("key", "status"), [("C-c", 0), ("q", 0), ("C-\\", 131)])
 @pytest.mark.long
-async def test_ls_watch_updates_its_screen_and_restores_the_terminal_at_the_end(tmux, path, key):
+async def test_ls_watch_updates_its_screen_and_restores_the_terminal_at_the_end(
+    tmux, path, key, status
+):
     pane = tmux.pane(
         report_status([*ACPTERM, "ls", "--watch"]), env=command_environment(path), size=(100, 6)
     )
@@ -250,16 +252,30 @@ async def test_ls_watch_updates_its_screen_and_restores_the_terminal_at_the_end(
     pane.type("xyz")
     for number in range(8):
         await create_terminal(path, f"exit 0; number {number}")
-    pane.until("1-4 of 9")
-    assert "number 7" not in pane.text
+    # A running terminal is listed first.
+    pane.until(lambda: "1-4 of 9" in pane.text and "number 7" not in pane.text)
     pane.keys("End")
     pane.until("6-9 of 9")
     assert "number 7" in pane.text
     assert "xyz" not in pane.text
     pane.keys(key)
-    pane.until("ended 0")
+    pane.until(f"ended {status}")
     assert pane.of("alternate_on", "cursor_flag") == ["0", "1"]
-    assert pane.text == "ended 0"
+    assert pane.text == f"ended {status}"
+
+
+@needs_tmux
+@pytest.mark.parametrize("words", [[], ["--json"]])
+async def test_ls_watch_ends_at_q_while_the_terminal_stops_its_output(tmux, path, tmp_path, words):
+    watch = shlex.join([*ACPTERM, "ls", "--watch", *words])
+    script = f"{watch}; touch {tmp_path}/ended; exec sleep 1000"
+    pane = tmux.pane(["/bin/sh", "-c", script], env=command_environment(path), size=(100, 20))
+    pane.until("[]" if words else "none")
+    pane.keys("C-s")
+    # The command has to print the list again.
+    await create_terminal(path, "exit 0")
+    pane.keys("x", "q")
+    await poll((tmp_path / "ended").exists)
 
 
 @needs_tmux

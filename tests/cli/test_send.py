@@ -1,11 +1,14 @@
 """`acpterm send`: types text and keys, in order and completely."""
 
+import base64
 import hashlib
 import sys
+from unittest.mock import Mock
 
 import pytest
 import trio
 
+from acpterm.client.user import send_keys
 from acpterm.keys import KNOWN, depends_on_cursor_mode, key_bytes
 from tests.support.agent import agent_at
 from tests.support.commands import command_environment, run, run_with, running
@@ -92,6 +95,28 @@ async def test_paste_is_bracketed_only_when_the_program_enabled_it(path):
     words = ["--paste", "a\nb\x1b", "-e"]
     assert await received_bytes(path, len(sent), *words, before="printf '\\033[?2004h'; ") == sent
     assert await received_bytes(path, 4, *words) == b"a\rb\r"
+
+
+class WrittenBytes:
+    """A client of the daemon that collects what is typed."""
+
+    def __init__(self):
+        self.data = b""
+
+    def terminal_request(self, *_):
+        return Mock(application_cursor=False, bracketed_paste=False)
+
+    def call(self, _method, params, *_):
+        self.data += base64.b64decode(params.data)
+
+
+@pytest.mark.parametrize("paste", [True, False])
+def test_stdin_is_pasted_with_one_line_end_for_each_cr_lf_wherever_it_is_split(monkeypatch, paste):
+    pieces = [b"a\r", b"\nb\r\n", b"c\r", b"\r", b""]
+    monkeypatch.setattr(send_keys, "read_some", Mock(side_effect=pieces))
+    client = WrittenBytes()
+    send_keys.type_steps(client, "build", [send_keys.Text(None)], paste=paste)
+    assert client.data == (b"a\rb\rc\r\r" if paste else b"".join(pieces))
 
 
 # Reads its input only once much of it waits in the kernel's buffer, which holds 4 KiB on Linux.

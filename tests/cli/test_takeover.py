@@ -1,13 +1,17 @@
-"""User commands when the worker is replaced: they continue, or report what is unknown."""
+"""User commands with a fake daemon, above all when its worker is replaced: the commands continue,
+or report what is unknown."""
 
 import base64
 import json
+import signal
 import subprocess
 from contextlib import asynccontextmanager
 
 import pytest
+import trio
 
 from tests.support.commands import command_environment, running
+from tests.support.depth import DEADLINE_S
 from tests.support.fake_host import fake_host
 from tests.support.polling import poll
 
@@ -102,6 +106,33 @@ async def expect_follow(worker, output=None):
             assert request["method"] == "_acpterm/terminal/follow"
             follow = request
     return follow
+
+
+async def test_kill_of_many_terminals_reads_responses_before_it_sends_all_requests(tmp_path):
+    names = [f"t{number}" for number in range(1000)]
+    info = {**INFO, "command": "x" * 4000}
+    async with command(tmp_path, "kill", "--no-wait", *names) as (kill, host):
+        worker = await host.connected()
+        with trio.fail_after(DEADLINE_S):
+            for method, answer in (("get", info), ("kill", {})):
+                for _ in names:
+                    request = await worker.expect(f"_acpterm/terminal/{method}")
+                    await worker.respond(request, answer)
+        assert await kill.wait() == 0
+
+
+async def test_run_reports_its_signal_when_the_terminal_was_removed_meanwhile(tmp_path):
+    async with command(tmp_path, "run", "-n", "make") as (run, host):
+        worker = await host.connected()
+        await worker.respond(await worker.expect("_acpterm/terminal/create"), INFO)
+        follow = await worker.expect("_acpterm/terminal/follow")
+        run.process.send_signal(signal.SIGTERM)
+        kill = await worker.expect("_acpterm/terminal/kill")
+        await worker.respond_error(kill, "there is no terminal 'build'")
+        await send_output(worker, follow, b"last\r\n", 6)
+        await worker.respond(follow, {"position": 6, "exitStatus": EXIT})
+        assert await run.wait() == 128 + signal.SIGTERM
+    assert (run.out, run.err) == ("last\n", "")
 
 
 async def test_logs_continues_at_its_position_when_the_worker_is_replaced(tmp_path):

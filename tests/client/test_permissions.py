@@ -1,5 +1,8 @@
 """Permission decisions: rules, questions and cancellation."""
 
+import os
+import termios
+
 import pytest
 import trio
 import trio.testing
@@ -7,6 +10,7 @@ import trio.testing
 from acpterm.acp.agent import PermissionOption
 from acpterm.client.prompt import permissions as module
 from acpterm.client.prompt.permissions import NoTerminalError, Permissions
+from tests.support.ptys import open_pair
 
 ONCE = PermissionOption("once", "Yes", "allow_once")
 ALWAYS = PermissionOption("always", "Yes, always", "allow_always")
@@ -158,3 +162,19 @@ async def test_request_without_options_is_not_asked(monkeypatch):
     user = User(monkeypatch, None)
     assert await Permissions("ask", lambda _: None).decide("do it", "edit", []) == CANCELLED
     assert user.asked == []
+
+
+async def test_question_is_cancelled_while_the_terminal_stops_its_output(monkeypatch):
+    master, slave = open_pair(80, 24)
+    monkeypatch.setattr(os, "open", lambda *_: os.dup(slave))
+    monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
+    # As Ctrl-S does.
+    termios.tcflow(slave, termios.TCOOFF)
+    try:
+        with trio.move_on_after(0.1) as scope:
+            await module.choose("May it?", ["yes"], trio.lowlevel.checkpoint)
+        assert scope.cancelled_caught
+    finally:
+        termios.tcflow(slave, termios.TCOON)
+        os.close(slave)
+        os.close(master)

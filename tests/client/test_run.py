@@ -241,7 +241,11 @@ def test_options_choose_directory_environment_and_size(daemon, tmp_path):
     ("words", "status", "error"),
     [
         (["--cwd", "/no/such", "true"], 1, "cwd '/no/such' does not exist"),
-        (["--size", "80", "true"], 2, "'80' is not a size: give COLSxROWS, such as 80x24"),
+        (
+            ["--size", "80", "true"],
+            2,
+            "'80' is not a size: give COLSxROWS, such as 80x24, each at most 10000",
+        ),
         (["--size", "0x24", "true"], 2, "'0x24' is not a size"),
         (["--env", "A", "true"], 2, "'A' is not a variable: give NAME=VALUE"),
         (["-i", "-n", "true"], 2, "-i passes stdin on, and -n does not"),

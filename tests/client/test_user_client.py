@@ -12,6 +12,7 @@ from acpterm.client.errors import LostError
 from acpterm.client.user.client import open_user_client
 from acpterm.config import Settings
 from tests.support.fake_host import DEADLINE_S, fake_host
+from tests.support.rpc import encode
 
 
 @asynccontextmanager
@@ -100,6 +101,30 @@ async def test_lost_stream_yields_what_was_received_and_can_be_opened_again(tmp_
             nursery.start_soon(client.reconnect, stream.endpoint)
             second = await host.connected()
             await trio.testing.wait_all_tasks_blocked()
+        follow, token = following(client)
+        with follow as stream:
+            request = await second.expect("_acpterm/terminal/follow")
+            await notify(second, token, 2)
+            await second.respond(request, {"position": 7, "exitStatus": None})
+            assert await numbers(stream) == [2]
+
+
+async def test_message_that_arrives_with_the_response_to_initialize_is_received_completely(
+    tmp_path,
+):
+    async with connected(tmp_path) as (client, worker, host), trio.open_nursery() as nursery:
+        follow, _ = following(client)
+        with follow as stream:
+            await worker.lose()
+            with pytest.raises(LostError):
+                await anext(stream)
+            nursery.start_soon(client.reconnect, stream.endpoint)
+        second = await host.accept()
+        initialize = await second.expect("initialize")
+        welcome = encode(id=initialize["id"], result={"protocolVersion": 1})
+        await second.send(welcome + b'{"jsonrpc":"2.0",')
+        await trio.testing.wait_all_tasks_blocked()
+        await second.send(b'"method":"_acpterm/other","params":{}}\n')
         follow, token = following(client)
         with follow as stream:
             request = await second.expect("_acpterm/terminal/follow")

@@ -9,19 +9,21 @@ import trio
 from msgspec import Raw
 from trio.testing import wait_all_tasks_blocked
 
-from acpterm.acp.user_streams import AttachRequest
+from acpterm.acp.user_streams import AttachRequest, FollowRequest
 from acpterm.host.events import QUEUE_BYTES_MAX, QUEUE_MAX, UPDATE_BYTES_MAX, Event, EventBus
 from acpterm.host.input_monitor import InputMonitor
 from acpterm.host.server import connection
 from acpterm.host.user.attach import attach
 from acpterm.host.user.connection import UserConnection
+from acpterm.host.user.follow import follow
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.ring import STALLED
 from acpterm.runtime.send_queue import CLOSE_TIMEOUT_S
 from acpterm.terminal.terminal import Terminal
 from tests.support.agent import agent_of
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
-from tests.support.polling import poll
+from tests.support.polling import poll, poll_blocking
 from tests.support.user import user_of
 
 
@@ -204,15 +206,15 @@ async def test_no_window_is_opened_after_the_connection_closed(monkeypatch):
 
 async def test_read_only_window_survives_a_size_that_cannot_be_shown():
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = await agent.create("while read line; do echo seen $line; done", cols=40, rows=10)
-        id_, token = await user.open(
-            "terminal/attach", terminalId=terminal, cols=40, rows=10, readOnly=True
-        )
+        size = {"cols": 40, "rows": 10}
+        terminal = await agent.create("while read line; do echo seen $line; done", own=size)
+        id_, token = await user.open("terminal/attach", terminalId=terminal, readOnly=True, **size)
         await user.until(lambda: user.by_token[token])
-        for size in ((10_000, 10_000), (30, 10)):
-            params = {**agent.of(terminal), "cols": size[0], "rows": size[1]}
+        for cols, rows in ((10_000, 10_000), (30, 10)):
+            params = {**agent.of(terminal), "cols": cols, "rows": rows}
             await agent.request("_acpterm/terminal/resize", params)
-            await wait_all_tasks_blocked(0.1)
+            with trio.fail_after(DEADLINE_S):
+                await wait_all_tasks_blocked(0.1)
         await agent.type(terminal, "it\n")
 
         def shown():
@@ -221,6 +223,20 @@ async def test_read_only_window_survives_a_size_that_cannot_be_shown():
 
         await user.until(lambda: b"seen it" in shown())
         assert not user.has_response(id_)
+
+
+async def test_follow_without_stay_sends_output_that_is_not_consumed_yet(tmp_path):
+    os.mkfifo(tmp_path / "go")
+    async with host_here() as host, user_of(host) as other:
+        command = f"read x <{tmp_path}/go; echo last"
+        created = await other.request("terminal/create", {"command": command})
+        entry = host.state.registry.find(created["terminalId"])
+        user = UserConnection(host.context, host.state, lambda: ())
+        # While this blocks, the keeper reads the output, but its consumer cannot run.
+        (tmp_path / "go").write_text("\n")
+        poll_blocking(lambda: entry.terminal.ring.unread == len(b"last\r\n"))
+        params = FollowRequest(entry.id, token="t", stay=False)
+        assert (await follow(user, entry.terminal, params)).position == len(b"last\r\n")
 
 
 async def test_tool_calls_of_an_agent_do_not_make_the_list_long():

@@ -124,4 +124,5 @@ def shim(directory: Path) -> str:
 
 def report_status(words: list[str]) -> list[str]:
     """Return a command that runs the command `words`, prints its exit status, and keeps running."""
-    return ["/bin/sh", "-c", 'trap : INT; "$@"; echo "ended $?"; exec sleep 1000', "sh", *words]
+    script = 'trap : INT QUIT; "$@"; echo "ended $?"; exec sleep 1000'
+    return ["/bin/sh", "-c", script, "sh", *words]

@@ -18,6 +18,7 @@ import trio
 
 from acpterm.acp.agent import PermissionOption
 from acpterm.client.sanitize import one_line
+from acpterm.runtime.stdio import write_all
 
 Rule: TypeAlias = Literal["ask", "all", "reads", "none"]
 
@@ -135,12 +136,12 @@ async def choose(
         # Drop what was typed before the question.
         termios.tcflush(fd, termios.TCIFLUSH)
         lines = [f"  {number}  {one_line(answer)}" for number, answer in enumerate(answers, 1)]
-        _print(fd, "\n".join(["", question, *lines, ""]))
+        await _print(fd, "\n".join(["", question, *lines, ""]))
         while True:
-            _print(fd, f"1 to {len(answers)}: ")
+            await _print(fd, f"1 to {len(answers)}: ")
             typed = await _line(fd)
             if typed is None:
-                _print(fd, "\n")
+                await _print(fd, "\n")
                 return None
             if typed.isdecimal() and 1 <= int(typed) <= len(answers):
                 return int(typed) - 1
@@ -157,5 +158,5 @@ async def _line(fd: int) -> str | None:
     return data.decode(errors="replace").strip() if data else None
 
 
-def _print(fd: int, text: str) -> None:
-    os.write(fd, text.encode(errors="replace"))
+async def _print(fd: int, text: str) -> None:
+    await write_all(fd, text.encode(errors="replace"))

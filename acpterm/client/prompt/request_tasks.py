@@ -32,7 +32,11 @@ class RequestTasks:
             self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))
         else:
             self._pending += 1
-            self._nursery.start_soon(self._run, request, handler)
+            # The request can be cancelled from now on, even before its task starts.
+            scope = trio.CancelScope()
+            if request.id is not None:
+                self._scopes[request.id] = scope
+            self._nursery.start_soon(self._run, request, handler, scope)
 
     def cancel(self, id_: Id) -> bool:
         """Cancel the request `id_`: send an error response. Return False if it is not pending."""
@@ -41,10 +45,10 @@ class RequestTasks:
             scope.cancel()
         return scope is not None
 
-    async def _run(self, request: RequestReceived, handler: Handler) -> None:
-        with trio.CancelScope() as scope:
-            if request.id is not None:
-                self._scopes[request.id] = scope
+    async def _run(
+        self, request: RequestReceived, handler: Handler, scope: trio.CancelScope
+    ) -> None:
+        with scope:
             try:
                 self._agent.respond(request.id, await handler(request))
             except RpcError as error:

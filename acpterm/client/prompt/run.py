@@ -240,9 +240,3 @@ class _Run:
 
 def _strip_stderr(data: bytes) -> bytes:
     return strip_controls(data.decode(errors="replace")).encode()
-
-
-def wants_colours(fd: int) -> bool:
-    """Return whether output to `fd` may have colours (https://no-color.org)."""
-    env = os.environ
-    return os.isatty(fd) and not env.get("NO_COLOR") and env.get("TERM", "dumb") != "dumb"

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Raw
 
@@ -38,6 +38,9 @@ from acpterm.jsonrpc import (
     ResponseReceived,
     RpcError,
 )
+
+# More requests might not fit into the socket: the daemon stops reading while no response is read.
+_PENDING_MAX: Final = 100
 
 
 class Slow(NamedTuple):
@@ -72,7 +75,7 @@ class BlockingClient(BlockingConnection):
     def call_each(
         self, method: str, params: Sequence[Wire], into: type[W], slow: Slow | None = None
     ) -> Iterator[tuple[int, W | RpcError]]:
-        """Send one request for each of `params`, all at once.
+        """Send one request for each of `params`, up to `_PENDING_MAX` at once.
 
         Yield the index in `params` and the result or error of each request, in the order of the
         responses. Send no other request before all have been yielded. `method`, `into` and `slow`
@@ -82,7 +85,8 @@ class BlockingClient(BlockingConnection):
         waiting = set(range(len(params)))
         while waiting:
             try:
-                sent = {self._send(f"_acpterm/{method}", params[at]): at for at in sorted(waiting)}
+                now = sorted(waiting)[:_PENDING_MAX]
+                sent = {self._send(f"_acpterm/{method}", params[at]): at for at in now}
                 for id_, answer in self._answers(sent, slow):
                     at = sent.pop(id_)
                     waiting.discard(at)

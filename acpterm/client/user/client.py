@@ -102,15 +102,9 @@ class UserClient:
         self._streams: dict[str | None, Stream[Any]] = {}
         self._endpoint = self._open(stream)
 
-    async def initialize(self, answer_timeout_s: float | None) -> None:
-        """Send `initialize` and wait for the response.
-
-        Raises `DaemonError` if the daemon refuses, and `NoAnswerError` if it has not responded
-        after `answer_timeout_s`; None means ten seconds, or three if the daemon's keeper reports
-        that there is no worker.
-        """
-        context = exec_context.current()
-        await initialize(self._endpoint, "acpterm", context, self.settings, answer_timeout_s)
+    async def initialize(self) -> None:
+        """Send `initialize` and wait for the response; raises as `host_connection.initialize`."""
+        await initialize(self._endpoint, "acpterm", exec_context.current(), self.settings)
 
     async def call(self, method: str, params: Wire, into: type[W]) -> W:
         """Send a request and return its result, decoded as `into`.
@@ -211,11 +205,11 @@ class UserClient:
                 found = await reconnect(self.settings, params, limit, user=True)
             except DaemonError as error:
                 raise DaemonError(f"{self.name} is gone: {error}") from error
-            self._endpoint = self._open(found.stream)
+            self._endpoint = self._open(found.stream, found.received)
 
-    def _open(self, stream: trio.abc.Stream) -> Endpoint:
+    def _open(self, stream: trio.abc.Stream, received: bytes = b"") -> Endpoint:
         endpoint = Endpoint(stream, self.name, before_event=self._deliver)
-        self._nursery.start_soon(endpoint.run)
+        self._nursery.start_soon(endpoint.run, received)
         return endpoint
 
     async def _deliver(self, event: Event) -> None:
@@ -228,19 +222,13 @@ class UserClient:
 
 @asynccontextmanager
 async def open_user_client(
-    settings: Settings,
-    config: str | None = None,
-    *,
-    start: bool = True,
-    answer_timeout_s: float | None = None,
+    settings: Settings, config: str | None = None, *, start: bool = True
 ) -> AsyncIterator[UserClient]:
     """Connect to the daemon for the duration of the block.
 
     If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. A
     daemon that is started reads the settings file `config`, if given. Raises `DaemonError` if the
-    daemon cannot be used, for example because it does not respond to `initialize` within
-    `answer_timeout_s` seconds; None means ten, or three if the daemon's keeper reports that there
-    is no worker. Later failures raise `RpcError` from each request.
+    daemon cannot be used. Later failures raise `RpcError` from each request.
     """
     path = user_socket(settings)
     stream = await (connect(settings, config, user=True) if start else connect_running(settings))
@@ -249,7 +237,7 @@ async def open_user_client(
     async with trio.open_nursery() as nursery:
         client = UserClient(stream, f"the daemon at {path}", settings, nursery)
         try:
-            await client.initialize(answer_timeout_s)
+            await client.initialize()
             yield client
         finally:
             nursery.cancel_scope.cancel()

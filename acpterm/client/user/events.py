@@ -22,8 +22,8 @@ from acpterm.client.errors import LostError
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.event_format import RECONNECTED
 from acpterm.client.user.output.stdout import while_read
+from acpterm.runtime.shutdown_signals import shutdown_signals
 
-_SIGNALS: Final = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 # Seconds between two refreshes, so that a burst of events causes only one.
 _PAUSE_S: Final = 0.1
 
@@ -37,7 +37,7 @@ async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
 
     async def watch_signals() -> None:
         nonlocal status
-        with trio.open_signal_receiver(*_SIGNALS) as signals:
+        with trio.open_signal_receiver(*shutdown_signals()) as signals:
             started.set()
             async for number in signals:
                 status = 0 if number == signal.SIGINT else 128 + number

@@ -70,12 +70,17 @@ def _pieces(text: Text) -> Iterator[bytes]:
     if text.data is not None:
         yield text.data
         return
+    held = b""
     while True:
         with named("stdin"):
             data = read_some(0, CHUNK_BYTES)
         if not data:
+            yield held
             return
-        yield data
+        data = held + data
+        # A piece does not end between CR and LF, since pasting replaces both by one CR.
+        held = data[-1:] if data.endswith(b"\r") else b""
+        yield data[: len(data) - len(held)]
 
 
 def _pasted(data: bytes) -> bytes:

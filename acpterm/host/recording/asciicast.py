@@ -10,7 +10,6 @@ for a terminal that was not recorded. None of them waits, or holds more than one
 """
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
@@ -133,11 +132,7 @@ class Encoder:
 
 
 def header(
-    terminal: Terminal,
-    size: tuple[int, int],
-    *,
-    command: str,
-    env: Mapping[str, str] = MappingProxyType({}),
+    terminal: Terminal, size: tuple[int, int], *, command: str, env: Mapping[str, str]
 ) -> bytes:
     """Return the first line of an asciicast.
 
@@ -161,19 +156,17 @@ def ending(status: ExitStatus) -> Event:
     return Event(status.wall, MARKER, what.encode())
 
 
-def export(
-    terminal: Terminal, *, command: str, env: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[bytes]:
+def export(terminal: Terminal, *, command: str) -> Iterator[bytes]:
     """Yield an asciicast of the output that the terminal retains when the iteration begins.
 
-    `command` and `env` are as for `header`. Each step processes at most `CHUNK_BYTES` bytes of
-    output, so it blocks only for a short time. The caller may pause between two steps: output that
-    the ring has dropped by then is replaced by a marker.
+    `command` is the title. Each step processes at most `CHUNK_BYTES` bytes of output, so it blocks
+    only for a short time. The caller may pause between two steps: output that the ring has dropped
+    by then is replaced by a marker.
     """
     until = terminal.ring.end
     walk, encoder = Walk(terminal), Encoder()
     status = terminal.exit
-    yield header(terminal, walk.size, command=command, env=env)
+    yield header(terminal, walk.size, command=command, env={})
     while event := walk.step(until):
         if lines := encoder.encode(event):
             yield lines

@@ -128,7 +128,7 @@ class _Attachment:
                 if not self._size[0]:
                     raise
                 # The terminal is too large for a screen: the window is unchanged until it fits.
-                more = False
+                self._position, more = None, False
             if more:
                 continue
             if ended:

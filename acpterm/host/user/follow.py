@@ -39,6 +39,7 @@ async def follow(user: UserConnection, terminal: Terminal, params: FollowRequest
     if params.since_time is not None:
         # Output has a time only once the consumer has processed it.
         await terminal.caught_up()
+    terminal.catch_up()
     begin = terminal.ring.end
     if params.since is not None and params.since > begin:
         raise RpcError(

@@ -134,7 +134,8 @@ async def _kill_on_shutdown(
             interrupt = UserSignalRequest(info.terminal_id, "SIGINT")
             await client.call("terminal/signal", interrupt, Empty)
         await trio.sleep(client.settings.kill_grace)
-    await client.terminal_request("kill", info.terminal_id, Empty)
+    with suppress(RpcError):  # the terminal was removed
+        await client.terminal_request("kill", info.terminal_id, Empty)
 
 
 async def _print(

@@ -14,6 +14,7 @@ from typing import Final
 
 import trio
 
+from acpterm.client.user.output.print import window
 from acpterm.runtime import stdio
 
 _READ_BYTES_MAX: Final = 64 * 1024
@@ -35,18 +36,14 @@ class Tty:
         self._original = termios.tcgetattr(in_fd)
 
     @staticmethod
-    def is_there(in_fd: int = 0, out_fd: int = 1) -> bool:
-        """Return whether this command has a window: both descriptors are terminals."""
-        return os.isatty(in_fd) and os.isatty(out_fd)
+    def is_there() -> bool:
+        """Return whether this command has a window: stdin and stdout are terminals."""
+        return os.isatty(0) and os.isatty(1)
 
     @property
     def size(self) -> tuple[int, int]:
         """Columns and rows of the window; 80 and 24 if unknown."""
-        try:
-            size = os.get_terminal_size(self._out_fd)
-        except OSError:  # the window was closed
-            return 80, 24
-        return size.columns or 80, size.lines or 24
+        return window(self._out_fd)
 
     @contextlib.contextmanager
     def raw(self) -> Iterator[None]:

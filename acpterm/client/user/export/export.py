@@ -26,8 +26,8 @@ async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Repor
     """Write an asciicast to `file`: a terminal's retained output or its recording.
 
     The one with more output is written, or if that is equal, the one with more input, which only
-    recordings contain; if all is equal, the retained output. A recording is copied unchanged; the
-    returned report counts its lines that cannot be read.
+    recordings contain; if all is equal, the recording, since its header has the program's `TERM`. A
+    recording is copied unchanged; the returned report counts its lines that cannot be read.
 
     `file` must be empty and readable. Must run on the daemon's machine, since it opens the
     recording. Raises `RpcError`, `OSError`.
@@ -40,14 +40,14 @@ async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Repor
 
 
 def _replace_if_better(file: BinaryIO, path: str) -> Report:
-    """Replace the content of `file` with the recording at `path` if that has more content.
+    """Replace the content of `file` with the recording at `path` unless that has less content.
 
     Return the report of the recording if it was copied, else an empty one.
     """
     # The recording may not exist: the disk was full, or the user has removed it.
     with contextlib.suppress(FileNotFoundError, PermissionError), open(path, "rb") as recording:
         recorded, report = _content(recording)
-        if recorded > _content(file)[0]:
+        if recorded >= _content(file)[0]:
             recording.seek(0)
             file.seek(0)
             file.truncate()
@@ -76,7 +76,6 @@ class _Content(NamedTuple):
     """Characters of input."""
     others: int = 0
     """Number of other events, such as resizes."""
-    has_env: bool = False
 
 
 def _content(file: BinaryIO) -> tuple[_Content, Report]:
@@ -93,7 +92,4 @@ def _content(file: BinaryIO) -> tuple[_Content, Report]:
             characters[event.code] += len(event.data)
         else:
             others += 1
-    content = _Content(
-        characters[replay.OUTPUT], characters[replay.INPUT], others, has_env=cast.has_env
-    )
-    return content, cast.report
+    return _Content(characters[replay.OUTPUT], characters[replay.INPUT], others), cast.report

@@ -8,7 +8,7 @@ import contextlib
 import os
 import re
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import trio
@@ -16,6 +16,7 @@ import trio
 from acpterm.client import replay
 from acpterm.client.playback import Key, Playback
 from acpterm.client.replay import Cast
+from acpterm.client.user.keyboard import has_keyboard, quiet_keys, read_keys
 from acpterm.client.user.output.stdout import note, put, while_read
 from acpterm.runtime import stdio
 from acpterm.runtime.shutdown_signals import shutdown_signals
@@ -32,11 +33,10 @@ _TYPED: Final = re.compile(
 )
 
 
-async def play_here(playback: Playback, has_keyboard: Callable[[], bool]) -> int | None:
+async def play_here(playback: Playback) -> int | None:
     """Play a recording in the window on stdout; return the signal that ended it, or None.
 
-    `playback` must write to stdout. `has_keyboard` returns whether this command is the one that
-    keyboard input goes to, and not a background job.
+    `playback` must write to stdout.
     """
     cast, size = playback.cast, os.get_terminal_size(1)
     # A window of unknown size reports 0.
@@ -46,7 +46,7 @@ async def play_here(playback: Playback, has_keyboard: Callable[[], bool]) -> int
             f"{size.columns} by {size.lines}: it will not look right"
         )
     ended: list[int] = []
-    with trio.open_signal_receiver(*shutdown_signals()) as signals, _echo_disabled():
+    with trio.open_signal_receiver(*shutdown_signals()) as signals, quiet_keys():
         try:
             async with while_read(), trio.open_nursery() as nursery:
 
@@ -57,27 +57,24 @@ async def play_here(playback: Playback, has_keyboard: Callable[[], bool]) -> int
 
                 nursery.start_soon(watch)
                 send, keys = trio.open_memory_channel[Key](_KEYS_MAX)
-                nursery.start_soon(_read_keys, send, has_keyboard)
+                nursery.start_soon(_send_keys, send)
                 await playback.run(keys)
                 nursery.cancel_scope.cancel()
         finally:
             # The window may be closed, or its output may be stopped.
             with trio.move_on_after(1, shield=True), contextlib.suppress(OSError):
                 await stdio.write_all(1, LEAVE + b"\r\n")
+            if has_keyboard():
+                # Drop responses of the window to queries in the recording.
+                with contextlib.suppress(termios.error):
+                    termios.tcflush(0, termios.TCIFLUSH)
     return ended[0] if ended else None
 
 
-async def _read_keys(send: trio.MemorySendChannel[Key], has_keyboard: Callable[[], bool]) -> None:
-    """Read keys from stdin while `has_keyboard` is true; send those that control the playback."""
+async def _send_keys(send: trio.MemorySendChannel[Key]) -> None:
+    """Read keys, and send those that control the playback."""
     async with send:
-        while has_keyboard():
-            await trio.lowlevel.wait_readable(0)
-            try:
-                typed = os.read(0, 1024)
-            except OSError:
-                break
-            if not typed:
-                break
+        while typed := await read_keys():
             for key in keys_in(typed):
                 # Drop keys beyond `_KEYS_MAX`: no user means that many.
                 with contextlib.suppress(trio.WouldBlock):
@@ -105,21 +102,3 @@ async def print_all(cast: Cast) -> None:
         for event in cast.events:
             if event.code == replay.OUTPUT:
                 await put(event.data.encode(errors="replace"))
-
-
-@contextlib.contextmanager
-def _echo_disabled() -> Iterator[None]:
-    """Turn off echo and line buffering of stdin in the block; drop unread input at its end."""
-    try:
-        original = termios.tcgetattr(0)
-    except termios.error:
-        yield
-        return
-    attributes = [*original]
-    attributes[3] &= ~(termios.ECHO | termios.ICANON)
-    termios.tcsetattr(0, termios.TCSANOW, attributes)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(termios.error):
-            termios.tcsetattr(0, termios.TCSAFLUSH, original)

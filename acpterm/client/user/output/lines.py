@@ -7,7 +7,6 @@ width: a longer line that was overwritten is printed again once it is complete.
 If stdout is not a terminal, only complete lines are printed, so a progress bar is a single line.
 """
 
-import os
 from collections.abc import Callable
 
 
@@ -91,10 +90,3 @@ class Lines:
 def _columns(text: str) -> int:
     """Return an upper bound of the columns that a text occupies."""
     return len(text) + sum(not char.isascii() for char in text) + 7 * text.count("\t")
-
-
-def window() -> Callable[[], int] | None:
-    """Return a function that returns the width of stdout in columns; None if it is no terminal."""
-    if not os.isatty(1):
-        return None
-    return lambda: os.get_terminal_size(1).columns or 80

@@ -1,8 +1,9 @@
 """Writes to stdout and stderr, blocking; the module `stdout` does so in trio.
 
-Errors name the stream that failed.
+Errors name the stream that failed. `window` returns the size of the terminal on stdout.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -35,3 +36,12 @@ def note(text: str) -> None:
     """Write a line to stderr; errors are ignored."""
     with suppress(OSError):
         write_fully(STDERR, f"{text}\n".encode())
+
+
+def window(fd: int = STDOUT) -> tuple[int, int]:
+    """Return the columns and lines of the terminal `fd`; 80 and 24 if they are unknown."""
+    try:
+        size = os.get_terminal_size(fd)
+    except OSError:  # it is no terminal, or its window was closed
+        return 80, 24
+    return size.columns or 80, size.lines or 24

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
-from acpterm.client.user.output.lines import Lines, last_lines, window
-from acpterm.client.user.output.print import note, put
+from acpterm.client.user.output.lines import Lines, last_lines
+from acpterm.client.user.output.print import note, put, window
 from acpterm.client.user.output.read import Since, read_output
 from acpterm.client.user.output.text_follow import UNKNOWN, TextStream, follow_text
 from acpterm.terminal.text.slices import resync
@@ -38,7 +38,7 @@ def print_text(
     """
     printed = escape_invisible_text if os.isatty(1) else str
     info = client.terminal_request("get", terminal, TerminalInfo)
-    lines = Lines(window())
+    lines = Lines((lambda: window()[0]) if os.isatty(1) else None)
     line = ""
     follower = follow_text(
         client, info.terminal_id, since=since.position, since_time=since.time, stay=stay
