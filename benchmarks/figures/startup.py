@@ -61,7 +61,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _zipapp(env: dict[str, str], rounds: int) -> list[Figure]:
-    """Measure `ls` of the zipapp, after it was unpacked and with the first run, which unpacks it."""
+    """Measure `ls` of the zipapp: the first run, which unpacks it, and later ones."""
     ls = [sys.executable, str(_ZIPAPP), "ls"]
     with tempfile.TemporaryDirectory() as cache:
         cached = env | {"XDG_CACHE_HOME": cache}

@@ -346,27 +346,49 @@ def unit(name: str) -> configparser.ConfigParser:
     return parser
 
 
-@pytest.mark.skipif(
+needs_systemd_analyze = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None,
     reason="systemd-analyze is not installed (Debian: systemd)",
 )
-async def test_systemd_analyze_accepts_the_units(tmp_path):
-    command = tmp_path / ".local" / "bin" / "acpterm"
-    command.parent.mkdir(parents=True)
-    command.symlink_to(Path(sys.executable).with_name("acpterm"))
-    env = environment(HOME=str(tmp_path), XDG_RUNTIME_DIR=str(tmp_path))
-    units = [str(UNITS / name) for name in ("acpterm.service", "acpterm.socket")]
+
+
+async def systemd_analyze(tmp_path, *arguments) -> tuple[int, list[str]]:
+    """Return the exit status of systemd-analyze, and the lines of its output about acpterm."""
     done = await trio.run_process(
-        ["systemd-analyze", "--user", "verify", *units],
-        env=env,
+        ["systemd-analyze", *map(str, arguments)],
+        env=environment(HOME=str(tmp_path), XDG_RUNTIME_DIR=str(tmp_path)),
         capture_stdout=True,
         capture_stderr=True,
         check=False,
     )
-    about = [
-        line for line in (done.stdout + done.stderr).decode().splitlines() if "acpterm" in line
-    ]
-    assert (done.returncode, about) == (0, [])
+    lines = (done.stdout + done.stderr).decode().splitlines()
+    return done.returncode, [line for line in lines if "acpterm" in line]
+
+
+@needs_systemd_analyze
+async def test_systemd_analyze_accepts_the_user_units(tmp_path):
+    command = tmp_path / ".local" / "bin" / "acpterm"
+    command.parent.mkdir(parents=True)
+    command.symlink_to(Path(sys.executable).with_name("acpterm"))
+    units = [UNITS / "acpterm.service", UNITS / "acpterm.socket"]
+    assert await systemd_analyze(tmp_path, "--user", "verify", *units) == (0, [])
+
+
+@needs_systemd_analyze
+async def test_systemd_analyze_accepts_the_system_units(tmp_path):
+    installed = str(Path(sys.executable).with_name("acpterm"))
+    units = []
+    for name in ("acpterm@.service", "acpterm@.socket"):
+        text = (UNITS / name).read_text()
+        # The manual page is not installed here.
+        text = text.replace("/usr/bin/acpterm", installed).replace("man:acpterm(1)", "")
+        (tmp_path / name).write_text(text)
+        units.append(tmp_path / name)
+    assert await systemd_analyze(tmp_path, "verify", *units) == (0, [])
+    status, lines = await systemd_analyze(
+        tmp_path, "security", "--offline=true", "--threshold=45", units[0]
+    )
+    assert status == 0, lines
 
 
 def test_socket_unit_listens_at_the_default_path(monkeypatch):
