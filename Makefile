@@ -15,7 +15,7 @@ ACPX := tests/interop/acpx
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test test-all faults agents interop check format docs bench fuzz clean \
-  dist zipapp deb recipes pins packaging-check
+  dist zipapp deb recipes pins release packaging-check
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -107,6 +107,9 @@ fuzz: $(VENV)/.check ## try random output, messages and examples: make fuzz MESS
 # Packages. Each has a directory in packaging/; docs/install.md says how to use them.
 dist: $(VENV)/.check ## build the wheel and the sdist, twice: the bytes must be the same
 	sh packaging/dist.sh $(abspath $(BIN)/python)
+
+release: $(VENV)/.check ## make a release: make release VERSION=1.2.3
+	sh packaging/release.sh $(VERSION)
 
 zipapp: dist ## build acpterm.pyz, one file that needs only Python
 	$(BIN)/python packaging/zipapp/build.py dist/acpterm-*.whl dist/acpterm.pyz

@@ -16,7 +16,6 @@ cd "$work/previous"
 if tag=$(git describe --tags --abbrev=0 --match='v*' HEAD^ 2>/dev/null); then
   git checkout --quiet "$tag"
 else
-  sed -i 's/^version = ".*"/version = "0.0.9"/' pyproject.toml
   sed -i 's/^__version__ = ".*"/__version__ = "0.0.9"/' acpterm/__init__.py
   git -c user.name=check -c user.email=check@localhost commit --quiet --all --message="Version 0.0.9"
 fi
