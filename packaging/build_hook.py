@@ -1,7 +1,7 @@
 """Add the commit to the wheel and the sdist, in the file `acpterm/commit`.
 
-`acpterm --version` prints it. An sdist has the file already. A checkout has none: there, the command
-asks git.
+`acpterm --version` prints it. An sdist has the file already. A checkout has none: there, the
+command asks git.
 """
 
 import os

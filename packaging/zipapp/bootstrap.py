@@ -68,7 +68,9 @@ def _unpack(base, cache, directory):
             found = {name.partition("/")[0] for name in archive.namelist()}
             if not tags <= found:
                 supported = ", ".join(sorted(tag for tag in found if tag.startswith("cp")))
-                sys.exit(f"acpterm.pyz has nothing for Python {version} on {_machine()}: {supported}")
+                sys.exit(
+                    f"acpterm.pyz has nothing for Python {version} on {_machine()}: {supported}"
+                )
             for name in archive.namelist():
                 tag, _, path = name.partition("/")
                 if tag in tags:
