@@ -104,7 +104,7 @@ fuzz: $(VENV)/.check ## try random output, messages and examples: make fuzz MESS
 	ACPTERM_FUZZ_MESSAGES=$(or $(MESSAGES),1000000) $(BIN)/python -m pytest tests/host/test_fuzz.py --timeout 0
 	ACPTERM_EXAMPLES=$(or $(EXAMPLES),10) $(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --timeout 0
 
-# Packages. Each has a directory in packaging/; docs/install.md says how to use them.
+# Packages. Most have a directory in packaging/; docs/install.md says how to use them.
 dist: $(VENV)/.check ## build the wheel and the sdist, twice: the bytes must be the same
 	sh packaging/dist.sh $(abspath $(BIN)/python)
 
@@ -117,6 +117,18 @@ zipapp: dist ## build acpterm.pyz, one file that needs only Python
 
 deb: $(VENV)/.check ## build the Debian packages, and try installation, upgrade and removal; needs root
 	sh packaging/debian/check.sh $(abspath $(BIN)/python)
+
+recipes: dist ## write the recipes for Homebrew, Arch Linux and Nix: make recipes RELEASE_URL=https://…
+	$(BIN)/python packaging/dependencies.py
+	$(BIN)/python packaging/recipes.py '$(RELEASE_URL)'
+
+# With several Pythons: make packaging-check PYTHONS='python3.11 python3.12 python3.13'.
+PYTHONS ?= $(PYTHON)
+packaging-check: zipapp recipes deb ## build and try all packages; needs root
+	sh packaging/check_wheel.sh dist/acpterm-*.whl $(PYTHONS)
+	sh packaging/zipapp/check.sh dist/acpterm.pyz $(PYTHONS)
+	PYTHON313=$(PYTHON313) sh packaging/check_recipes.sh $(abspath $(BIN)/python)
+	sh packaging/container/check.sh
 
 pins: $(VENV)/.check ## choose the releases that the zipapp, the Debian packages and the container contain
 	$(BIN)/pip-compile --upgrade --quiet --generate-hashes --no-header --no-annotate --strip-extras \

@@ -27,15 +27,16 @@ fi
 # Not a link, which would not be in the virtual environment.
 printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" >"$work/bin/python"
 chmod +x "$work/bin/python"
-# The names of the dependencies on every platform, and the version.
-eval "$("$python" - "$here/../pyproject.toml" <<'VALUES'
+version=$(cd "$here/.." && "$python" -m hatchling version)
+# The names of the dependencies on every platform.
+dependencies=$("$python" - "$here/../pyproject.toml" <<'VALUES'
 import re, sys, tomllib
 with open(sys.argv[1], "rb") as file:
     project = tomllib.load(file)["project"]
 names = [re.match(r"[\w-]+", name)[0] for name in project["dependencies"] if ";" not in name]
-print(f"version={project['version']} dependencies='{' '.join(names)}'")
+print(*names)
 VALUES
-)"
+)
 
 # isolated COMMAND...: execute it without a network, not as root (which makepkg refuses), and without the
 # caller's configuration of pip, Nix and acpterm.

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -30,7 +29,8 @@ PLATFORMS = (
 def main() -> None:
     """Write the file, and print its path."""
     top = HERE.parent
-    version = tomllib.loads((top / "pyproject.toml").read_text())["project"]["version"]
+    command = [sys.executable, "-m", "hatchling", "version"]
+    version = subprocess.check_output(command, cwd=top, text=True).strip()
     name = f"acpterm-{version}-dependencies"
     with tempfile.TemporaryDirectory() as directory:
         download(Path(directory))

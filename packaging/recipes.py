@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -59,7 +58,9 @@ def placeholders(release_url: str) -> dict[str, str]:
     # Ruby, shell and Nix expand some of the other characters in their strings.
     if not re.fullmatch(r"(file|https?)://[\w./~%:@+-]+", release_url, re.ASCII):
         sys.exit(f"recipes.py: {release_url!r} is not a URL, or has special characters")
-    version = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
+    # hatchling is where pyproject.toml gets the version from.
+    command = [sys.executable, "-m", "hatchling", "version"]
+    version = subprocess.check_output(command, cwd=HERE.parent, text=True).strip()
     pinned = (HERE / "requirements.txt").read_text()
     [pyghostty] = re.findall(r"^pyghostty==([\w.]+)", pinned, re.MULTILINE)
     return {
