@@ -128,7 +128,7 @@ packaging-check: zipapp recipes deb ## build and try all packages; needs root
 	sh packaging/check_wheel.sh dist/acpterm-*.whl $(PYTHONS)
 	sh packaging/zipapp/check.sh dist/acpterm.pyz $(PYTHONS)
 	PYTHON313=$(PYTHON313) sh packaging/check_recipes.sh $(abspath $(BIN)/python)
-	sh packaging/container/check.sh
+	sh packaging/container/check.sh dist/acpterm.pyz
 
 pins: $(VENV)/.check ## choose the releases that the zipapp, the Debian packages and the container contain
 	$(BIN)/pip-compile --upgrade --quiet --generate-hashes --no-header --no-annotate --strip-extras \

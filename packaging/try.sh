@@ -26,6 +26,8 @@ terminal=$(run "$@" run -d -- sh -c 'test -t 0 && test -t 1 && printf "\033[1mbo
 run "$@" wait "$terminal" && fail "the exit status is lost" || [ $? = 7 ] || fail "not the program's exit status"
 [ "$(run "$@" logs "$terminal")" = "bold text" ] || fail "acpterm logs"
 [ "$(run "$@" screen "$terminal" | head -n 1)" = "bold text" ] || fail "acpterm screen: no emulator"
+# Python 3.11.2 prints tracebacks where later versions do not.
+[ "$(run "$@" stdio --socket /dev/null/agent.sock 2>&1 </dev/null | wc -l)" = 1 ] || fail "an error has not one line"
 run "$@" restart
 [ "$(run "$@" logs "$terminal")" = "bold text" ] || fail "the output is lost after acpterm restart"
 run "$@" shutdown

@@ -65,6 +65,7 @@ carol acpterm run -d --name count -- sh -c "$COUNT"
 as alice systemctl --user is-active acpterm.service
 systemctl is-active acpterm@carol.service
 terminal=$(carol acpterm run -d -- sh -c 'tty; stty size; id -un; grep NoNewPrivs /proc/self/status')
+[ "$(carol acpterm stdio --socket /dev/null/agent.sock 2>&1 </dev/null | wc -l)" = 1 ] || fail "an error has not one line"
 carol acpterm wait "$terminal" && carol acpterm logs "$terminal"
 for user in alice bob carol; do
   counted "/home/$user/counted"
