@@ -63,6 +63,7 @@ let
           "click"
           "hatchling"
           "msgspec"
+          "outcome"
           "platformdirs"
           "psutil"
           "ptyprocess"

@@ -66,6 +66,7 @@ python3Packages.buildPythonApplication rec {
     (with python3Packages; [
       click
       msgspec
+      outcome
       platformdirs
       ptyprocess
       structlog

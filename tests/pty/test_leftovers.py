@@ -1,5 +1,6 @@
 """Processes that a gone daemon has left are killed, and no others."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -143,14 +144,24 @@ async def test_this_process_and_its_ancestors_are_spared(own_daemon):
     assert done.stdout == b"here\n"
 
 
+def locked_base(parent):
+    """Create the directory of a daemon's control groups; return its path and its lock.
+
+    Daemons of other tests remove such a directory if they find it before it is locked.
+    """
+    while True:
+        base = f"{parent}/acpterm-{os.getpid()}-{os.urandom(4).hex()}"
+        os.mkdir(base)
+        with contextlib.suppress(OSError):
+            return base, cgroup._lock(base, fcntl.LOCK_SH)
+
+
 async def test_control_groups_of_a_gone_daemon_are_killed_and_removed(own_daemon):
     if (groups := Cgroups.find()) is None:
         pytest.skip("this process may make no control groups")
     own = os.path.dirname(groups.handover()[0])
     groups.close()
-    base = f"{own}/acpterm-{os.getpid()}-{os.urandom(4).hex()}"
-    os.mkdir(base)
-    lock = cgroup._lock(base, fcntl.LOCK_SH)  # other tests search for such groups at the same time
+    base, lock = locked_base(own)
     os.makedirs(f"{base}/term_1/below")
     join = f"echo 0 > {base}/term_1/below/cgroup.procs; echo; exec env -i sleep 60"
     process = subprocess.Popen(["/bin/sh", "-c", join], stdout=subprocess.PIPE)
