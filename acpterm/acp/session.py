@@ -106,7 +106,10 @@ class ToolCallUpdate(Wire, tag_field="sessionUpdate", tag="tool_call_update", om
 
 
 class OtherUpdate(Struct, frozen=True):
-    """A session update that is not about a tool call, as raw JSON. ACP need not know its kind."""
+    """A session update that is not about a tool call, as raw JSON.
+
+    Its kind may be one that ACP does not define.
+    """
 
     kind: str
     raw: Raw
