@@ -137,8 +137,8 @@ class _Kind(Wire):
 def read_update(update: Raw) -> ToolCall | ToolCallUpdate | OtherUpdate:
     """Decode the `update` of a SessionNotification.
 
-    Raises RpcError (-32602) if `update` has no kind, or if a tool call is invalid in a place where
-    the schema does not tolerate that.
+    Raises RpcError (-32602) if `update` has no ``sessionUpdate``, which names its kind, or if a
+    tool call is invalid in a place where the schema does not tolerate that.
     """
     where = "params.update"
     kind = decode(update, _Kind, where).session_update

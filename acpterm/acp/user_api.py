@@ -127,7 +127,7 @@ class UserReadRequest(Wire, omit_defaults=True):
 
     It starts at the position `since`; by default at the oldest retained byte. If there is no output
     after `since` yet, wait up to `wait_ms` milliseconds for some. These are the params of the
-    agents' method of the same name (see protocol.md), without `session_id`.
+    agents' method of the same name (see protocol.md), without ``sessionId``.
     """
 
     terminal_id: TerminalName

@@ -97,12 +97,12 @@ def send(process: ProcStat, number: int) -> bool:
 
 
 def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable[int]]) -> None:
-    """Send the signal `number` to each of `pids` that is still among the pids of `members`.
+    """Send the signal `number` to each of `pids` that `members()` still returns.
 
-    `members` returns the current pids of a group of processes, such as a control group. It is
+    `members()` returns the current pids of a group of processes, such as a control group. It is
     called after a pidfd was opened for each of `pids`, so a process outside the group that reuses a
     pid is not signalled; where there are no pidfds, it is called just before each signal. Raises
-    `OSError` if there are not enough descriptors.
+    `OSError` if there are not enough file descriptors.
     """
     if sys.platform != "linux" or not _HAS_PIDFD:
         for pid in pids:
