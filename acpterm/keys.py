@@ -54,9 +54,9 @@ KNOWN: Final = (
 
 
 def sequence(names: str) -> list[str]:
-    """Split `names`, key names with spaces between them such as `C-b d`, into a list.
+    """Return the key names in `names`, which are separated by spaces, such as `C-b d`.
 
-    Raises `ValueError` if the sequence is empty, or has an unknown name.
+    Raises `ValueError` if `names` has no name, or an unknown one.
     """
     found = names.split()
     if not found:
@@ -69,7 +69,8 @@ def sequence(names: str) -> list[str]:
 def looks_like_key(word: str) -> bool:
     """Return whether `word` is probably the name of a key, and not text to type.
 
-    It is a valid name, has at least two characters, and is not all in lower case.
+    That is so if `word` is a valid key name, has at least two characters, and is not all in lower
+    case.
     """
     if len(word) < 2 or word == word.lower():
         return False
@@ -92,8 +93,8 @@ def parse_key(name: str) -> tuple[int, str]:
     """Return the bits of the modifiers in `name`, and the key without modifiers.
 
     The modifiers are a sum of `SHIFT`, `ALT` and `CTRL`. The key is a character, or the main name
-    of a key in lower case: `escape` for `Esc`. A word that names no key is returned as well. Raises
-    `ValueError`, with the known names, if `name` is empty.
+    of a key in lower case: `escape` for `Esc`. Whether there is such a key is not checked. Raises
+    `ValueError`, with the known names, only if `name` is empty.
     """
     found = _MODIFIED.fullmatch(name)
     if found is None:

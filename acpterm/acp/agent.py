@@ -32,7 +32,10 @@ class AuthMethod(Wire, omit_defaults=True):
 
 
 class SessionCapabilities(Wire, omit_defaults=True):
-    """The session methods that an agent supports: any object, even an empty one, means support."""
+    """The optional session methods that an agent supports.
+
+    A method is supported if its member is an object, even an empty one.
+    """
 
     resume: Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR] = None
     additional_directories: Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR] = None

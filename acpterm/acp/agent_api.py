@@ -129,7 +129,7 @@ class CreateMeta(Wire, omit_defaults=True):
 class OutputMeta(Wire):
     """``_meta.acpterm`` of a ``terminal/output`` response: whether the program waits for input.
 
-    It is sent only while the program runs, and only if acpterm can determine the answer.
+    It is sent only while the program runs, and only if acpterm can determine whether it waits.
     """
 
     waiting_for_input: bool
@@ -161,10 +161,10 @@ class ExecContextParams(Wire, omit_defaults=True):
 class InitializeMeta(Wire, omit_defaults=True):
     """``_meta.acpterm`` of an ``initialize`` request.
 
-    `context` is for the programs that the peer starts. `asker` is its former name, and is used if
-    `context` is absent. `relay` is true if the process that connects (`acpterm stdio`) only relays
-    the messages of its parent, the agent. `resume` is the secret of a connection that was lost, to
-    continue it.
+    `context` is the execution context of the programs that the peer starts. `asker` is its former
+    name, and is used if `context` is absent. `relay` is true if the process that connects (`acpterm
+    stdio`) only relays the messages of its parent, the agent. `resume` is the secret of a
+    connection that was lost, to continue it.
     """
 
     context: ExecContextParams | None = None
@@ -180,7 +180,8 @@ class ResumeMeta(Wire):
 
     `resume` is the secret of this connection. If the stream is lost, the agent sends the secret in
     the ``initialize`` of a new stream to continue the connection, with its sessions and terminals.
-    `resumed` says whether the request did that; it is false if no connection has the secret.
+    `resumed` says whether this ``initialize`` continued a connection; it is false if no connection
+    has the secret that the request contained.
     """
 
     resume: str
@@ -191,7 +192,9 @@ W = TypeVar("W", bound=Wire)
 
 
 def own_meta(meta: MetaIn, into: type[W]) -> W | None:
-    """Return the member `acpterm` of the ``_meta`` of params, decoded as `into`; None if absent.
+    """Return the member `acpterm` of `meta`, decoded as `into`; None if absent.
+
+    `meta` is the ``_meta`` of a request's params.
 
     Raises RpcError (-32602) if the member is invalid.
     """

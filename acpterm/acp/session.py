@@ -106,7 +106,10 @@ class ToolCallUpdate(Wire, tag_field="sessionUpdate", tag="tool_call_update", om
 
 
 class OtherUpdate(Struct, frozen=True):
-    """A session update that is not about a tool call, as raw JSON. ACP need not know its kind."""
+    """A session update that is not about a tool call, as raw JSON.
+
+    Its kind may be one that ACP does not define.
+    """
 
     kind: str
     raw: Raw
@@ -134,8 +137,8 @@ class _Kind(Wire):
 def read_update(update: Raw) -> ToolCall | ToolCallUpdate | OtherUpdate:
     """Decode the `update` of a SessionNotification.
 
-    Raises RpcError (-32602) if `update` has no kind, or if a tool call is invalid in a place where
-    the schema does not tolerate that.
+    Raises RpcError (-32602) if `update` has no ``sessionUpdate``, which names its kind, or if a
+    tool call is invalid in a place where the schema does not tolerate that.
     """
     where = "params.update"
     kind = decode(update, _Kind, where).session_update

@@ -127,7 +127,7 @@ class UserReadRequest(Wire, omit_defaults=True):
 
     It starts at the position `since`; by default at the oldest retained byte. If there is no output
     after `since` yet, wait up to `wait_ms` milliseconds for some. These are the params of the
-    agents' method of the same name (protocol.md), without the session.
+    agents' method of the same name (see protocol.md), without ``sessionId``.
     """
 
     terminal_id: TerminalName
@@ -164,7 +164,8 @@ class UserWriteRequest(Wire, omit_defaults=True):
 class UserResizeRequest(Wire):
     """The params of ``_acpterm/terminal/resize``: set the size of a terminal, in cells.
 
-    While windows are attached that are not read-only, they determine the size.
+    While windows that are not read-only are attached, the smallest of them determines the size, and
+    the requested size applies when the last of them detaches.
     """
 
     terminal_id: TerminalName
@@ -263,8 +264,8 @@ class StatusResponse(Wire):
     take-overs: how many times a new worker has replaced another one. `idle_exit_ms` is the time
     after which an idle daemon exits; null for never. `tracking` is how processes are tracked:
     `cgroup` or `subreaper`. `running`, `exited` and `retained` (after their release) are numbers of
-    terminals; `agents` and `users` are numbers of connections. `rss_bytes` is the memory of the
-    worker, and `output_bytes` the part that retained output occupies.
+    terminals; `agents` and `users` are numbers of connections. `rss_bytes` is the resident memory
+    of the worker, and `output_bytes` the part of it that retained output occupies.
     """
 
     version: str

@@ -164,9 +164,10 @@ class EventNotification(Wire, omit_defaults=True):
 class SubscribeRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/session/subscribe``: send a session's tool calls and terminals.
 
-    Tool calls and the output of their terminals are sent as ``session/update`` notifications in
-    `format`. `connection` is required if two connections have a session with this id. The response
-    is sent when the session's connection has closed.
+    Tool calls and the output of their terminals are sent as ``session/update`` notifications.
+    `format` says how these describe terminals: `meta` in ``_meta`` of tool calls, `v2` as in ACP
+    v2. `connection` is required if two connections have a session with this id. The response is
+    sent when the session's connection has closed.
     """
 
     session_id: Annotated[str, Meta(description="the id of a session")]

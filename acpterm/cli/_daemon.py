@@ -50,7 +50,10 @@ def call(
 def call_running(
     config: str | None, socket: str | None, work: Callable[[BlockingClient], T]
 ) -> T | None:
-    """Do as `call` does without `start`, but return None if no daemon is running."""
+    """Run `work` with a connection to the daemon, and return its result; None without a daemon.
+
+    This is `call`, except that no running daemon is not an error.
+    """
     loaded = settings(config, socket=socket)
     try:
         with open_blocking_client(loaded, config, start=False) as client:

@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def common(function: F) -> F:
-    """Add `--config` and the options of the log, for the daemon and commands with an agent."""
+    """Add `--config` and the log options to the daemon's command, or one that serves an agent."""
     for option in (
         click.option("--config", metavar="FILE", help="Read the settings from FILE."),
         click.option(

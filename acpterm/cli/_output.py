@@ -23,7 +23,7 @@ def echo(text: str) -> None:
 
 
 def echo_once(text: str) -> None:
-    """Print the whole output of a command; exit with status 0 if stdout is a closed pipe."""
+    """Print a command's whole output; exit with status 0 if stdout is a pipe without a reader."""
     try:
         echo(text)
     except BrokenPipeError:

@@ -115,7 +115,7 @@ def parse_time(text: str, now: float) -> float:
 
 
 class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
-    """The name or id of a terminal."""
+    """A terminal, given by its id, the beginning of its id, its name, or ``@last``."""
 
     name = "terminal"
 

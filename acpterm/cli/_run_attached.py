@@ -31,8 +31,9 @@ def run_attached(
 ) -> None:
     """Create a terminal, and attach to it until its program ends or the user detaches.
 
-    Without a window, or with -n, the output is printed instead. Exits with the program's exit
-    status, unless the program was left running.
+    If stdin or stdout is not a terminal, or with `no_stdin`, the output is printed instead. The
+    last four parameters are the options --rm, -i, -n and --raw of `acpterm run`. Exits with the
+    program's exit status, or returns if the program was left running.
     """
     in_window = Tty.is_there() and not no_stdin
     detach_keys = detach_filter(config, socket) if in_window else None

@@ -55,7 +55,7 @@ class Styles(Enum):
 
 
 def items(terminals: Iterable[TerminalInfo]) -> list[Item]:
-    """Return the list items for `terminals`, in the order of `acpterm ls`. Ages are as of now."""
+    """Return the list items for `terminals`, in the order of `acpterm ls`, with current ages."""
     now, found = time.time(), in_list_order(terminals)
     short = short_ids([info.terminal_id for info in found])
     return [Item(info.terminal_id, row(info, short[info.terminal_id], now)) for info in found]

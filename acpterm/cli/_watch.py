@@ -72,7 +72,10 @@ async def _watch_lines(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Print the list whenever it changes, until Ctrl-C, q or another signal."""
+    """Print the list whenever it changes, until Ctrl-C, q or another signal.
+
+    Return the exit status. The parameters are those of `watch`.
+    """
     printed = ""
 
     async def show(found: list[TerminalInfo]) -> None:
@@ -211,7 +214,10 @@ class _WatchScreen:
             await refresh(self._client, self._show, everything=self._everything, every=_REFRESH_S)
 
     async def _draw(self, screen: _Screen) -> None:
-        """Draw the list after each change, in a task that may wait for the terminal."""
+        """Draw the list after each change.
+
+        This is a task of its own, because writing to the terminal may take long.
+        """
         while True:
             await self._changed.wait()
             self._changed = trio.Event()

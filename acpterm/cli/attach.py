@@ -42,8 +42,8 @@ def command(
     attached to itself. It can be attached to within another one: if both windows have the same
     detach key, the outer one takes it.
 
-    While the daemon's worker is being replaced, the window keeps its content until it receives the
-    new one, for at most resume_timeout seconds. Keys typed meanwhile ring the bell and are
+    While the daemon's worker is being replaced, the window keeps its content until the new worker
+    repaints it, for at most resume_timeout seconds. Keys typed meanwhile ring the bell and are
     discarded; text that was pasted at that moment may be sent in part.
 
     Exit status: 0; 1 if there is no such terminal, its program has ended, or stdin or stdout is not

@@ -108,7 +108,7 @@ def _write_export(
 ) -> str | None:
     """Write text, HTML or SVG to `file`; return a warning to print if the export is incomplete.
 
-    `form` is the format. `is_displayed`: `file` is the user's window.
+    `form` is the format. `is_displayed` is true if `file` is the user's window.
     """
     if form == "text":
         lost = _write_text(client, terminal, file, escape_invisible_text if is_displayed else str)

@@ -53,7 +53,7 @@ def command(
     inspect shows it. With --timestamps each line starts with the time at which it was completed,
     accurate to 0.01 seconds; if there is much output, older times are coarser. Text without a known
     time is omitted then: text older than the retained bytes, and output from before the daemon's
-    worker was replaced. --since TIME omits the latter as well.
+    worker was replaced. --since TIME also omits output from before the worker was replaced.
 
     The command continues when the daemon's worker is replaced.
 

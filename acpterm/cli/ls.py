@@ -35,8 +35,8 @@ def command(
     has released and that can still be read.
 
     If stdout is a terminal, the list is cut to its width, except for the ID. With --json the list
-    is an array of the daemon's terminal objects; with --watch too, one line with such an array is
-    printed for each change.
+    is an array of the daemon's terminal objects; with --json and --watch, such an array is printed
+    as one line for each change.
 
     In the list of --watch the arrow keys and j, k, g, G, Page Up and Page Down select a terminal
     and scroll. Enter attaches to it, / filters, Escape clears the filter, and q or Ctrl-C quits.

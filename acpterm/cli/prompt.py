@@ -119,7 +119,7 @@ def _directory(path: str) -> str:
 
 
 def _checked(value: str) -> str:
-    """Return `value`. Raises `click.UsageError` if it cannot be sent to the agent, as JSON."""
+    """Return `value`. Raises `click.UsageError` if it is not UTF-8, and so cannot be sent."""
     if not is_utf8_encodable(value):
         raise click.UsageError(f"{value!r} cannot be sent to an agent: it is not UTF-8")
     return value

@@ -50,7 +50,7 @@ class _InOrder(click.Command):
     def _in_order(self, args: list[str]) -> Iterator[tuple[bool, str]]:
         """Yield TERMINAL, and then TEXTs and values of --key in the order of the command line.
 
-        Each is a pair: whether it is the value of --key, and the word itself.
+        Each is a pair: whether the word is the value of --key, and the word.
         """
         valued = {
             name

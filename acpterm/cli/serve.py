@@ -65,7 +65,7 @@ def command(config: str | None, socket: str | None, when_needed: bool, **flags: 
 
 
 def _worker_command(options: Mapping[str, object], *, when_needed: bool) -> list[str]:
-    """Return the command that starts a worker with these options; it works in any directory."""
+    """Return the command that starts a worker with these options, from any working directory."""
     command = [sys.executable, "-P", "-m", "acpterm", "serve"]
     for name, value in options.items():
         if value is not None:

@@ -118,7 +118,9 @@ def _give_up(*_: object) -> NoReturn:
 
 
 def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
-    """Wait for the programs of all terminals to end; return the exit status and an empty message.
+    """Wait for the programs of all terminals to end.
+
+    Return the exit status of `acpterm wait`, and "" as its error message.
 
     `ids` has the terminals' ids by name. The names of those that have ended are removed from
     `left`.
@@ -138,10 +140,11 @@ def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) ->
 def _take_printed(
     client: BlockingClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
 ) -> None:
-    """After the timeout, search once the terminals that `_wait_printed` has not reached.
+    """Search, after the timeout, the terminals that `_wait_printed` did not get to.
 
-    These are all of `left` but the first. Print the matches, and remove from `left` the names of
-    terminals that have one. `ids` has the terminals' ids by name.
+    These are all of `left` but the first. Each is searched once, as far as its output has come.
+    Print the matches, and remove from `left` the names of terminals that have one. `ids` has the
+    terminals' ids by name.
     """
     client.deadline = time.monotonic() + _LAST_READ_TIMEOUT_S
     # An error now is irrelevant: the timeout has passed already.
@@ -162,8 +165,9 @@ def _wait_printed(
 ) -> tuple[int, str]:
     """Wait for a match of `pattern` in the output of each terminal, one terminal after the other.
 
-    Return the exit status, and an error message or "". `ids` has the terminals' ids by name. Output
-    is searched from its beginning. The names of terminals with a match are removed from `left`.
+    Return the exit status of `acpterm wait`, and an error message or "". `ids` has the terminals'
+    ids by name. Output is searched from its beginning. The names of terminals with a match are
+    removed from `left`.
     """
     for name, identifier in ids.items():
         search = LineSearch(pattern)
@@ -196,7 +200,7 @@ class LineSearch:
     def find(self, over: str, line: str) -> str | None:
         """Search the retained text, `over` and `line`; return the lines that a match spans, if any.
 
-        `over` are the lines completed since the last call; they are retained for the next one.
+        `over` are the lines completed since the last call; they are retained for the next call.
         `line` is the incomplete last line.
         """
         text = self._retained + over + line
@@ -208,7 +212,7 @@ class LineSearch:
         return None
 
     def forget(self) -> None:
-        """Drop the retained text, because text is missing after it: no match spans the gap."""
+        """Drop the retained text. Called when text after it was lost, so no match spans the gap."""
         self._retained, self._begin = "", 0
 
     def _keep(self, text: str) -> None:

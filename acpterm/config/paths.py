@@ -45,7 +45,7 @@ def user_socket(settings: Settings, agents: str | None = None) -> str:
     """Return the absolute path of the socket for the user's commands.
 
     If `settings` has no such path, the socket is in the same directory as the socket for agents.
-    The path of that one is `agents`, or by default `agent_socket(settings)`.
+    `agents` is the path of the socket for agents; by default `agent_socket(settings)`.
     """
     if settings.user_socket:
         return os.path.abspath(settings.user_socket)

@@ -18,7 +18,7 @@ MIB = 1024 * KIB
 
 
 def require_absolute(path: str) -> None:
-    """Raise `ValueError` if `path` is relative, because its meaning depends on the process."""
+    """Raise `ValueError` if `path` is relative: it would depend on the current directory."""
     if not os.path.isabs(path):
         raise ValueError("is not an absolute path")
 

@@ -86,7 +86,10 @@ def _extra(name: str, function: str) -> Callable[[Any], Any] | None:
 
 
 def _resolve_path(name: str, value: Any) -> Any:
-    """Return `value`, made absolute from the current directory if setting `name` is a path."""
+    """Return the value of setting `name`; a relative path is made absolute.
+
+    A path is relative to the current directory. Values of other settings are returned unchanged.
+    """
     return os.path.abspath(value) if value and _extra(name, "check") is require_absolute else value
 
 

@@ -128,11 +128,11 @@ def _invalid_message(line: bytes) -> InvalidMessage:
 
 
 def _unreadable(line: bytes, what: str) -> InvalidMessage:
-    r"""Return the error for a line that is not JSON. `what` is the error's message.
+    r"""Return the error for a line that msgspec cannot parse. `what` is the error's message.
 
-    The error has the message's id if Python's parser can read the line. That parser accepts half a
-    surrogate pair (``\ud83d`` alone), as msgspec does not. JavaScript produces half a pair if a
-    string is cut in the wrong place.
+    The error has the message's id if Python's own parser can read the line. That parser accepts
+    half a surrogate pair (``\ud83d`` alone), which msgspec refuses. JavaScript produces half a pair
+    if a string is cut in the wrong place.
     """
     import json  # noqa: PLC0415  clients that start fast do without it
 

@@ -77,9 +77,10 @@ def encode_error(request_id: Id, error: RpcError) -> bytes:
 
 
 def is_utf8_encodable(value: str) -> bool:
-    """Return whether JSON can contain `value`, because it is encodable as UTF-8.
+    """Return whether `value` is encodable as UTF-8, as JSON requires.
 
-    Python reads a file name that is not UTF-8 as a string with surrogates, which is not.
+    Python represents a file name that is not UTF-8 by a string with surrogates, which cannot be
+    encoded.
     """
     try:
         value.encode()

@@ -13,7 +13,7 @@ LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Oversized(Struct, frozen=True):
-    """What `LineSplitter.feed` returns in place of a line over the limit, which is dropped."""
+    """Returned by `LineSplitter.feed` in place of a line over the limit, which is dropped."""
 
     size: int
     r"""The length of the line in bytes, without its ``\n``."""
@@ -38,7 +38,8 @@ class LineSplitter:
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes | Oversized]:
         r"""Feed the next bytes; return the lines that they complete, in order.
 
-        Lines are returned without their ``\n`` or ``\r\n``. Blank lines are skipped.
+        Lines are returned without their ``\n`` or ``\r\n``, and a line over the limit as
+        `Oversized`. Blank lines are skipped.
         """
         if not isinstance(data, bytes):
             data = bytes(data)
@@ -61,9 +62,10 @@ class LineSplitter:
         return bytes(self._partial) if self._size <= self.max_line else None
 
     def close(self) -> bytes:
-        """End the input; return the unfinished line, which is not a message without its newline.
+        """End the input; return the unfinished line.
 
-        The result is empty if there is no unfinished line, or if it is over the limit.
+        The unfinished line is not a message, because its newline is missing. The result is empty if
+        there is no such line, or if it is over the limit.
         """
         rest = bytes(self._partial)
         self._partial, self._size = bytearray(), 0

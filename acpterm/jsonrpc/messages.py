@@ -56,7 +56,7 @@ Message: TypeAlias = Request | Notification | Response | ErrorResponse
 
 
 class InvalidMessage(RpcError):  # noqa: N818 - it is a kind of received message, not only an error
-    """A line that is not a valid message, as the error to send for it.
+    """The error for a received line that is not a valid message.
 
     `id` is the id for the error response; None if the line has no readable id. `is_response` is
     true if the line was meant as a response: no error response may be sent for it.

@@ -67,7 +67,7 @@ class ResponseReceived(Struct, frozen=True):
 
 
 class ErrorReceived(Struct, frozen=True):
-    """A request of this side failed, or its response was invalid. It is no longer pending."""
+    """A request of this side failed, or had an invalid response, and is no longer pending."""
 
     id: int
     error: ErrorObject
@@ -183,7 +183,7 @@ class Peer:
         return encode_notification(CANCEL_REQUEST, {"requestId": request_id})
 
     def give_up(self, request_id: int) -> None:
-        """Make a request of this side no longer pending, because its response will not arrive."""
+        """Stop treating a request of this side as pending, because no response will arrive."""
         self._pending.discard(request_id)
 
     def respond(self, request_id: Id, result: Any) -> bytes:

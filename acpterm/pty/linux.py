@@ -99,7 +99,7 @@ class ProcStat(NamedTuple):
 def read_stat(pid: int) -> ProcStat | None:
     """Return the `ProcStat` of a process; None if it does not exist, or is hidden.
 
-    Other errors propagate (notably EMFILE): they do not mean that there is no such process.
+    Other errors (notably EMFILE) propagate: failing to read is not the same as finding no process.
     """
     try:
         fields = stat_fields(f"/proc/{pid}/stat")
@@ -200,7 +200,7 @@ def soft_limit_of(pid: int, line: bytes) -> int | None:
     """Return a soft resource limit of a process; None if it is unlimited or cannot be read.
 
     `line` is the limit's name in `/proc/PID/limits`, such as `LOCKS_LINE`. Raises `OSError` if no
-    descriptor is left to read it.
+    file descriptor is free.
     """
     try:
         with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:
@@ -215,7 +215,7 @@ def soft_limit_of(pid: int, line: bytes) -> int | None:
 def environ_of(pid: int) -> bytes:
     """Return the environment that a process was started with; empty if it cannot be read.
 
-    Raises `OSError` if no descriptor is left to read it.
+    Raises `OSError` if no file descriptor is free.
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:

@@ -17,7 +17,7 @@ from acpterm.pty.input_wait import detect
 
 
 class Master:
-    """The master side of one PTY. Owns the descriptor `fd`; is closed if `fd` is None."""
+    """The master side of one PTY. Owns its descriptor `fd`; closed from the start if None."""
 
     def __init__(self, fd: int | None) -> None:
         self.fd = -1 if fd is None else fd

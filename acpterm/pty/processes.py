@@ -27,7 +27,10 @@ def now() -> float:
 
 
 def read_all() -> Iterator[ProcStat | None]:
-    """Yield all processes of the system; None for, or omit, a process that cannot be read."""
+    """Yield all processes of the system.
+
+    A process that cannot be read is omitted, or yielded as None.
+    """
     return linux.all_stats() if linux.AVAILABLE else portable_read_all()
 
 
@@ -60,7 +63,7 @@ def identity(pid: int) -> ProcStat | None:
 def environment_of(pid: int) -> dict[bytes, bytes]:
     """Return the environment that a process was started with; empty if it cannot be read.
 
-    Raises `OSError` if no descriptor is left to read it.
+    Raises `OSError` if no file descriptor is free.
     """
     if linux.AVAILABLE:
         entries = linux.environ_of(pid).split(b"\0")
@@ -79,8 +82,7 @@ def send(process: ProcStat, number: int) -> bool:
     """Send `process` the signal `number`; return whether it was sent.
 
     Returns False if `process` has ended, in which case another process that now has its pid is not
-    signalled, or if this user may not signal it. Raises `OSError` if no descriptor is left to check
-    the identity.
+    signalled, or if this user may not signal it. Raises `OSError` if no file descriptor is free.
     """
     if sys.platform != "linux" or not _HAS_PIDFD:
         return _send_by_pid(process, number)
@@ -95,12 +97,12 @@ def send(process: ProcStat, number: int) -> bool:
 
 
 def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable[int]]) -> None:
-    """Send the signal `number` to each of `pids` that is still among the pids of `members`.
+    """Send the signal `number` to each of `pids` that `members()` still returns.
 
-    `members` returns the current pids of a group of processes, such as a control group. It is
+    `members()` returns the current pids of a group of processes, such as a control group. It is
     called after a pidfd was opened for each of `pids`, so a process outside the group that reuses a
     pid is not signalled; where there are no pidfds, it is called just before each signal. Raises
-    `OSError` if there are not enough descriptors.
+    `OSError` if there are not enough file descriptors.
     """
     if sys.platform != "linux" or not _HAS_PIDFD:
         for pid in pids:

@@ -20,7 +20,7 @@ class Program(NamedTuple):
     rlimits: Sequence[tuple[int, int, int]] = ()
     """Triples of resource, soft and hard limit, as for `resource.setrlimit`."""
     fallback_argv: Sequence[str] | None = None
-    """The command to execute if `argv[0]` does not exist: a shell with the line to run."""
+    """The command to execute if `argv[0]` does not exist: a shell that runs the command as text."""
 
     def marked(
         self, environment: Mapping[str, str], rlimits: Sequence[tuple[int, int, int]]

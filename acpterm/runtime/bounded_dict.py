@@ -8,7 +8,7 @@ V = TypeVar("V")
 
 
 class BoundedDict(OrderedDict[K, V]):
-    """A dict of at most `max_entries` items; a new key drops the key that was added first."""
+    """A dict of at most `max_entries` items. When it is full, a new key replaces the oldest key."""
 
     def __init__(self, max_entries: int) -> None:
         super().__init__()

@@ -61,8 +61,8 @@ class DescriptorReserve:
     def borrow(self, work: Callable[[], T]) -> T:
         """Call `work`, and return its result.
 
-        If `work` fails because no descriptor is left, closes some descriptors of the reserve, calls
-        it again, and refills the reserve.
+        If `work` fails because no file descriptor is free, closes some descriptors of the reserve,
+        calls it again, and refills the reserve.
         """
         try:
             return work()

@@ -8,8 +8,8 @@ Logging neither waits nor fails: if stderr has no room for a line, because its r
 the line is dropped.
 
 Logs are bounded. A daemon that was started by a command logs to a file beside its socket, and a
-repeated event, such as a connection for which no descriptor is left, could fill the disk. So equal
-warnings are rate-limited (`RateLimit`), and the file is rotated (`rotate`).
+repeated event, such as a connection that is refused because no file descriptor is free, could fill
+the disk. So equal warnings are rate-limited (`RateLimit`), and the file is rotated (`rotate`).
 """
 
 import contextlib
@@ -113,9 +113,9 @@ def _dumps(value: object, **_: object) -> str:
 class RateLimit:
     """A structlog processor that drops a warning or error that is repeated too often.
 
-    At most `EVENTS_MAX` equal ones are logged within `WINDOW_S` seconds. Two are equal if their
-    level and event text are equal; other values may differ. The first one that is logged after some
-    were dropped has the number of dropped ones as `not_logged`.
+    At most `EVENTS_MAX` equal messages are logged within `WINDOW_S` seconds. Two messages are equal
+    if their level and event text are equal; other values may differ. After some were dropped, the
+    next equal message that is logged has their number as `not_logged`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -129,7 +129,10 @@ class RateLimit:
     def __call__(
         self, logger: object, method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        """Return `event`, or raise `structlog.DropEvent` to drop it. `method` is its level."""
+        """Return `event`, or raise `structlog.DropEvent` to drop it.
+
+        `method` is the level of the event, such as `warning`. `logger` is ignored.
+        """
         del logger
         if method not in _LIMITED_LEVELS:
             return event
@@ -152,8 +155,9 @@ def rotate(path: str, pid: int, fd: int = 2) -> bool:
     Returns whether the file was emptied. The last `LOG_BYTES_MAX` bytes are copied to `PATH.1`, and
     the file is truncated, not renamed, because the keeper also appends to it; lines logged during
     the copy may be lost. The new first line is `pid`, the daemon's pid, as in the log of a new
-    daemon. `fd` is the descriptor that is logged to. If it is not the file `path`, nothing is done;
-    if its file was removed, that file is emptied without a copy. Raises `OSError`.
+    daemon. `fd` is the descriptor to which this process logs. If `fd` refers to another file than
+    `path`, nothing is done. If `fd` refers to a log file that was removed, that file is emptied
+    without a copy. Raises `OSError`.
     """
     status = os.fstat(fd)
     if status.st_size <= LOG_BYTES_MAX:
@@ -175,8 +179,8 @@ def rotate(path: str, pid: int, fd: int = 2) -> bool:
 def _is_removed(status: os.stat_result, fd: int) -> bool:
     """Return whether `fd` is a log file that was removed; `status` is the result of its fstat.
 
-    A temporary file that never had a name is not taken for one: such a file is not opened to
-    append.
+    A log file is open in append mode. This distinguishes it from a temporary file that never had a
+    name.
     """
     is_unnamed = stat.S_ISREG(status.st_mode) and status.st_nlink == 0
     return is_unnamed and bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND)

@@ -5,10 +5,10 @@ State: *open*; *closed* by `close` (queued lines are still sent), or because the
 `put` sends at once as many bytes as the socket accepts, which saves a turn of the event loop; `run`
 sends the rest.
 
-Before it reads a message, the task that reads from the peer awaits `drain`, so the messages of a
-peer that does not read its responses are not read either. A request handler also awaits `drain`,
-as the last thing it waits for, before it builds a large response. So the queue holds at most
-`high_water` bytes, one large response, and the small responses to pending requests.
+The task that reads the peer's messages awaits `drain` before each message. So while a peer does not
+read its responses, its messages are not read either. A request handler also awaits `drain`, as the
+last thing it waits for, before it builds a large response. So the queue holds at most `high_water`
+bytes, one large response, and the small responses to pending requests.
 """
 
 import os
@@ -21,7 +21,10 @@ HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 CLOSE_TIMEOUT_S: Final = 3.0
 """Seconds that a host waits for pending responses when it closes a peer's connection."""
 SEND_TIMEOUT_S: Final = 1.0
-"""Seconds that a host then waits, after `CLOSE_TIMEOUT_S`, until the queued lines are sent."""
+"""Seconds that a host waits until the queued lines are sent, when it closes a connection.
+
+This wait follows the wait for pending responses (`CLOSE_TIMEOUT_S`).
+"""
 
 
 class Store(Protocol):
@@ -41,8 +44,7 @@ class Store(Protocol):
 class SendQueue:
     """Lines to send to a stream. The queue is full when more than `high_water` bytes are queued.
 
-    With a `store`, all state that was put into the store is sent to the keeper before the next line
-    is sent.
+    With a `store`, a line is sent only after all state in the store has been sent to the keeper.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ class StdioStream(trio.abc.Stream):
             raise trio.BrokenResourceError(f"stdout: {error}") from error
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Return at once: even a write to a writable pipe may block."""
+        """Return at once: a write may always block, so `send_all` writes in a thread."""
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
@@ -134,7 +134,7 @@ def take_descriptors() -> tuple[int, int]:
 
 
 def open_missing() -> list[int]:
-    """Open `/dev/null` as each of the descriptors 0, 1 and 2 that is closed; return those.
+    """Open `/dev/null` as each of the descriptors 0, 1 and 2 that is closed; return their numbers.
 
     Otherwise the next opened file would get such a number. Call this before any file is opened.
     """
@@ -169,7 +169,10 @@ async def write_all(fd: int, data: bytes) -> None:
 
 
 async def _write_in_thread(fd: int, data: bytes) -> None:
-    """Write all of `data` to `fd`, then close `fd`; also close it if cancelled before the start."""
+    """Write all of `data` to `fd` in a thread, which then closes `fd`.
+
+    `fd` is also closed if this task is cancelled before the thread starts.
+    """
     # The thread or this task closes the descriptor: whichever acquires the lock first. This task
     # does so only if the thread was never started.
     closer = threading.Lock()

@@ -14,7 +14,7 @@ _LOCAL_PEERCRED: Final = 1
 _LOCAL_PEERPID: Final = 2
 
 ALREADY_LISTENS: Final = "already listens"
-"""The words by which the message of a `ListenError` shows that another process listens there."""
+"""Words in the message of a `ListenError` if another process already listens on the path."""
 
 
 class ListenError(Exception):
@@ -60,7 +60,7 @@ class PeerCredentials(NamedTuple):
 
     uid: int
     pid: int | None
-    """None or 0 if unknown, such as for a process in another pid namespace."""
+    """The pid; None or 0 if unknown, such as for a process in another pid namespace."""
 
 
 def peer_of(sock: _Socket) -> PeerCredentials:

@@ -197,7 +197,9 @@ def _threads(process: _Process, max_count: int) -> list[int]:
 
 
 def _descendants(group: int, session: int) -> Iterator[_Process]:
-    """Yield the leader of a process group and its descendants, then the same for a session.
+    """Yield the leader of a process group and its descendants, then those of a session.
+
+    `group` and `session` are the pids of the two leaders.
 
     The leader of a pipeline's group may have ended. The other processes of the pipeline are then
     found as children of the shell, which is the session's leader.

@@ -26,7 +26,7 @@ class BlockedRead(NamedTuple):
     timeout: float | None = None
     """The seconds after which the call ends even without input; None for never."""
     plain: bool = False
-    """Whether the call is like read(2): its timeout is a mode of the terminal, not an argument."""
+    """Whether the call has no timeout argument (like read(2)), so the terminal's VTIME applies."""
 
 
 class UndecidedError(Exception):
@@ -53,7 +53,8 @@ def blocked_for(pid: int, tid: int) -> BlockedRead | None:
     """Return the system call in which the thread `tid` of process `pid` waits for input, or None.
 
     Raises `PermissionError` if this process may not inspect the thread; another `OSError` if the
-    thread or its call has ended, or if no descriptor is left; and `UndecidedError`.
+    thread or its call has ended, or if no file descriptor is free; and `UndecidedError` if the call
+    cannot be decoded.
     """
     # The format is `NUMBER ARG0 … ARG5 STACK PC` in a call, `-1 STACK PC` outside any call, or
     # `running`.

@@ -90,7 +90,10 @@ class Cgroups:
         return None
 
     def handover(self) -> tuple[str, int]:
-        """Return the directory's path, and the descriptor of its lock, which this object keeps."""
+        """Return the directory's path, and the descriptor of its lock, for the next worker.
+
+        This object still owns the descriptor, and closes it in `close`.
+        """
         return self._base, self._lock
 
     def new(self, name: str) -> "CgroupTree":
@@ -119,7 +122,7 @@ class Cgroups:
 def _path_of(pid: int | str) -> str | None:
     """Return the path of a process's control group (version 2), as `/proc` has it, or None.
 
-    Raises `OSError` if no descriptor is left to read it.
+    Raises `OSError` if no file descriptor is free.
     """
     try:
         with open(f"/proc/{pid}/cgroup") as file:
@@ -134,8 +137,8 @@ def terminals_of(pid: int | str) -> set[tuple[str, str]]:
     """Return the terminals in whose control groups a process is.
 
     Each is a pair: the name of the daemon's directory, and the terminal's id. There are several if
-    the daemon of one runs in a terminal of another daemon. Raises `OSError` if no descriptor is
-    left to read them. `pid` may be `self`.
+    the daemon of one runs in a terminal of another daemon. `pid` may be `self`. Raises `OSError` if
+    no file descriptor is free.
     """
     parts = (_path_of(pid) or "").split("/")
     return {pair for pair in itertools.pairwise(parts) if _BASE_NAME.fullmatch(pair[0])}
@@ -199,9 +202,9 @@ def _lock(base: str, how: int) -> int:
 
 
 def stale_base_of(pid: int) -> str | None:
-    """Return the directory of a killed daemon's control groups, if a process is in one of them.
+    """Return the directory of the killed daemon in whose control groups the process `pid` is.
 
-    Otherwise returns None.
+    Returns None if the process is in no group of a killed daemon.
     """
     parts = (_path_of(pid) or "").split("/")
     index = next((i for i, part in enumerate(parts) if _BASE_NAME.fullmatch(part)), None)
@@ -219,8 +222,8 @@ def clear_stale(base: str) -> bool:
     """Kill all processes in a killed daemon's control groups, and remove the groups.
 
     `base` is the daemon's directory. Returns False if groups remain because the killed processes
-    have not ended yet: call this again then. If `base` is locked, it belongs to a running daemon,
-    perhaps in another container; nothing is done, and the result is True.
+    have not ended yet; the caller then calls this again later. If `base` is locked, it belongs to a
+    running daemon, perhaps in another container; nothing is done, and the result is True.
     """
     try:
         lock = _lock_stale(base)

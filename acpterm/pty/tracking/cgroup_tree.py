@@ -54,7 +54,10 @@ class CgroupTree:
         return os.path.join(self._directory, "cgroup.procs")
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Close the descriptor `cgroup`, which is not needed once the program was started."""
+        """Close the descriptor `cgroup`, which is not needed once the program was started.
+
+        The arguments, which `ProcessTree` requires, are ignored.
+        """
         del pid, started
         self._close_directory()
 

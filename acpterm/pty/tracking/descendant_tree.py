@@ -39,7 +39,7 @@ class Adopter(Protocol):
         """The daemon's identity, which marks the environment of programs."""
 
     async def scan(self) -> list[ProcStat]:
-        """Read all processes of the system, after this call, and return them."""
+        """Return all processes of the system, from a scan that begins after this call."""
 
     def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
         """Return the orphans among `found`, the processes that `scan` returned."""
@@ -108,7 +108,7 @@ class DescendantTree:
         self._members.add((process.pid, process.started))
 
     def may_own(self, orphan: ProcStat) -> bool:
-        """Return whether an orphan started at a time at which a process of this tree may have."""
+        """Return whether a process of the tree may have started `orphan`, judged by start times."""
         first, last = self._spawn_started - START_SLACK_S, self._spawn_ended + START_SLACK_S
         if first <= orphan.started <= last:
             return True
@@ -187,7 +187,7 @@ class DescendantTree:
     async def _stop(self, members: list[ProcStat]) -> list[ProcStat]:
         """Stop all processes of the tree, so that they cannot fork; return the processes.
 
-        `members` are those known so far. Sends SIGSTOP in rounds until a round finds no new
+        `members` are the processes known so far. Sends SIGSTOP in rounds until a round finds no new
         processes, or for `_STOP_ROUNDS_MAX` rounds.
         """
         stopped: set[ProcStat] = set()
@@ -235,7 +235,8 @@ class DescendantTree:
     def _check_root(self, found: list[ProcStat]) -> None:
         """Record that the program was reaped, if another process in `found` has its pid.
 
-        `found` are all processes. The keeper's report of the reaping may arrive only later.
+        `found` are all processes. This may be noticed before the keeper's report of the reaping
+        arrives.
         """
         for process in found:
             if process.pid == self.root and not self._is_root(process):

@@ -4,7 +4,8 @@ A process is a leftover in either of two cases. It is in the control groups of a
 process holds their lock any more. Or its environment names a daemon (`marks.DAEMON`) of this pid
 namespace that no longer runs, and that listened on this daemon's socket or on none; leftovers of a
 daemon on another socket are killed by the next daemon on that socket. Only processes of this user
-are considered. This process, its ancestors, and terminals that are still held are never killed.
+are considered. This process, its ancestors, and the processes of terminals that outlived their
+daemon (`held`) are never killed.
 """
 
 import os
@@ -32,8 +33,8 @@ _log = structlog.get_logger("acpterm.leftovers")
 async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
     """Kill the processes that killed daemons have left; return their number.
 
-    `daemon` is this daemon. `held` are the ids of terminals whose processes must not be killed.
-    Gives up after 10 seconds on processes that do not end.
+    `daemon` is this daemon. `held` are the ids of terminals that outlived a killed daemon; their
+    processes are not killed. Gives up after 10 seconds on processes that do not end.
     """
     if not linux.AVAILABLE:
         return 0
@@ -72,10 +73,10 @@ async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, s
 def _leftovers(
     daemon: Daemon, held: Collection[str], spared: Collection[int]
 ) -> Iterator[tuple[ProcStat, str | None] | None]:
-    """Yield each leftover, with the directory of its killed daemon's control groups, or None.
+    """Yield each leftover process and the directory of its daemon's control groups, or None.
 
     Also yields a bare None before each process of the system, so that the caller can pause there.
-    Terminals in `held` and processes in `spared` have no leftovers.
+    Omits processes of the terminals with ids in `held`, and processes with pids in `spared`.
     """
     uid = os.geteuid()
     for process in processes.read_all():

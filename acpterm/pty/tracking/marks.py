@@ -28,10 +28,13 @@ if TYPE_CHECKING:
 TERMINAL: Final = "ACPTERM_TERMINAL_ID"
 DAEMON: Final = "ACPTERM_DAEMON"
 STARTED_DETACHED: Final = "ACPTERM_DETACHED"
-"""Variable of a daemon that a command has started."""
+"""The environment variable that marks a daemon that a command has started."""
 # The first is `keeper.protocol.KEEPER_FD_VARIABLE`, which this layer cannot import.
 DETACHED: Final = ("ACPTERM_KEEPER_FD", STARTED_DETACHED)
-"""Variables of daemons and workers. A process with one is never treated as a terminal's orphan."""
+"""Environment variables that only daemons and workers have.
+
+A process with such a variable is never treated as an orphan of a terminal.
+"""
 
 # Far above any limit that a user would choose, and below RLIM_INFINITY.
 _TAG_BASE: Final = 1 << 60
@@ -76,7 +79,10 @@ class Daemon(NamedTuple):
         return cls(*map(int, parts))
 
     def is_gone(self) -> bool:
-        """Return whether the daemon has ended; False if its pid is of another pid namespace."""
+        """Return whether the daemon is known to have ended.
+
+        Returns False if its pid is of another pid namespace, where it cannot be looked up.
+        """
         if self.namespace != linux.pid_namespace():
             return False
         found = processes.identity(self.pid)
@@ -96,8 +102,8 @@ def tag(name: str) -> int:
 def rlimits(name: str) -> "Rlimits":
     """Return the limits that mark the processes of the terminal with id `name`.
 
-    Each has a resource, a soft and a hard limit. The tuple is empty if the system has no such
-    limit, or if its hard limit is too low.
+    Each limit is a triple: resource, soft limit, hard limit. The tuple is empty if the system has
+    no such limit, or if its hard limit is too low.
     """
     if not linux.AVAILABLE:
         return ()

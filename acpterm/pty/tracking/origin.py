@@ -33,7 +33,7 @@ class KnownTree(Protocol):
 
 
 class Origin(NamedTuple):
-    """The terminals that a process may come from, and its ancestors."""
+    """The terminals that a process may come from, and the process's ancestors."""
 
     ancestry: tuple[ProcStat, ...]
     """The process and its ancestors, up to but excluding the process that starts programs."""
@@ -54,7 +54,7 @@ def find_origin(
 
     `parent` is the pid of the process that starts programs and adopts their orphans. `trees` are
     the open trees, and `base` is the name of the directory of their control groups, if they have
-    any. Raises `OSError` if no descriptor is left to read the evidence.
+    any. Raises `OSError` if no file descriptor is free.
     """
     for _ in range(_ATTEMPTS_MAX):
         ancestry, top = _ancestry(pid, parent)
@@ -72,8 +72,8 @@ def _identities(ancestry: list[ProcStat]) -> list[tuple[int, float]]:
 def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
     """Return a process and its ancestors, and the pid at which the search for ancestors ended.
 
-    That pid is `parent`, or this process's, if the process descends from one of these; otherwise it
-    is 0, or the pid of a process that was not found. It is not the pid of one of the ancestors.
+    The second result is `parent`, or this process's pid, if the process descends from one of these;
+    otherwise 0, or the pid of a process that was not found. The list does not contain that pid.
     """
     ancestry: list[ProcStat] = []
     while pid not in (0, parent, os.getpid()):

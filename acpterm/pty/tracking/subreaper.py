@@ -103,15 +103,15 @@ class Subreaper:
         return tree
 
     def discard(self, tree: DescendantTree) -> None:
-        """Remove `tree` from the open trees. `owner` kills orphans with its marks from then on."""
+        """Remove `tree` from the open trees; from then on, `owner` kills orphans with its marks."""
         self.trees.discard(tree)
         self._closed_tags[tree.tag] = None
 
     async def scan(self) -> list[ProcStat]:
-        """Read all processes of the system, after this call, and return them.
+        """Return all processes of the system, from a scan that begins after this call.
 
-        All callers that arrive during a scan share the next scan, so that ending many trees at the
-        same time takes little more than ending one.
+        All calls during a scan share the next scan, so that ending many trees at the same time
+        takes little more than ending one.
         """
         scan = self._next
         async with self._scanning:

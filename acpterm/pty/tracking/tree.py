@@ -107,7 +107,7 @@ async def wait_empty(tree: ProcessTree) -> None:
 async def retry_on_oserror(step: Callable[[], Awaitable[T]]) -> T:
     """Call `step` again until it does not raise `OSError`, and return its result.
 
-    If no descriptor is left, frees some of the reserve (`runtime.descriptors`) for the call,
+    If no file descriptor is free, closes some of the reserve (`runtime.descriptors`) for the call,
     because processes must be found and killed even then.
     """
     while True:

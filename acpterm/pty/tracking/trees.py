@@ -2,10 +2,11 @@
 
 There is one `Trees` per process, shared by everything that starts programs. Orphans become children
 of one process, the *parent*. An orphan can be attributed to a tree only if all trees, and all other
-children of the parent, are known. The parent is this process; or the keeper, which then reaps.
+children of the parent, are known. The parent is this process or the keeper. The parent reaps the
+orphans.
 
-At a take-over, the new worker passes the old worker's `handover` as `inherited`, and calls `adopt`
-for each terminal.
+At a take-over, the new worker creates its `Trees` with the old worker's `handover` as `inherited`,
+and calls `adopt` for each terminal.
 """
 
 import os
@@ -97,7 +98,7 @@ class TrackingError(Exception):
 
 
 class Handover(NamedTuple):
-    """The state that the next worker needs, besides each terminal's pid and start time."""
+    """State that the next worker needs to track processes, besides pids and start times."""
 
     value: bytes
     """The path of the control groups' directory; empty if there are no control groups."""
@@ -162,7 +163,10 @@ class Trees:
         )
 
     def handover(self) -> Handover:
-        """Return the state for the next worker. Store it before the first terminal is created."""
+        """Return the state for the next worker.
+
+        The caller stores it in the keeper before the first terminal is created.
+        """
         if self._cgroups is None:
             return Handover(b"", ())
         base, lock = self._cgroups.handover()
@@ -181,7 +185,7 @@ class Trees:
     def origin(self, pid: int) -> Origin | None:
         """Return the terminals that a process may come from; None if its ancestors keep changing.
 
-        Takes about a millisecond. Raises `OSError` if no descriptor is left to read the evidence.
+        Takes about a millisecond. Raises `OSError` if no file descriptor is free.
         """
         base = None if self._cgroups is None else self._cgroups.name
         return find_origin(
