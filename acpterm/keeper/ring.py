@@ -160,7 +160,7 @@ class RingFile:
         return start, copy
 
     def mark_unread(self, head: int, end: int) -> None:
-        """Fill the space that the next read may write to, so that `recover` finds what it wrote.
+        """Fill the space for the next read with `UNREAD`, so that `recover` finds what was read.
 
         The space is from position `head` to `end`. At most `len(UNREAD)` bytes are filled, since a
         single read of a PTY returns no more.

@@ -195,4 +195,4 @@ class Loop:
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """Do nothing: the signal's number arrives through the wake-up descriptor."""
+    """Ignore the call: the loop reads the signal's number from the wake-up pipe instead."""

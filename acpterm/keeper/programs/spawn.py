@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.programs.child import Program
 
 SPARE_DESCRIPTORS = 32
-"""Descriptors reserved for messages of the worker: no program is started with fewer free ones."""
+"""Descriptors reserved for messages of the worker: if fewer are free, no program is started."""
 _SETTLE_TIMEOUT_MS = 1000
 _IUTF8 = 0x4000 if system.LINUX else 0
 # Linux's RLIMIT_LOCKS, which no kernel enforces. It marks a terminal's processes
