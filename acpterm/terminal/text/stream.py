@@ -51,7 +51,7 @@ class _Deferred(NamedTuple):
 class TextView:
     """The last `limit` bytes of a terminal's text; a limit of 0 keeps no text.
 
-    Pass `truncated` if there was earlier output, which this view is not fed.
+    Set `truncated` if there was earlier output, which this view is not fed.
     """
 
     __slots__ = (
@@ -119,9 +119,10 @@ class TextView:
         self._cached = None
 
     def _parts(self) -> tuple[int, bytes]:
-        """Return the two parts of the text within the limit.
+        """Divide the text within the limit into finished lines and the current line.
 
-        They are the number of bytes at the end of the finished lines, and the current line.
+        Returns the number of bytes at the end of the finished lines, and the current line. If the
+        current line alone exceeds the limit, its beginning is cut off.
         """
         line = self._line.text().encode()
         if len(line) > self._limit:
@@ -166,7 +167,7 @@ class TextView:
     def _may_defer(self, size: int, text_min: int) -> bool:
         """Return whether the next output may be stored unprocessed.
 
-        It has `size` bytes, with at least `text_min` bytes of text.
+        The next output has `size` bytes, with at least `text_min` bytes of text.
         """
         held = self._deferred_bytes + size
         return held <= _DEFERRED_RATIO * (self._deferred_text_min + text_min) + _PIECE_BYTES
@@ -243,7 +244,7 @@ class TextView:
             self._line.carriage_return()
 
     def _append(self, text: bytes) -> None:
-        """Write `text`, which has no controls but TAB and LF."""
+        """Write `text`, whose only controls are TAB and LF, at the cursor of the current line."""
         begin, end = 0, text.rfind(b"\n") + 1
         if end:
             if not self._line.appending:
@@ -257,7 +258,8 @@ class TextView:
     def _erase_right(self, program: bytes) -> None:
         """Write `program`, text whose only controls are TAB, LF and ERASE_RIGHT.
 
-        Compilers and grep erase to the right at the end of the line, where this has no effect.
+        Fast for the output of compilers and grep: they send ERASE_RIGHT at the end of a line, where
+        it has no effect.
         """
         if not self._line.appending:
             head, newline, program = program.partition(b"\n")

@@ -60,7 +60,8 @@ LEAVE: Final = (
     f"\x1b7\x1b[?69l\x1b[r\x1b[?6l\x1b8\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[m"
     f"{MODES_OFF}\x1b>\x1b[?2031l\x1b[?2048l\x1b[?5W\x1b[?25h\x1b[0 q"
 ).encode()
-"""Restores the state of the viewer's terminal when it detaches; the painted cells remain."""
+"""Restores the state of the terminal in which a user has attached, after the user detaches. The
+painted cells remain."""
 _DESIGNATIONS: Final = "()*+"
 # utf8, ascii, british, dec_special.
 _SETS: Final = "BBA0"
@@ -86,10 +87,11 @@ def snapshot(screen: Screen) -> bytes:
 
 
 def alternate_snapshot(screen: Screen) -> bytes:
-    """Return the bytes that put a viewer's alternate screen into the state of `screen`.
+    """Return the bytes that put the alternate screen of a viewer's terminal into a screen's state.
 
-    Unlike `snapshot`, they do not change the viewer's main screen. `screen` must show the alternate
-    screen. When the program leaves the alternate screen, the caller must paint the main screen.
+    `screen` must show the alternate screen. Unlike `snapshot`, the bytes do not change the main
+    screen of the viewer's terminal (the terminal in which the user attaches). When the program
+    leaves the alternate screen, the caller must paint the main screen.
     """
     return "".join([_ALTERNATE, *_tab_stops(screen.tabs), *_active(screen)]).encode()
 
@@ -164,9 +166,10 @@ def _tab_stops(stops: Iterable[int]) -> Iterable[str]:
 
 
 def _saved_cursor(screen: Screen, saved: Saved, *, main: bool) -> Iterable[str]:
-    """Return the sequences that set the cursor as in `saved`, so that it can be saved again.
+    """Return the sequences that set the cursor of the viewer's terminal as in `saved`.
 
-    The viewer's terminal must have no margins. `main` is true for the cursor of the main screen.
+    The caller then saves this cursor (DECSC). The viewer's terminal must have no margins. `main` is
+    true for the cursor of the main screen.
     """
     if saved.origin:
         yield "\x1b[?6h"
