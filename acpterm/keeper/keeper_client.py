@@ -187,7 +187,7 @@ class KeeperClient:
         self._wake_ups.disarm(name)
 
     def kick(self) -> None:
-        """Notify the keeper that a full ring, whose `STALLED` is set, has free space again."""
+        """Notify the keeper that a ring has free space after it was full (`STALLED` is set)."""
         self._wake_ups.kick()
 
     def put(self, key: str, value: bytes, fds: Sequence[int] = ()) -> None:

@@ -65,8 +65,9 @@ class PendingRequests:
     ) -> TerminalEvents:
         """Wait for the response to the spawn request with the number `request`.
 
-        The task that receives the response calls `make` with it, and passes the result, or an
-        error, to `PendingSpawn.finish`. Then this call returns the result, or raises the error.
+        The task that receives the response calls `make` with the response, and passes the result,
+        or an error, to `PendingSpawn.finish`. Then this call returns the result, or raises the
+        error.
         """
         spawn = self._spawns[request] = PendingSpawn(make)
         return await spawn.wait()

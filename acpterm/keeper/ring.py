@@ -212,7 +212,7 @@ class RingFile:
 def capacity_for(ring_size: int) -> int:
     """Return the capacity in bytes of a ring of at least `ring_size` bytes.
 
-    It is a whole number of pages, and at least `CAPACITY_MIN_BYTES`.
+    The capacity is a whole number of pages, and at least `CAPACITY_MIN_BYTES`.
     """
     return -(-max(ring_size, CAPACITY_MIN_BYTES) // _PAGE_BYTES) * _PAGE_BYTES
 

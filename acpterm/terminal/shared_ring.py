@@ -188,7 +188,7 @@ class SharedRing:
         self._release()
 
     def let_go(self, reader: object) -> None:
-        """Undo `hold`: release the bytes that were retained only for `reader`. Idempotent."""
+        """End the hold of `reader`: release bytes that were retained only for it. Idempotent."""
         if self._holds.pop(reader, None) is not None:
             self._release()
 

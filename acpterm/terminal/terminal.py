@@ -236,7 +236,10 @@ class Terminal:
         self._lifetime.deadline = math.inf
 
     def release(self, by: EndedBy) -> None:
-        """Mark the terminal as released, and begin to end its processes like `kill`. Idempotent."""
+        """Mark the terminal as released, and begin to end its processes. Idempotent.
+
+        `by` is reported as what ended the program, unless another cause came first.
+        """
         self.released = True
         self.kill(by)
 

@@ -77,12 +77,12 @@ def describe_wait_status(status: int) -> str:
 
 
 def has_crashed(status: int) -> bool:
-    """Return whether a wait status is that of a crash, such as SIGSEGV or SIGABRT."""
+    """Return whether a process with this wait status has crashed, as by SIGSEGV or SIGABRT."""
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) in _CRASH_SIGNALS
 
 
 def was_killed(status: int) -> bool:
-    """Return whether a wait status is that of a process that was killed by SIGKILL."""
+    """Return whether a process with this wait status was killed by SIGKILL."""
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == _signal.SIGKILL
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RING_PREFIX = "ring."
 TREES_NAME = "trees"
-"""The name of a stored descriptor: the directory of the programs' control groups.
+"""The name, in the manager's store, of the open directory of the programs' control groups.
 
 While the descriptor is open, the directory is locked."""
 MASTER_PREFIX = "master."

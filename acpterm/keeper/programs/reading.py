@@ -25,7 +25,7 @@ PLAIN = 0
 """Read until the PTY is empty. Before the kernel reports that, it waits for the thread that moves
 output from the slave to the master. Only this way is certain to read all output written before."""
 GATHER = 1
-"""Like `PLAIN`, but keep reading until another descriptor is ready, for throughput. Once 1 KiB or
+"""Read until the PTY stays empty, or another descriptor is ready, for throughput. Once 1 KiB or
 more was read, an empty PTY gets some time to fill again: the reader yields the CPU up to
 `_YIELDS_MAX` times, or until one yield takes long. `EMPTY` means that no output came in that time.
 """

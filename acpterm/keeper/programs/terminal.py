@@ -111,7 +111,7 @@ class Terminal:
             self.child_ended()
 
     def child_ended(self) -> None:
-        """Drain the PTY, then reap the child, which has ended. Idempotent."""
+        """Read the rest of the PTY's output, then reap the child, which has ended. Idempotent."""
         self.child.unwatch(self._terminals.loop)
         if not self.ended:
             self.ended = True

@@ -8,9 +8,10 @@ Rules:
 - The text consists of the finished lines and the current line. The view keeps the last `limit`
   UTF-8 bytes of the text, cut at a character boundary. A text of exactly `limit` bytes is not cut.
 - Ten megabytes of progress bar are one line, and push out no other line.
-- `truncated` is true once the beginning of the text is dropped: when the finished lines exceed the
-  limit, or when `truncated` or `text` is called while they exceed it together with the current
-  line. It stays true. It does not depend on how the bytes were divided into calls of `feed`.
+- `truncated` is true once the beginning of the text is dropped. That happens when the finished
+  lines exceed the limit. If they exceed it only together with the current line, it happens when
+  `truncated` or `text` is called. From then on `truncated` stays true. It does not depend on how
+  the bytes were divided into calls of `feed`.
 - If much output is fed at once, the view skips the beginning and *restarts* at a line that depends
   on nothing before it, provided that the text after that line exceeds the limit. The resulting
   text is the same.

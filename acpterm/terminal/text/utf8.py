@@ -25,7 +25,7 @@ class Utf8:
 
     @property
     def incomplete_bytes(self) -> int:
-        """The number of bytes held back of an incomplete character; 0 if there is none."""
+        """How many bytes of an incomplete character are held back; 0 if there is none."""
         return len(self._incomplete)
 
     def feed(self, data: bytes) -> bytes:

@@ -135,7 +135,7 @@ def _active(screen: Screen) -> list[str]:
 
 
 def mode_sequences(screen: Screen) -> Iterable[str]:
-    """Return sequences that set the modes, the keyboard, the cursor's shape and the title."""
+    """Return sequences that set modes, keyboard, cursor shape and title as on `screen`."""
     yield from (f"\x1b[?{number}h" for number in screen.modes)
     yield "\x1b=" if screen.application_keypad else "\x1b>"
     if screen.other_keys:
@@ -146,7 +146,7 @@ def mode_sequences(screen: Screen) -> Iterable[str]:
 
 
 def shape_sequence(screen: Screen) -> str:
-    """Return the sequences that set the cursor's shape."""
+    """Return the sequences that set the cursor's shape as on `screen`."""
     blinks = "\x1b[?12h" if screen.is_default_cursor_blinking else ""
     return f"\x1b[{screen.cursor_shape} q{blinks}"
 
@@ -201,11 +201,12 @@ def _origin(screen: Screen) -> tuple[int, int]:
 def _cursor(
     screen: Screen, x: int, y: int, *, main: bool = False, origin: tuple[int, int] = (0, 0)
 ) -> Iterable[str]:
-    """Return the sequences that place the cursor at `x` and `y`, addressed relative to `origin`.
+    """Return the sequences that move the cursor to column `x` and row `y` of the screen.
 
-    The character before the cursor is written again in two cases: to make the next character wrap,
-    and if it is the last character printed, which a REP of the program would repeat. `main` selects
-    the main screen.
+    They address the cursor relative to `origin`. In two cases they also write the character before
+    the cursor again: if the next character is to wrap (`x` is the screen's width), and if that
+    character is the last one printed, so that a later REP repeats it. `main` selects the main
+    screen, otherwise the current one.
     """
     left, top = origin
     cells = screen.cells(y, main=main) if y < screen.rows else []
