@@ -1,4 +1,6 @@
-"""The worker's socket to the keeper, and the wake-ups between the two processes, on trio.
+"""The worker's end of its socket to the keeper, and wake-ups between worker and keeper, on trio.
+
+A *wake-up* is an event without content: new output for the worker, or free space for the keeper.
 
 Sending never waits: a message that does not fit into the socket's buffer is queued, with duplicates
 of its descriptors, and `flush_forever` sends it. Only one task at a time may receive messages.
@@ -43,8 +45,8 @@ class Connection:
     def send(self, kind: str, *fields: object, fds: Sequence[int] = ()) -> None:
         """Send or queue a message of `kind` with `fields`. The caller keeps ownership of `fds`.
 
-        Drops the message if the keeper is lost, which the receiving task reports. Raises `OSError`
-        (EMFILE) if the message has to be queued and `fds` cannot be duplicated.
+        If the keeper is lost, drops the message; the task in `receive_until` reports the loss.
+        Raises `OSError` (EMFILE) if the message has to be queued and `fds` cannot be duplicated.
         """
         data = protocol.encode(kind, *fields)
         if self.lost is not None or (not self._queue and self._try(data, fds)):
@@ -156,8 +158,9 @@ def _close(fds: Sequence[int]) -> None:
 class WakeUps:
     """The wake-ups between worker and keeper: one event descriptor for each direction.
 
-    One event from the keeper may announce output in several rings: those in which the keeper has
-    cleared the word `ARMED`. Owns the descriptors once `open` was called.
+    To request a wake-up, the worker sets the word `ARMED` in a ring's header (`arm`). At the next
+    output the keeper clears the word, and sends one event for all rings in which it has cleared the
+    word. Owns the descriptors once `open` was called.
     """
 
     def __init__(self) -> None:
@@ -166,7 +169,7 @@ class WakeUps:
         self._armed: Final[dict[str, memoryview]] = {}
 
     def open(self, from_keeper: int, to_keeper: int) -> None:
-        """Take ownership of the descriptors to wait on and to write to."""
+        """Take ownership of two event descriptors: one to wait on, and one to write to."""
         self._from_keeper, self._to_keeper = from_keeper, to_keeper
 
     def close(self) -> None:
@@ -185,17 +188,17 @@ class WakeUps:
         header[ARMED] = 1
 
     def disarm(self, name: str) -> None:
-        """Undo `arm`. Idempotent."""
+        """Cancel the request of `arm`: `wake` is not called for this terminal. Idempotent."""
         self._armed.pop(name, None)
 
     def kick(self) -> None:
-        """Wake the keeper, so that it checks the rings that were full."""
+        """Wake the keeper, so that it checks whether rings that were full have free space."""
         if self._to_keeper is not None:
             with suppress(BlockingIOError, BrokenPipeError):
                 os.write(self._to_keeper, _ONE)
 
     async def report_forever(self, wake: Callable[[str], None]) -> None:
-        """Call `wake` with the name of each armed terminal that has more output."""
+        """Call `wake` with the name of each terminal that was armed and now has new output."""
         assert self._from_keeper is not None  # noqa: S101  `open` was called before
         while True:
             await trio.lowlevel.wait_readable(self._from_keeper)

@@ -1,8 +1,8 @@
 """One worker's connection to its keeper, on trio.
 
 Order of calls: `connect`, which fills `terminals` and `entries`; `watch` for each of `terminals`;
-`ready`, which waits until the keeper lets this worker publish; then `run`, in a nursery, for as
-long as the worker lives. Reports about a terminal that is not watched yet are kept for `watch`.
+`ready`, which waits until the keeper lets this worker serve; then `run`, in a nursery, for as long
+as the worker lives. Reports about a terminal are kept until `watch` is called for the terminal.
 
 An *entry* is a key with a value and descriptors. A worker stores entries in the keeper (`put`), and
 its successor receives them.
@@ -77,8 +77,8 @@ class KeeperClient:
     async def connect(self) -> None:
         """Receive the state that previous workers left: fill `terminals` and `entries`.
 
-        Also requests short time slices for worker and keeper. Raises `KeeperLostError`, and
-        `OSError` (EMFILE) if this process has too few descriptors for the state.
+        Also requests short time slices of the CPU for worker and keeper. Raises `KeeperLostError`,
+        and `OSError` (EMFILE) if this process has too few descriptors for the state.
         """
         self._connection.send("hello", __version__)
         await self._connection.receive_until(lambda: self._state_complete, self._dispatch)
@@ -177,8 +177,8 @@ class KeeperClient:
 
         `header` is the header of the terminal's ring.
 
-        After this call, the caller must check `HEAD` before it waits: the keeper may have written
-        output before the request took effect.
+        After this call, the caller must check the header's `HEAD`, the end of the output, before it
+        waits: the keeper may have written output before the request took effect.
         """
         self._wake_ups.arm(name, header)
 
@@ -187,7 +187,7 @@ class KeeperClient:
         self._wake_ups.disarm(name)
 
     def kick(self) -> None:
-        """Notify the keeper that a ring that was full (`STALLED` is set) has free space again."""
+        """Notify the keeper that a ring has free space after it was full (`STALLED` is set)."""
         self._wake_ups.kick()
 
     def put(self, key: str, value: bytes, fds: Sequence[int] = ()) -> None:
@@ -227,7 +227,7 @@ class KeeperClient:
         self._connection.send("status", text)
 
     def alive(self) -> None:
-        """Report that this worker's event loop runs, which resets the manager's watchdog."""
+        """Report that this worker's event loop runs; resets the service manager's watchdog."""
         self._connection.send("alive")
 
     def end(self) -> None:

@@ -1,8 +1,9 @@
 """A worker's requests to its keeper that have no response yet: spawns and restarts.
 
-The tasks that wait are rescheduled by hand, not by a `trio.Event`: a cancellation must take effect
-at once. A task that waits for an event is cancelled only when it runs next, and a response that
-arrives before that would create a terminal that no task gets.
+The tasks that wait are rescheduled by hand, not by a `trio.Event`, so that a request counts as
+cancelled at the moment of the cancellation. With an event, it would count as cancelled only once
+the task has run again; a response in between would be delivered to a task that discards it, and no
+task would own the new terminal.
 """
 
 from collections.abc import Callable
@@ -64,8 +65,9 @@ class PendingRequests:
     ) -> TerminalEvents:
         """Wait for the response to the spawn request with the number `request`.
 
-        Returns the value, or raises the error, that `PendingSpawn.finish` gets. The caller of
-        `finish` makes that value: it calls `make` with the response.
+        The task that receives the response calls `make` with the response, and passes the result,
+        or an error, to `PendingSpawn.finish`. Then this call returns the result, or raises the
+        error.
         """
         spawn = self._spawns[request] = PendingSpawn(make)
         return await spawn.wait()
@@ -92,7 +94,7 @@ class PendingRequests:
         await trio.lowlevel.wait_task_rescheduled(abandon)
 
     def fail_restart(self, request: int, error: Exception) -> None:
-        """Raise `error` in the task that waits for this restart, unless it was cancelled."""
+        """Raise `error` in the task that waits for this restart, unless the task was cancelled."""
         task = self._restarts.pop(request, None)
         if task is not None:
             trio.lowlevel.reschedule(task, outcome.Error(error))

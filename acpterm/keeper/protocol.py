@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 KEEPER_FD_VARIABLE = "ACPTERM_KEEPER_FD"
-"""Environment variable with the number of the descriptor of a worker's socket to the keeper."""
+"""Environment variable of a worker: the descriptor number of its socket to the keeper."""
 DATAGRAM_BYTES = 64 * 1024
 _SEND_BUFFER_BYTES = 1024 * 1024
 # The kernel allows 253 in one message (SCM_MAX_FD); one is reserved for the file of a long message.
@@ -243,7 +243,10 @@ def _decode(data: bytes, fds: list[int], *, cut: bool) -> Message:
 
 
 def unlinked_file(name: str) -> int:
-    """Open an empty file that has no name, in memory where the system supports that."""
+    """Open an empty file that is in no directory; it is in memory where the system supports that.
+
+    `name` only helps to recognise the file, for example in /proc.
+    """
     if sys.platform == "linux" and hasattr(os, "memfd_create"):
         return os.memfd_create(name, os.MFD_CLOEXEC)
     import tempfile  # noqa: PLC0415  only where there is no memfd

@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple, Protocol
 
 UNKNOWN: Final = -1
-"""The status of a program that an earlier keeper started, so that this keeper cannot reap it."""
+"""The exit status is unknown, because an earlier keeper started the program."""
 
 
 class ExitReport(NamedTuple):
@@ -16,7 +16,7 @@ class ExitReport(NamedTuple):
     max_rss: int
     """Peak resident set size in bytes, of the program or of one of its children."""
     reaped_at: float
-    """Seconds since boot (CLOCK_BOOTTIME)."""
+    """The time at which the keeper reaped the program, in seconds since boot (CLOCK_BOOTTIME)."""
     end: int
     """A position in the output. Everything that the program itself wrote is before it."""
 
@@ -42,13 +42,13 @@ class Found(NamedTuple):
     name: str
     pid: int
     started: float
-    """As in `Spawned`."""
+    """Start time in seconds since boot, as in /proc/PID/stat; 0.0 if unknown."""
     master: int | None
     """The PTY's master; None once the terminal is closed."""
     ring: int
     """A descriptor of the ring file."""
     exit: ExitReport | None
-    """None while the program runs."""
+    """How the program exited; None while it runs."""
     closed_end: int | None
     """The position at which the output ends; None until the terminal is closed."""
 

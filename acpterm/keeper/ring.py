@@ -160,7 +160,7 @@ class RingFile:
         return start, copy
 
     def mark_unread(self, head: int, end: int) -> None:
-        """Fill the space that the next read may write to, so that `recover` finds what it wrote.
+        """Fill the space for the next read with `UNREAD`, so that `recover` finds what was read.
 
         The space is from position `head` to `end`. At most `len(UNREAD)` bytes are filled, since a
         single read of a PTY returns no more.
@@ -212,7 +212,7 @@ class RingFile:
 def capacity_for(ring_size: int) -> int:
     """Return the capacity in bytes of a ring of at least `ring_size` bytes.
 
-    It is a whole number of pages, and at least `CAPACITY_MIN_BYTES`.
+    The capacity is a whole number of pages, and at least `CAPACITY_MIN_BYTES`.
     """
     return -(-max(ring_size, CAPACITY_MIN_BYTES) // _PAGE_BYTES) * _PAGE_BYTES
 

@@ -60,7 +60,8 @@ class Turns:
     async def take_until_done(self, step: Callable[[], bool]) -> None:
         """Wait for the calling consumer's turn, and run `step` repeatedly until it returns False.
 
-        Has a checkpoint between two runs, but no other consumer gets a turn before the last run.
+        Has a checkpoint between two runs, but no other consumer gets a turn until the last run has
+        ended.
         """
         async with self._lock:
             while step():

@@ -4,8 +4,8 @@ States: *idle*; *behind*, while the program reads its input more slowly than it 
 most `input_bytes_max` bytes of input are queued, and a task types them as the PTY gets room.
 
 Input is typed in the order of the calls. When the terminal is closed, or a write to the PTY fails,
-the queued input is dropped, and tasks that wait for it get an error. After a failed write, later
-input is typed again.
+the queued input is dropped, and tasks that wait for it get an error. After a failed write, new
+input is accepted as before.
 
 The emulator's replies to the program's queries are typed in the same way, but listeners do not get
 them, since neither user nor agent typed them. At most `REPLY_BYTES_MAX` bytes of replies are
@@ -39,8 +39,8 @@ class InputFullError(Exception):
 class Keyboard:
     """The input of one terminal, written to the PTY's `master`.
 
-    `start` is called with an async function to run in the terminal's nursery: it types the queued
-    input.
+    `start` is called with an async function that types the queued input, and must start it in the
+    terminal's nursery.
     """
 
     def __init__(

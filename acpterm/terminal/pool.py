@@ -59,7 +59,7 @@ class TerminalSpec(NamedTuple):
     started_at: float | None = None
     """The time of creation in seconds since boot (`pty.processes.now`); None for now."""
     ended_by: EndedBy | None = None
-    """What had begun to end the program before a take-over; None if nothing had."""
+    """For an adopted terminal whose program was already being ended: by what; otherwise None."""
 
 
 class ShutDownError(Exception):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 class Slice(NamedTuple):
     """The result of a read of a ring: consecutive bytes of the output.
 
-    `lost` is the number of requested bytes before them that are no longer in the ring.
+    `lost` is the number of requested bytes before `data` that are no longer in the ring.
     """
 
     data: bytes

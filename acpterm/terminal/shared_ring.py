@@ -56,8 +56,8 @@ class SharedRing:
 
     `fd` is the ring file, and `retained` the number of consumed bytes that stay readable. `arm` is
     called with the file's header to request a wake-up from the keeper. `on_room` is called when the
-    ring has room again after the keeper had stopped for lack of room. `adopted` is true if an
-    earlier worker has consumed from the file.
+    ring has room again after the keeper had stopped reading the PTY for lack of room. `adopted` is
+    true if an earlier worker has consumed from the file.
     """
 
     __slots__ = (
@@ -126,8 +126,8 @@ class SharedRing:
     def peek(self, max_bytes: int) -> bytes:
         """Return the next bytes to consume, at most `max_bytes`.
 
-        Either all or none of them are before the position up to which an earlier worker has
-        answered the queries in the output.
+        They never extend across the position up to which an earlier worker has answered the queries
+        in the output. So either all or none of the queries in them are answered already.
         """
         if self.position < self.replied_until:
             max_bytes = min(max_bytes, self.replied_until - self.position)
@@ -188,7 +188,7 @@ class SharedRing:
         self._release()
 
     def let_go(self, reader: object) -> None:
-        """Undo `hold`: release the bytes that were retained only for `reader`. Idempotent."""
+        """End the hold of `reader`: release bytes that were retained only for it. Idempotent."""
         if self._holds.pop(reader, None) is not None:
             self._release()
 

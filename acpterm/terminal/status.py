@@ -34,4 +34,4 @@ class ExitStatus(NamedTuple):
     cpu: float
     """Seconds of CPU time of the program and of the children that it waited for."""
     max_rss: int
-    """Peak resident memory of the program, or of one of those children, in bytes."""
+    """Peak resident memory in bytes, of the program or of a child that it waited for."""

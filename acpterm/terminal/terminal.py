@@ -58,8 +58,8 @@ class Terminal:
 
     `pid` is the program's pid, and `tree` tracks the processes that come from the program. `limit`
     is the maximum length of the text in bytes, and `size` the columns and rows. `created_time` and
-    `started_at` are as in `pool.TerminalSpec`. `on_exit` is called once, with the terminal, right
-    after `exit` is set.
+    `started_at` are the time of creation, in seconds since 1970 and in seconds since boot.
+    `on_exit` is called once, with the terminal, right after `exit` is set.
     """
 
     # With this many attributes, a dictionary would take 1 KiB more per terminal.
@@ -236,7 +236,10 @@ class Terminal:
         self._lifetime.deadline = math.inf
 
     def release(self, by: EndedBy) -> None:
-        """Mark the terminal as released, and begin to end its processes like `kill`. Idempotent."""
+        """Mark the terminal as released, and begin to end its processes. Idempotent.
+
+        `by` is reported as what ended the program, unless another cause came first.
+        """
         self.released = True
         self.kill(by)
 

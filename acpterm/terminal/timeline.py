@@ -2,18 +2,19 @@
 
 Rules:
 
-- A mark is a position and a time: output from this position on came at this time or later. There is
-  one mark for the first output, and then at most one every `GRAIN_S` seconds.
-- At most `MARKS_MAX` marks are kept. When there are more, marks of output that the ring no longer
-  has are removed. Then the older marks are thinned out until half of all marks are left: of marks
-  that are closer together than a certain spacing, one is kept, and the spacing grows until enough
-  marks are removed. The newest quarter of the marks is not thinned out. So the times of recent
-  output are exact to `GRAIN_S` seconds, and those of older output to about 1 % of its age.
-- Output before the position `known_from` was already consumed by an earlier worker. Its marks have
-  the time at which it is consumed again, since its real time is unknown.
+- A *sample* is a position and a time: output from this position on came at this time or later.
+  There is one sample for the first output, and then at most one every `GRAIN_S` seconds.
+- At most `SAMPLES_MAX` samples are kept. When there are more, samples of output that the ring no
+  longer has are removed. Then the older samples are thinned out until half of all samples are left:
+  of samples that are closer together than a certain spacing, one is kept, and the spacing grows
+  until enough samples are removed. The newest quarter of the samples is not thinned out. So the
+  times of recent output are exact to `GRAIN_S` seconds, and those of older output to about 1 % of
+  its age.
+- Output before the position `known_from` was already consumed by an earlier worker, so its real
+  times are unknown. Its samples have the time at which it is consumed again.
 - The last `SIZES_MAX` changes of the terminal size are kept, each with its position.
 
-Times are seconds of `time.monotonic`, passed in by the caller. A mark takes 16 bytes.
+Times are seconds of `time.monotonic`, passed in by the caller. A sample takes 16 bytes.
 """
 
 import math
@@ -23,7 +24,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 GRAIN_S: Final = 0.01
-MARKS_MAX: Final = 2048
+SAMPLES_MAX: Final = 2048
 SIZES_MAX: Final = 256
 
 
@@ -52,8 +53,9 @@ class Timeline:
     """The times of one terminal's output. `start` is the time at which the terminal was created.
 
     `kept` is the number of bytes of output that the terminal retains; older output needs no times.
-    `size` is the columns and rows at the start. `end` is the position of the first byte to be
-    recorded, and `known_from` that of the first byte that no earlier worker has consumed.
+    `size` is the columns and rows at the start. `end` is the position at which recording begins; it
+    grows with each `record`. Output before `known_from` was already consumed by an earlier worker,
+    so its real times are unknown.
     """
 
     __slots__ = (
@@ -103,7 +105,7 @@ class Timeline:
             self._times.append(now)
             self._positions.append(self.end)
             self._due = now + GRAIN_S
-            if len(self._times) > MARKS_MAX:
+            if len(self._times) > SAMPLES_MAX:
                 self._thin_out()
         self.end += size
         # Output that an earlier worker had consumed has no known time.
@@ -117,7 +119,7 @@ class Timeline:
             self.size = gone.cols, gone.rows
         self._resizes.append(Resize(now - self.start, self.end, cols, rows))
         self.resized += 1
-        # Output from here on is later than the resize, so it needs a mark.
+        # Output from here on is later than the resize, so it needs a sample.
         self._due = now
 
     def resize_at(self, number: int) -> Resize | None:
@@ -164,11 +166,11 @@ class Timeline:
         if gone > 0:
             del self._times[:gone]
             del self._positions[:gone]
-        late = max(0, len(self._times) - MARKS_MAX // 4)
+        late = max(0, len(self._times) - SAMPLES_MAX // 4)
         times, positions = self._times[:late], self._positions[:late]
-        # A smaller spacing would remove hardly any marks.
-        spacing = max(GRAIN_S, (times[-1] - times[0]) / MARKS_MAX) if times else GRAIN_S
-        while len(times) > MARKS_MAX // 4:
+        # A smaller spacing would remove hardly any samples.
+        spacing = max(GRAIN_S, (times[-1] - times[0]) / SAMPLES_MAX) if times else GRAIN_S
+        while len(times) > SAMPLES_MAX // 4:
             spacing *= 1.5
             times, positions = _apart(times, positions, spacing)
         self._times = times + self._times[late:]

@@ -24,7 +24,7 @@ class Part(NamedTuple):
     data: bytes
     """UTF-8 for text, unchanged bytes for raw."""
     position: int
-    """The position of the next part."""
+    """The position at which the next part begins: pass it to `since` to read on."""
     lost: int
     """How many bytes from the requested position on are missing before `data`."""
 
@@ -57,9 +57,9 @@ def since(terminal: Terminal, position: int | None, max_bytes: int, *, as_text: 
     """Return at most `max_bytes` of output from `position` on, as text or raw.
 
     If `position` is None, starts at the oldest retained byte. Text ends before an incomplete
-    character or escape sequence, so that the next part can begin with it. If nothing is left
-    because an escape sequence is longer than `max_bytes`, more bytes are read. Raises `ValueError`
-    if the output has not reached `position`.
+    character or escape sequence, so that the next part can begin with it. If the part would be
+    empty because an escape sequence is longer than `max_bytes`, more bytes are read. Raises
+    `ValueError` if the output has not reached `position`.
     """
     asked = terminal.ring.start if position is None else position
     data, start, lost = terminal.ring.read(asked, max_bytes)

@@ -356,7 +356,7 @@ async def test_logs_since_a_time_prints_only_later_output(path):
         terminal = await agent.create("echo one; read x; printf 'two\\nth'; read x")
         await agent.until_output(terminal, "one")
         between = time.time() + 0.05
-        # The timeline has a mark every few hundredths of a second.
+        # The timeline has a sample every few hundredths of a second.
         await poll(lambda: time.time() > between + 0.05)
         await agent.type(terminal, "\n")
         await agent.until_output(terminal, "th")

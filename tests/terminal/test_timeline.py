@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from acpterm.pty.program import Program
 from acpterm.terminal.pool import TerminalSpec
-from acpterm.terminal.timeline import MARKS_MAX, SIZES_MAX, Resize, TimedSlice, Timeline
+from acpterm.terminal.timeline import SAMPLES_MAX, SIZES_MAX, Resize, TimedSlice, Timeline
 from tests.support.polling import poll
 from tests.support.pools import running_pool
 
@@ -84,12 +84,12 @@ def record_all(line, times):
         yield number * 10, now
 
 
-def test_marks_are_bounded_and_recent_times_stay_exact():
+def test_samples_are_bounded_and_recent_times_stay_exact():
     line = timeline()
     times = [number * 0.011 for number in range(50_000)]
     true_times = dict(record_all(line, times))
-    assert len(line._times) == len(line._positions) <= MARKS_MAX
-    late = list(true_times.items())[-MARKS_MAX // 4 :]
+    assert len(line._times) == len(line._positions) <= SAMPLES_MAX
+    late = list(true_times.items())[-SAMPLES_MAX // 4 :]
     assert all(line.slice_at(position).time == time for position, time in late)
     # No time is later than the real one, or much earlier.
     error = [time - line.slice_at(position).time for position, time in true_times.items()]
@@ -97,7 +97,7 @@ def test_marks_are_bounded_and_recent_times_stay_exact():
     assert max(error) < times[-1] / 100
 
 
-def test_marks_of_dropped_output_are_removed_first():
+def test_samples_of_dropped_output_are_removed_first():
     line = timeline(kept=10_000)
     for position, now in record_all(line, [number * 1.0 for number in range(10_000)]):
         # The oldest retained position, at ten bytes a second.
@@ -109,7 +109,7 @@ def test_bursts_with_pauses_between_them_stay_separate():
     line = timeline()
     times = [burst * 600 + step * 0.02 for burst in range(100) for step in range(200)]
     true_times = dict(record_all(line, times))
-    assert len(line._times) <= MARKS_MAX
+    assert len(line._times) <= SAMPLES_MAX
     # Each time is within its burst of four seconds.
     assert all(0 <= time - line.slice_at(at).time < 4 for at, time in true_times.items())
 

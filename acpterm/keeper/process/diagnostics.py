@@ -28,7 +28,7 @@ LOCK_KEY = "lock"
 
 
 def log(message: str) -> None:
-    """Write one line of at most `PIPE_BUF` bytes to the log. Drops it if writing would block."""
+    """Write one line of at most `PIPE_BUF` bytes to the log; drop it if writing would block."""
     line = f"acpterm keeper[{os.getpid()}]: {message}".encode(errors="backslashreplace")
     with contextlib.suppress(OSError):
         if can_log():
@@ -38,7 +38,7 @@ def log(message: str) -> None:
 def can_log() -> bool:
     """Return whether the log accepts `PIPE_BUF` bytes without blocking.
 
-    It may be a full pipe, or a terminal that is stopped by Ctrl-S.
+    Writing blocks if the log is a full pipe, or a terminal that is stopped by Ctrl-S.
     """
     poll = select.poll()
     poll.register(2, select.POLLOUT)
@@ -77,12 +77,12 @@ def describe_wait_status(status: int) -> str:
 
 
 def has_crashed(status: int) -> bool:
-    """Return whether a wait status is that of a process that crashed."""
+    """Return whether a process with this wait status has crashed, as by SIGSEGV or SIGABRT."""
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) in _CRASH_SIGNALS
 
 
 def was_killed(status: int) -> bool:
-    """Return whether a wait status is that of a process that was killed by SIGKILL."""
+    """Return whether a process with this wait status was killed by SIGKILL."""
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == _signal.SIGKILL
 
 

@@ -3,12 +3,12 @@
 Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID` is this process,
 with the names in `LISTEN_FDNAMES`.
 
-- Masters and rings that a previous keeper has stored (`notify`) become terminals again. Their
-  programs are not children of this process, so their exit is detected by pidfd, or without one
-  when the PTY hangs up. Their exit status is unknown, unless the ring's header already contains the
-  report.
+- PTY masters and rings that a previous keeper has stored with the service manager (see `notify`)
+  become terminals again. Their programs are not children of this process, so their exit is detected
+  by pidfd, or without one when the PTY hangs up. Their exit status is unknown, unless the ring's
+  header already contains the report.
 - The directory of the control groups, which is locked by its open descriptor, becomes the entry
-  `trees` again.
+  `trees` of the store again. (An *entry* is a value with descriptors that is kept for the worker.)
 - All other descriptors are for the worker: they become entries `listen/0`, `listen/1`, …, whose
   value is the descriptor's name.
 """
@@ -37,9 +37,9 @@ _LISTEN_FDS_START = 3
 def adopt_all(
     environ: Mapping[str, str], terminals: Terminals, store: Store, notifier: Notifier
 ) -> None:
-    """Take over all descriptors that the service manager has passed to this process.
+    """Adopt all descriptors that the service manager has passed to this process.
 
-    Masters and rings become terminals; all others become entries of `store`, for the worker.
+    PTY masters and rings become `terminals`; all others become entries of `store`, for the worker.
     """
     masters: dict[str, int] = {}
     rings: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The keeper: handles the worker's messages, and reports the exit of programs."""
+"""The keeper: handles the worker's messages, reports the exit of programs, and reaps orphans."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ _ONE = (1).to_bytes(8, sys.byteorder)
 
 
 class Keeper:
-    """Owns the terminals, and the entries that workers store; sends both to the next worker.
+    """Owns the terminals, and what workers store in the keeper; sends both to the next worker.
+
+    Workers store *entries*: values with descriptors, by key.
 
     Reports the exit of a program, and the end of a terminal's output, to the worker.
 
@@ -53,7 +55,7 @@ class Keeper:
         self.terminals = Terminals(loop, reader, self._exited, self._closed)
         self.store = Store()
         self._links: list[Link] = []
-        """Links to the workers that were sent the state, and now get all reports."""
+        """Links to workers that were sent all terminals and entries, and now get all reports."""
         self.worker_pids: set[int] = set()
         """The pids of workers, which the supervisor reaps."""
         self._is_reaping = False
@@ -92,7 +94,7 @@ class Keeper:
         link.send("state_end")
 
     def has_state(self, link: Link) -> bool:
-        """Return whether the worker of `link` was sent the state."""
+        """Return whether the worker of `link` was sent all terminals and stored entries."""
         return link in self._links
 
     def remove_link(self, link: Link) -> None:
@@ -106,6 +108,8 @@ class Keeper:
 
     def before_wait(self) -> float | None:
         """Wake the worker if it waits for output that was written in this turn of the loop.
+
+        Also resumes reading the PTYs whose ring was full and has free space again.
 
         Returns the maximum number of seconds that the loop may wait; None for no maximum.
         """
@@ -138,9 +142,10 @@ class Keeper:
         self._send("spawned", request, name, *facts, fds=terminal.descriptors)
 
     def _start(self, message: Message) -> tuple[Terminal, str]:
-        """Create the ring, then the child, so that a failure leaves no program behind.
+        """Start the program that a `spawn` message requests, on a new terminal.
 
-        Returns the terminal, and how the child was created, such as `posix_spawn`.
+        Creates the ring before the child, so that a failure leaves no program behind. Returns the
+        terminal, and how the child was created, such as `posix_spawn`.
         """
         _, name, program, cols, rows, ring_size, record = message.fields[:7]
         if message.cut:
@@ -250,7 +255,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _event_channel() -> tuple[int, int]:
-    """Return two descriptors that wake a process: one to wait on, and one to write to."""
+    """Return a descriptor to wait on, and one that wakes the waiting process when written to."""
     if sys.platform == "linux" and hasattr(os, "eventfd"):
         fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         return fd, fd

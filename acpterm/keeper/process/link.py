@@ -1,8 +1,8 @@
 """The keeper's end of its socket to one worker. Queues messages while the socket's buffer is full.
 
-A queued message has a callback that returns its descriptors when the message is sent. So the queue
-needs no duplicates of descriptors, and a message about a terminal that was forgotten in the
-meantime is dropped.
+A queued message has no descriptors, but a callback that returns them when the message is sent. So
+the queue needs no duplicates of descriptors. The callback returns None, which drops the message, if
+the terminal that the message is about was forgotten in the meantime.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Link:
     def send(self, kind: str, *fields: object, fds: Descriptors | None = None) -> None:
         """Send or queue a message. Does nothing once closed.
 
-        `fds` is called when the message is sent, and returns its descriptors. If it returns None,
-        the message is dropped.
+        `fds` is called when the message is sent, and returns the descriptors to send with it. If it
+        returns None, the message is dropped.
         """
         if self.open:
             self._queue.append((protocol.encode(kind, *fields), fds))

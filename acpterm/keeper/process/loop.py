@@ -95,7 +95,7 @@ class Loop:
         self._readers[fd] = handler
 
     def remove_reader(self, fd: int) -> None:
-        """Undo `add_reader`. Must be called before `fd` is closed. Idempotent."""
+        """Stop calling the handler of `fd`. Must be called before `fd` is closed. Idempotent."""
         if self._readers.pop(fd, None) is not None:
             self._poller.remove(fd)
 
@@ -108,7 +108,7 @@ class Loop:
             self._readers[duplicate] = lambda: self._written(fd)
 
     def remove_writer(self, fd: int) -> None:
-        """Undo `add_writer`. Idempotent."""
+        """Do not call the handler of `add_writer` for `fd` any more. Idempotent."""
         if fd in self._writers:
             duplicate, _ = self._writers.pop(fd)
             self.remove_reader(duplicate)
@@ -195,4 +195,4 @@ class Loop:
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """Do nothing: the signal's number arrives through the wake-up descriptor."""
+    """Ignore the call: the loop reads the signal's number from the wake-up pipe instead."""

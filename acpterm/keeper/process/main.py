@@ -55,7 +55,7 @@ def main(args: Sequence[str]) -> NoReturn:
 def prepare_process() -> tuple[int, int]:
     """Set up signals, limits and memory of the keeper process.
 
-    Raises the soft limit of open files to the hard limit; returns the previous soft and hard limit.
+    Sets the soft limit of open files to the hard limit; returns the previous soft and hard limit.
     """
     _open_standard_fds()
     for number in (_signal.SIGPIPE, _signal.SIGTTOU, _signal.SIGTTIN, _signal.SIGTSTP):
@@ -105,7 +105,7 @@ class Embedded:
     def _watch_parent(self) -> None:
         """Stop the loop when the parent, the worker, exits.
 
-        The socket alone does not tell, since another process may have the worker's end open.
+        The socket may stay open then, because another process may have the worker's end, too.
         """
         pidfd = system.open_pidfd(self._parent)
         if os.getppid() != self._parent:

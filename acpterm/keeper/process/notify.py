@@ -5,8 +5,8 @@ abstract namespace. If the variable is not set, nothing is sent. No method raise
 waits, so the keeper also works if no manager listens.
 
 With `FDSTORE=N` in the environment the manager stores up to N descriptors and passes them to the
-next process of the service. Masters and rings are stored there, so that programs outlive a keeper
-that is killed: while a master is stored, its PTY does not hang up.
+next process of the service. PTY masters and ring files are stored there, so that programs outlive a
+keeper that is killed: while a master is stored, its PTY does not hang up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 RING_PREFIX = "ring."
 TREES_NAME = "trees"
-"""The name of the descriptor that locks the directory of the programs' control groups."""
+"""The name, in the manager's store, of the open directory of the programs' control groups.
+
+While the descriptor is open, the directory is locked."""
 MASTER_PREFIX = "master."
 _WATCHDOG_SHARE = 0.5
 _RETRY_S = 0.01
@@ -66,7 +68,7 @@ class Notifier:
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """Report that the worker is being replaced, until `ready` is called."""
+        """Report that the worker is being replaced. Call `ready` when the replacement has ended."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
@@ -90,7 +92,7 @@ class Notifier:
         return name in self._stored
 
     def adopt(self, name: str) -> None:
-        """Record that the manager still stores a descriptor of this name for a previous keeper."""
+        """Record that a previous keeper has stored a descriptor of this name with the manager."""
         self._stored.add(name)
 
     def store(self, name: str, fd: int) -> None:

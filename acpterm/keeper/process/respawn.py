@@ -21,7 +21,7 @@ _DELAYS_S = (0.0, 0.1, 0.5, 2.0)
 
 
 class Respawn:
-    """Calls `start` after each death of a worker, with a growing delay, until it gives up."""
+    """Calls `start` after each death of a worker, with a growing delay; gives up after too many."""
 
     def __init__(
         self, loop: Loop, store: Store, notifier: Notifier, start: Callable[[], None]
@@ -66,9 +66,10 @@ class Respawn:
         self._feed_watchdog()
 
     def _feed_watchdog(self) -> None:
-        """Reset the service manager's watchdog repeatedly, for as long as this has given up.
+        """Reset the service manager's watchdog repeatedly, in place of a worker, until `reset`.
 
-        Otherwise the manager would kill all programs. Its status line shows the failure already.
+        Otherwise the manager would end the service, and so kill all programs. The failure is
+        visible in the service's status line.
         """
         interval = self._notifier.watchdog_s
         if self.given_up and interval is not None:

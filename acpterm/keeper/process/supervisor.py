@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.protocol import Message
 
 READY_TIMEOUT_S = 10.0
-"""Seconds after which a candidate that is not ready has failed."""
+"""Seconds within which a candidate (a new worker, to replace another) must be ready."""
 TERMINATE_TIMEOUT_S = 6.0
 _RESTORE_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 1.0
@@ -153,7 +153,7 @@ class Supervisor:
             diagnostics.write_lock_file(self._keeper.store, "")
 
     def _gone(self, worker: Worker, status: int) -> None:
-        """Handle a worker's exit, after its last messages. `status` is its wait status."""
+        """Handle a worker's exit. Its messages are handled already; `status` is its wait status."""
         self._workers.discard(worker)
         self._keeper.worker_pids.discard(worker.pid)
         self._keeper.remove_link(worker.link)
@@ -235,7 +235,9 @@ class Supervisor:
             self._roll_back(f"the new worker was not ready within {READY_TIMEOUT_S:g} s")
 
     def _stop(self, serving: Worker, deadline: float) -> None:
-        """Stop the serving worker with SIGSTOP, then send the state to the candidate (the new one).
+        """Stop the serving worker with SIGSTOP, then send its candidate all terminals and entries.
+
+        The candidate is the new worker that is to replace the serving worker.
 
         Rolls back the replacement if the worker has not stopped by `deadline`, which is a time of
         `time.monotonic`.

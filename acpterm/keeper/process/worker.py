@@ -1,8 +1,8 @@
 """One worker process, as its keeper sees it.
 
-States: *starting*; *restoring* once it has sent `hello` and got the state; *ready* once it has sent
-`ready`; *serving* once it was sent `go`; *ended* once the process was reaped and all its messages
-were received.
+States: *starting*; *restoring* once it has sent `hello` and was sent the state (all terminals and
+stored entries); *ready* once it has sent `ready`; *serving* once it was sent `go`; *ended* once the
+process was reaped and all its messages were received.
 
 A worker whose socket closes while the process lives cannot serve any more. It gets
 `CLOSED_TIMEOUT_S` seconds to exit by itself; then it is killed.

@@ -1,7 +1,7 @@
 """`posix_spawn` into a control group, by ctypes: Python has no function for it. Needs glibc 2.39.
 
-As with `clone3` (see `spawn`), the child starts in the group. But it runs no Python code before it
-executes its program.
+As with `clone3` (see the module `spawn`), the child starts in the group. But the child runs no
+Python code before it executes its program.
 """
 
 from __future__ import annotations

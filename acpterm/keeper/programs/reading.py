@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 # Ways to read.
 PLAIN = 0
-"""Read until the PTY is empty. The kernel waits for its thread before it reports that the PTY is
-empty. So only this way guarantees that all output written before the read was read."""
+"""Read until the PTY is empty. Before the kernel reports that, it waits for the thread that moves
+output from the slave to the master. Only this way is certain to read all output written before."""
 GATHER = 1
-"""Like `PLAIN`, but keep reading until another descriptor is ready, for throughput. Once 1 KiB or
+"""Read until the PTY stays empty, or another descriptor is ready, for throughput. Once 1 KiB or
 more was read, an empty PTY gets some time to fill again: the reader yields the CPU up to
 `_YIELDS_MAX` times, or until one yield takes long. `EMPTY` means that no output came in that time.
 """
 AVAILABLE = 2
-"""Read only output that has arrived at the master. Never waits for the kernel's thread, which may
-take milliseconds on a busy machine. `EMPTY` does not mean that all output was read."""
+"""Read only output that has arrived at the master. Never waits for the kernel's thread that moves
+output there, which may take milliseconds on a busy machine. `EMPTY` does not mean that all output
+was read."""
 
 # Why a read stopped.
 EMPTY = 0
@@ -41,7 +42,7 @@ RING_FULL = 2
 """The ring is full of unconsumed output."""
 HUNG_UP = 3
 """No process has the PTY's slave open. While the child runs, a process of its session may still
-open `/dev/tty` again; once the child has ended, this is final."""
+open `/dev/tty` again; once the child has ended, the hang-up is final."""
 
 _YIELDS_MAX = 50
 # How many reads of 4 KiB, or yields, there are between two polls of other descriptors.
@@ -60,8 +61,9 @@ _monotonic = time.monotonic
 class Reader:
     """Reads the masters of all PTYs into their rings.
 
-    With `recoverable`, each read is marked in the ring. If this keeper is killed, the next keeper
-    can then recover the output of the last read (`RingFile.recover`).
+    With `recoverable`, the ring is prepared before each read (`RingFile.mark_unread`). Then, if
+    this keeper is killed right after a read, the next keeper can recover the output of that read
+    (`RingFile.recover`).
     """
 
     def __init__(self, loop: Loop, *, recoverable: bool = False) -> None:

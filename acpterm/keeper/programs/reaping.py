@@ -69,8 +69,8 @@ class Child:
     def exists(self) -> bool:
         """Return whether the process runs or is a zombie, so that its pid is not reused.
 
-        Also returns True if that is unknown. A child exists until it is reaped; a program of an
-        earlier keeper may be reaped by another process at any time.
+        Returns True if that is unknown. A child of this keeper exists until the keeper reaps it; a
+        program that an earlier keeper started may be reaped by another process at any time.
         """
         try:
             os.getpgid(self.pid)
@@ -80,9 +80,10 @@ class Child:
         return started == self.started or 0.0 in (started, self.started)
 
     def check_ended(self) -> bool:
-        """Return whether a process without a pidfd has ended; with a pidfd, return False.
+        """Return whether a process without a pidfd has ended.
 
-        Must be called at each SIGCHLD. A program of an earlier keeper causes none.
+        Must be called at each SIGCHLD. The exit of a program that an earlier keeper started causes
+        no SIGCHLD. With a pidfd, returns False: `watch` reports the end.
         """
         if self._pidfd is not None:
             return False
@@ -99,8 +100,8 @@ class Child:
     def reap(self, end: int) -> Exit | None:
         """Reap the process, which has ended, and return the report of its exit.
 
-        `end` is the position at which its output ends. Returns None while a debugger traces the
-        process, because the keeper cannot reap it yet.
+        `end` is the position at which the process's output ends. Returns None while a debugger
+        traces the process, because the keeper cannot reap it yet.
         """
         try:
             if self._wait_result is None or self._wait_result[0] == 0:

@@ -46,8 +46,10 @@ def end_programs(terminals: Terminals) -> None:
 def _kill_round(sessions: dict[int, float], unreaped: dict[int, Terminal]) -> bool:
     """Kill all programs and all children of the keeper, and reap those that have ended.
 
-    Returns whether any process may be left. `unreaped` has, by pid, the terminals whose program is
-    not reaped; programs that this call reaps are removed.
+    Returns whether any process may be left. `sessions` has the ids of the programs' sessions, each
+    with the time, in seconds since boot, until which the id was certainly not reused. `unreaped`
+    has the terminals whose program is not reaped yet, by pid; this call removes those that it
+    reaps.
     """
     for pid, terminal in tuple(unreaped.items()):
         if terminal.child.exists():
@@ -71,8 +73,10 @@ def _kill_round(sessions: dict[int, float], unreaped: dict[int, Terminal]) -> bo
 def _session_members(sessions: dict[int, float]) -> Iterator[int]:
     """Yield the pids of the running processes in `sessions`.
 
-    The kernel does not reuse the id of a session that has members. So if any member is older than
-    the reuse of its id, all members are ours; otherwise another program may have created them.
+    `sessions` has the ids of the programs' sessions, each with the time, in seconds since boot,
+    until which the id was certainly not reused. The kernel does not reuse the id of a session that
+    has members. So if any member was started before that time, the session is still the program's,
+    and all members are yielded; otherwise another program may have created it.
     """
     if not system.LINUX or not sessions:
         return

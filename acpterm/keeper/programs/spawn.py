@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.programs.child import Program
 
 SPARE_DESCRIPTORS = 32
-"""Descriptors reserved for messages of the worker: no program is started with fewer free ones."""
+"""Descriptors reserved for messages of the worker: if fewer are free, no program is started."""
 _SETTLE_TIMEOUT_MS = 1000
 _IUTF8 = 0x4000 if system.LINUX else 0
 # Linux's RLIMIT_LOCKS, which no kernel enforces. It marks a terminal's processes
@@ -208,7 +208,7 @@ def _run_child(program: Program, slave: int, settling: int) -> NoReturn:
 
 
 def ptyprocess_spawn(program: Program, cols: int, rows: int) -> tuple[int, int, str]:
-    """Start a program by ptyprocess; return the same values as `spawn`."""
+    """Start a program by ptyprocess; return its pid, the PTY's master, and `ptyprocess`."""
     import ptyprocess  # noqa: PLC0415  only where the other ways do not work
 
     def run_in_child() -> None:

@@ -111,7 +111,7 @@ class Terminal:
             self.child_ended()
 
     def child_ended(self) -> None:
-        """Drain the PTY, then reap the child, which has ended. Idempotent."""
+        """Read the rest of the PTY's output, then reap the child, which has ended. Idempotent."""
         self.child.unwatch(self._terminals.loop)
         if not self.ended:
             self.ended = True
@@ -177,9 +177,10 @@ class Terminal:
             self._hung_up()
 
     def _read(self, max_bytes: int, how: int) -> int:
-        """Read output into the ring; if the ring is full, do not poll the PTY until there is space.
+        """Read output into the ring.
 
-        Returns why the read stopped, as `Reader.read` does.
+        If the ring gets full, stops polling the PTY until the ring has free space. Returns why the
+        read stopped: a constant of `reading`, such as `RING_FULL`.
         """
         assert self.master is not None and self.ring is not None  # noqa: S101, PT018  polled
         head = self.ring.header[HEAD]
@@ -224,7 +225,7 @@ class Terminal:
             self._terminals.loop.call_later(IDLE_RETRY_S, self._poll)
 
     def _drain(self) -> None:
-        """Read the output that is left of the child, which has ended; then reap the child.
+        """Read the remaining output of the child, which has ended; then reap the child.
 
         If the ring becomes full, returns; `resume` continues when there is space.
         """

@@ -97,8 +97,9 @@ class Terminals:
     def disarm_waiting(self) -> bool:
         """Clear `ARMED` in all rings that have new output and whose consumer waits for output.
 
-        Returns whether there was such a ring: the worker must then be woken. Each ring with new
-        output is checked by two calls, because its consumer may set `ARMED` after the first.
+        A consumer in the worker sets this word in the ring's header before it waits. Returns
+        whether there was such a ring: the worker must then be woken. Each ring with new output is
+        checked by two calls, because its consumer may set `ARMED` after the first.
         """
         wake = False
         for terminal, checks in tuple(self._written.items()):
@@ -113,10 +114,12 @@ class Terminals:
         return wake
 
     def clear_emulator_marks(self, *, was_killed: bool = False) -> None:
-        """Clear the mark `EMULATOR` in all rings, since the worker has ended without a crash.
+        """Clear the word `EMULATOR` in all rings, because the worker has ended without a crash.
 
-        If the worker was killed (`was_killed`), an emulator may have used up all memory. So a ring
-        that was marked in `_EMULATOR_KILLS_MAX` workers that were killed keeps the mark.
+        The word is set while the emulator processes output. If the next worker finds it set, it
+        uses no emulator for that terminal. If the worker was killed (`was_killed`), an emulator may
+        have used up all memory. So the word stays set in a ring in which it was set at the death of
+        `_EMULATOR_KILLS_MAX` workers that were killed.
         """
         for terminal in self.by_name.values():
             # Access the file, since the ring of a closed terminal is not mapped.
@@ -128,7 +131,7 @@ class Terminals:
                 _write_word(terminal.ring_fd, EMULATOR, 0)
 
     def stall(self, terminal: Terminal) -> None:
-        """Check a terminal's ring, which is full, repeatedly; resume reading when it has space."""
+        """Check a terminal's full ring repeatedly; resume reading when it has free space."""
         self._stalled[terminal] = None
         self._retry_later()
 

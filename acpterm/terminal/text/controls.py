@@ -208,8 +208,9 @@ class Controls:
     def _step(self, text: str, at: int, done: list[str]) -> int:
         """Process the character of `text` at index `at`, within a sequence that is not a string.
 
-        Returns the index to continue at. Appends to `done` a control that takes effect within the
-        sequence, or an erasure if the character ends the sequence of one.
+        Returns the index to continue at. If the character is a control that takes effect within the
+        sequence, appends it to `done`. If the character completes a sequence that erases in the
+        line, appends the one character that stands for the erasure.
         """
         char = text[at]
         if char > "~":
@@ -293,8 +294,8 @@ def _mark_erasures(data: bytes) -> bytes:
 def _unix(data: bytes) -> bytes:
     """Replace CRLF by LF: a CR before an LF moves the cursor on a line that ends anyway.
 
-    Fast path: if each run of CRs and LFs has as many CRs as LFs, all CRs are dropped. That is so if
-    dropping all CRs and then turning LFs into CRs gives the same as dropping all LFs.
+    Fast path: if each run of CRs and LFs has as many CRs as LFs, all CRs are dropped. To check
+    that, `data` without CRs, with its LFs turned into CRs, is compared with `data` without LFs.
     """
     begin = data.startswith(b"\n")
     end = len(data) - data.endswith(b"\r")

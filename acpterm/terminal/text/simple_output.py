@@ -20,10 +20,10 @@ _MAY_BE_SGR: Final = b"\x1b[0123456789;:m\r"
 
 
 def find_end(data: bytes) -> int:
-    """Return the index at which the simple output in `data` ends; 0 if not all of it is simple.
+    """Return the length of `data` if all of `data` is simple output, otherwise 0.
 
     Simple output is printing ASCII, TAB, LF, CR and whole SGR sequences. A CR or an incomplete SGR
-    sequence at the very end of `data` is left out, because the next output decides whether it is
+    sequence at the very end of `data` is not counted, because the next output decides whether it is
     simple. `data` must not begin within an escape sequence.
     """
     end = len(data)
@@ -38,9 +38,10 @@ def find_end(data: bytes) -> int:
 
 
 def text_bytes_min(data: bytes) -> int | None:
-    """Return a lower bound for the bytes of text in the complete lines of `data`, simple output.
+    """Return the minimum number of bytes of text that the complete lines of `data` have.
 
-    Returns None if a CR is not followed by LF, since the text after it may overwrite the line.
+    `data` is simple output. Returns None if a CR is not followed by LF, since the text after such a
+    CR may overwrite the line.
     """
     returns = data.count(b"\r")
     if data.count(LINE_END) != returns:

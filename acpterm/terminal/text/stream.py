@@ -8,9 +8,10 @@ Rules:
 - The text consists of the finished lines and the current line. The view keeps the last `limit`
   UTF-8 bytes of the text, cut at a character boundary. A text of exactly `limit` bytes is not cut.
 - Ten megabytes of progress bar are one line, and push out no other line.
-- `truncated` is true once the beginning of the text is dropped: when the finished lines exceed the
-  limit, or when `truncated` or `text` is called while they exceed it together with the current
-  line. It stays true. It does not depend on how the bytes were divided into calls of `feed`.
+- `truncated` is true once the beginning of the text is dropped. That happens when the finished
+  lines exceed the limit. If they exceed it only together with the current line, it happens when
+  `truncated` or `text` is called. From then on `truncated` stays true. It does not depend on how
+  the bytes were divided into calls of `feed`.
 - If much output is fed at once, the view skips the beginning and *restarts* at a line that depends
   on nothing before it, provided that the text after that line exceeds the limit. The resulting
   text is the same.
@@ -51,7 +52,7 @@ class _Deferred(NamedTuple):
 class TextView:
     """The last `limit` bytes of a terminal's text; a limit of 0 keeps no text.
 
-    Pass `truncated` if there was earlier output, which this view is not fed.
+    Set `truncated` if there was earlier output, which this view is not fed.
     """
 
     __slots__ = (
@@ -119,9 +120,10 @@ class TextView:
         self._cached = None
 
     def _parts(self) -> tuple[int, bytes]:
-        """Return the two parts of the text within the limit.
+        """Divide the text within the limit into finished lines and the current line.
 
-        They are the number of bytes at the end of the finished lines, and the current line.
+        Returns the number of bytes at the end of the finished lines, and the current line. If the
+        current line alone exceeds the limit, its beginning is cut off.
         """
         line = self._line.text().encode()
         if len(line) > self._limit:
@@ -166,7 +168,7 @@ class TextView:
     def _may_defer(self, size: int, text_min: int) -> bool:
         """Return whether the next output may be stored unprocessed.
 
-        It has `size` bytes, with at least `text_min` bytes of text.
+        The next output has `size` bytes, with at least `text_min` bytes of text.
         """
         held = self._deferred_bytes + size
         return held <= _DEFERRED_RATIO * (self._deferred_text_min + text_min) + _PIECE_BYTES
@@ -243,7 +245,7 @@ class TextView:
             self._line.carriage_return()
 
     def _append(self, text: bytes) -> None:
-        """Write `text`, which has no controls but TAB and LF."""
+        """Write `text`, whose only controls are TAB and LF, at the cursor of the current line."""
         begin, end = 0, text.rfind(b"\n") + 1
         if end:
             if not self._line.appending:
@@ -257,7 +259,8 @@ class TextView:
     def _erase_right(self, program: bytes) -> None:
         """Write `program`, text whose only controls are TAB, LF and ERASE_RIGHT.
 
-        Compilers and grep erase to the right at the end of the line, where this has no effect.
+        Fast for the output of compilers and grep: they send ERASE_RIGHT at the end of a line, where
+        it has no effect.
         """
         if not self._line.appending:
             head, newline, program = program.partition(b"\n")

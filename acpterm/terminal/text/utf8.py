@@ -25,7 +25,7 @@ class Utf8:
 
     @property
     def incomplete_bytes(self) -> int:
-        """The number of bytes held back of an incomplete character; 0 if there is none."""
+        """How many bytes of an incomplete character are held back; 0 if there is none."""
         return len(self._incomplete)
 
     def feed(self, data: bytes) -> bytes:
@@ -58,7 +58,7 @@ def is_continuation(byte: int) -> bool:
 def boundary(data: bytes, index: int) -> int:
     """Return the index in `data` at which the first character at or after `index` begins.
 
-    `data` is UTF-8. Returns its length if no character begins there.
+    `data` is UTF-8. Returns the length of `data` if no character begins at or after `index`.
     """
     while index < len(data) and is_continuation(data[index]):
         index += 1

@@ -1,7 +1,7 @@
 """The emulator of a terminal (libghostty-vt), its screen, and its replies.
 
 - `emulator`: the emulator of one terminal: takes output, produces screens and replies;
-- `broken`: the replacement for an emulator on whose output the library has crashed;
+- `broken`: replaces the emulator of a terminal whose output has crashed the library;
 - `library`: loads libghostty-vt by cffi; `native`: the calls of the library that are used;
 - `dump`: parses the library's state; `repair`: fixes a state that the library cannot encode;
 - `screen`: an immutable snapshot of the emulator's state, taken by `Emulator.screen`;

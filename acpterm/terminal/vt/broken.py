@@ -1,8 +1,8 @@
 """The replacement for the emulator of a terminal whose output has crashed libghostty-vt.
 
-A crash of this library ends the worker. The next worker finds the mark that was set around the call
-(`shared_ring.EmulatorMark`), and does not feed the same bytes again. From then on, that terminal's
-screen shows a message, and its program's queries get no replies.
+A crash of this library ends the worker. The next worker finds that the ring's header still says
+that the emulator was at work (`shared_ring.EmulatorMark`), and does not feed the same bytes again.
+From then on, that terminal's screen shows a message, and its program's queries get no replies.
 """
 
 from __future__ import annotations

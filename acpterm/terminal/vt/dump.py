@@ -25,7 +25,7 @@ from acpterm.terminal.vt.style import DEFAULT, PLAIN, RGB, Cell, Style, with_lin
 MARKS_MAX: Final = 8
 """Maximum number of combining characters kept per cell, more than any script needs."""
 ADDRESS_MAX: Final = 2083
-"""Maximum length of a hyperlink's address, as in VTE; a longer one is ignored."""
+"""Maximum length in bytes of a hyperlink's address, as in VTE; a longer link is ignored."""
 _PARAMETERS_MAX: Final = 250
 
 _MAGIC: Final = b"GHOSTSNP\x01\x00"
@@ -300,7 +300,7 @@ def _charsets(packed: int) -> Charsets:
 def _stack(index: int, flags: bytes) -> tuple[int, ...]:
     """Return kitty's stack of keyboard flags, oldest first; the last entry is in effect.
 
-    `flags` is the library's circular buffer of entries, and `index` that of the newest entry.
+    `flags` is the library's circular buffer of entries, and `index` the index of the newest entry.
     """
     index &= 7
     if any(flags[index + 1 :]):
@@ -310,7 +310,10 @@ def _stack(index: int, flags: bytes) -> tuple[int, ...]:
 
 
 def _link(data: memoryview, at: int) -> tuple[str, int]:
-    """Return the hyperlink at index `at`, in the form of `Style.link`, and the index past it."""
+    """Return the hyperlink at index `at`, and the index just past it.
+
+    The hyperlink is its parameters, a semicolon and its address; or empty if it is ignored.
+    """
     kind = data[at]
     at += 5
     parameters = ""

@@ -116,7 +116,7 @@ class Frames:
         return f"\x1b[{at + 1};{inside + 1}H\x1b[2m{dots}\x1b[m" if dots else ""
 
     def _changed_state(self, screen: Screen) -> list[str]:
-        """Return sequences for what changed: modes, keyboard, cursor shape and title."""
+        """Return sequences that set modes, keyboard, cursor shape and title, where they changed."""
         parts = []
         before, self._modes = self._modes, screen.modes
         new = screen.modes[len(before) :]
@@ -141,10 +141,10 @@ class Frames:
 
 
 def _moved(start: int, cursor: int, window: int, size: int) -> int:
-    """Return the first column (or row) of the screen to show, as near to `start` as possible.
+    """Return the first column (or row) of the screen to show in a window.
 
-    The window must show the column `cursor`. `window` is the width (or height) of the window, and
-    `size` that of the screen.
+    It is as near as possible to `start`, the previous one, but the window must show the column (or
+    row) `cursor`. `window` is the width (or height) of the window, and `size` that of the screen.
     """
     start = min(start, max(0, size - window))
     return min(max(start, cursor - window + 1), cursor)

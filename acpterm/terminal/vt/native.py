@@ -24,7 +24,7 @@ _APC_MAX_BYTES: Final = 64 * 1024
 
 
 class Feeding:
-    """What callbacks need while a terminal is fed: its size, and where to collect replies."""
+    """What the callbacks of libghostty-vt need while a terminal is fed: its size and replies."""
 
     __slots__ = ("cols", "is_own_query", "replies", "rows")
 

@@ -60,7 +60,8 @@ LEAVE: Final = (
     f"\x1b7\x1b[?69l\x1b[r\x1b[?6l\x1b8\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[m"
     f"{MODES_OFF}\x1b>\x1b[?2031l\x1b[?2048l\x1b[?5W\x1b[?25h\x1b[0 q"
 ).encode()
-"""Restores the state of the viewer's terminal when it detaches; the painted cells remain."""
+"""Restores the state of the terminal in which a user has attached, after the user detaches. The
+painted cells remain."""
 _DESIGNATIONS: Final = "()*+"
 # utf8, ascii, british, dec_special.
 _SETS: Final = "BBA0"
@@ -86,10 +87,11 @@ def snapshot(screen: Screen) -> bytes:
 
 
 def alternate_snapshot(screen: Screen) -> bytes:
-    """Return the bytes that put a viewer's alternate screen into the state of `screen`.
+    """Return the bytes that put the alternate screen of a viewer's terminal into a screen's state.
 
-    Unlike `snapshot`, they do not change the viewer's main screen. `screen` must show the alternate
-    screen. When the program leaves the alternate screen, the caller must paint the main screen.
+    `screen` must show the alternate screen. Unlike `snapshot`, the bytes do not change the main
+    screen of the viewer's terminal (the terminal in which the user attaches). When the program
+    leaves the alternate screen, the caller must paint the main screen.
     """
     return "".join([_ALTERNATE, *_tab_stops(screen.tabs), *_active(screen)]).encode()
 
@@ -133,7 +135,7 @@ def _active(screen: Screen) -> list[str]:
 
 
 def mode_sequences(screen: Screen) -> Iterable[str]:
-    """Return sequences that set the modes, the keyboard, the cursor's shape and the title."""
+    """Return sequences that set modes, keyboard, cursor shape and title as on `screen`."""
     yield from (f"\x1b[?{number}h" for number in screen.modes)
     yield "\x1b=" if screen.application_keypad else "\x1b>"
     if screen.other_keys:
@@ -144,7 +146,7 @@ def mode_sequences(screen: Screen) -> Iterable[str]:
 
 
 def shape_sequence(screen: Screen) -> str:
-    """Return the sequences that set the cursor's shape."""
+    """Return the sequences that set the cursor's shape as on `screen`."""
     blinks = "\x1b[?12h" if screen.is_default_cursor_blinking else ""
     return f"\x1b[{screen.cursor_shape} q{blinks}"
 
@@ -164,9 +166,10 @@ def _tab_stops(stops: Iterable[int]) -> Iterable[str]:
 
 
 def _saved_cursor(screen: Screen, saved: Saved, *, main: bool) -> Iterable[str]:
-    """Return the sequences that set the cursor as in `saved`, so that it can be saved again.
+    """Return the sequences that set the cursor of the viewer's terminal as in `saved`.
 
-    The viewer's terminal must have no margins. `main` is true for the cursor of the main screen.
+    The caller then saves this cursor (DECSC). The viewer's terminal must have no margins. `main` is
+    true for the cursor of the main screen.
     """
     if saved.origin:
         yield "\x1b[?6h"
@@ -198,11 +201,12 @@ def _origin(screen: Screen) -> tuple[int, int]:
 def _cursor(
     screen: Screen, x: int, y: int, *, main: bool = False, origin: tuple[int, int] = (0, 0)
 ) -> Iterable[str]:
-    """Return the sequences that place the cursor at `x` and `y`, addressed relative to `origin`.
+    """Return the sequences that move the cursor to column `x` and row `y` of the screen.
 
-    The character before the cursor is written again in two cases: to make the next character wrap,
-    and if it is the last character printed, which a REP of the program would repeat. `main` selects
-    the main screen.
+    They address the cursor relative to `origin`. In two cases they also write the character before
+    the cursor again: if the next character is to wrap (`x` is the screen's width), and if that
+    character is the last one printed, so that a later REP repeats it. `main` selects the main
+    screen, otherwise the current one.
     """
     left, top = origin
     cells = screen.cells(y, main=main) if y < screen.rows else []

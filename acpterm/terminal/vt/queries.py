@@ -130,9 +130,10 @@ class QueryFilter:
         return b"".join(parts)
 
     def _pass(self, token: re.Match[bytes], parts: list[bytes]) -> int:
-        """Append to `parts` what the window is sent of the sequence `token`, which is no string.
+        """Filter the sequence `token`; append the bytes for the window to `parts`.
 
-        Returns the index just past the sequence.
+        `token` is not a string such as OSC or DCS: `_string` filters those. Returns the index just
+        past the sequence.
         """
         whole = token[0]
         if token["final"] is not None:
@@ -257,10 +258,10 @@ def _executed(body: bytes) -> bytes:
 
 
 def _csi(whole: bytes, body: bytes, final: bytes) -> bytes:
-    """Return what the window is sent of the control sequence `whole`.
+    """Filter the control sequence `whole`; return the bytes for the window.
 
-    `body` is what is between CSI and the `final` byte. Of a query, the window is sent only the
-    control characters that it contains.
+    `body` is the part between CSI and the `final` byte. A query is dropped, except for the control
+    characters within it. From a sequence that sets modes, `REPORTING_MODES` are removed.
     """
     known = _CSI.fullmatch(body.translate(None, _CONTROLS))
     if known is None:

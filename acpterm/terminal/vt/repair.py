@@ -1,8 +1,8 @@
 """Repair of a screen that libghostty-vt cannot encode in a snapshot.
 
-A window that becomes narrower without rewrapping its lines (the alternate screen, or without
-DECAWM) can cut a wide character in two: the native terminal keeps the left half in the last column,
-and its encoder then refuses the whole screen. `repair` overwrites such halves with blanks. The
+A terminal that becomes narrower without rewrapping its lines (on the alternate screen, or without
+DECAWM) can cut a wide character in two: libghostty-vt keeps the left half in the last column, and
+its encoder then refuses the whole screen. `repair` overwrites such halves with blanks. The
 cursor stays where it is, but a pending wrap is lost.
 """
 

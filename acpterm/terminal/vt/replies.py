@@ -57,5 +57,5 @@ _REPLIES: Final = re.compile(rb"(?:%b)+" % _REPLY)
 
 
 def is_allowed(reply: bytes) -> bool:
-    """Return whether a program may get `reply`: one or more replies, all of a form allowed here."""
+    """Return whether a program may get `reply`: one or more replies of the forms in this module."""
     return _REPLIES.fullmatch(reply) is not None

@@ -26,7 +26,7 @@ def rows(screen: Screen) -> list[str]:
 def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
     """Return cells as text with SGR sequences, without blanks in default style at the end.
 
-    With `links`, includes hyperlinks. Their total length is limited, because a link may be two
+    With `links`, includes hyperlinks, until their total length exceeds a limit: a link may be two
     thousand times as long as the text that it covers.
     """
     parts: list[str] = []
@@ -49,9 +49,10 @@ def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
 
 
 def linked(link: str) -> str:
-    """Return the sequence that begins the hyperlink `link`, which has the form of `Style.link`.
+    """Return the sequence that begins the hyperlink `link`.
 
-    With an empty `link`, the sequence ends the current hyperlink.
+    `link` is the parameters, a semicolon and the address. With an empty `link`, the sequence ends
+    the current hyperlink.
     """
     return f"\x1b]8;{link or ';'}\x1b\\"
 

@@ -17,7 +17,8 @@ TITLE_MAX: Final = 256
 _MODES: Final[tuple[int, ...]] = (1, 5, 40, 1004, 2004)
 MOUSE_MODES: Final = (9, 1000, 1002, 1003, 1005, 1006, 1015, 1016)
 MODES: Final = (1, 5, 12, 40, *MOUSE_MODES, 1004, 2004)
-"""All private modes that are set in a viewer's terminal, and reset when it detaches."""
+"""The private modes that are passed on to the terminal in which a user attaches. They are reset
+there when the user detaches."""
 DECOM: Final = 6
 DECAWM: Final = 7
 DECTCEM: Final = 25
@@ -107,7 +108,7 @@ class Screen:
 
     @property
     def cursor_shape(self) -> int:
-        """The cursor's shape as a DECSCUSR number; 0 for the default of the viewer's terminal."""
+        """The cursor's shape as a DECSCUSR number; 0 if the program has not chosen a shape."""
         if self._dump.is_default_cursor:
             return 0
         shape = _SHAPES[self._active.shape] if self._active.shape < len(_SHAPES) else 1
@@ -176,7 +177,7 @@ class Screen:
 
     @property
     def modes(self) -> tuple[int, ...]:
-        """The private modes that the program has set and that the viewer's terminal needs, too."""
+        """The private modes set by the program that an attached user's terminal must have too."""
         modes = [mode for mode in _MODES if mode in self._dump.modes]
         modes += [mode for mode in (self._dump.mouse_event, self._dump.mouse_format) if mode]
         return tuple(modes)

@@ -21,7 +21,9 @@ from acpterm.terminal.text import simple_output
 _RESETS: Final = (b"\x1b[m", b"\x1b[0m")
 
 MARGINS_QUERY: Final = b"\x1bP$qr\x1b\\\x1bP$qs\x1b\\"
-"""Queries the margins by DECRQSS: of DECSTBM, and of DECSLRM, invalid without side margins."""
+"""Queries, by DECRQSS, the top and bottom margins (DECSTBM) and the side margins (DECSLRM).
+
+If side margins are off, the reply to the second query is that the query is invalid."""
 
 
 class ScrolledOff(NamedTuple):
