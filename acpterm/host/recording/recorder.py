@@ -160,7 +160,10 @@ class _Recording:
         self.has_exit = False
 
     def record_input(self, piece: bytes, echoed: bool) -> None:
-        """Record the input `piece` if the terminal has echoed it. See `keyboard.Listener`."""
+        """Record the input `piece` if `echoed`: if the terminal has echoed it.
+
+        Called for each input that the terminal has taken: see `keyboard.Listener`.
+        """
         if not echoed:
             return
         timeline = self._terminal.timeline
