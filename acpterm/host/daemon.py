@@ -96,10 +96,11 @@ async def serve(
 ) -> None:
     """Serve agents and the user as a worker of `keeper`, until a shutdown is requested.
 
-    The daemon also ends after it has had no connection and no unreleased terminal for `idle_exit_s`
-    seconds. Raises `ListenError` and `TrackingError`. Raises
-    `StateVersionError`, before anything is restored, if the previous worker was a newer acpterm. If
-    the keeper is lost, ends all terminals and raises `KeeperLostError`.
+    The daemon also ends after `idle_exit_s` seconds in which there was no connection and all
+    terminals were released. Raises `ListenError` if a socket cannot be opened, `TrackingError` if
+    the processes of terminals cannot be tracked as the settings require, and `StateVersionError`,
+    before anything is restored, if the previous worker was a newer version of acpterm. If the
+    keeper is lost, ends all terminals and raises `KeeperLostError`.
     """
     context = exec_context.current()
     raise_open_files()
@@ -152,7 +153,10 @@ async def _serve_until(
     idle_exit_s: float,
     keeper: KeeperClient,
 ) -> None:
-    """Serve until `end_requested` is set, by a request for a shutdown or the loss of the keeper."""
+    """Accept and serve connections until `end_requested` is set; then close the host.
+
+    After `idle_exit_s` idle seconds, set `end_requested`.
+    """
     accepting = trio.CancelScope()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_accept, accepting, host, sockets, keeper)
@@ -233,7 +237,8 @@ async def _accept(
 async def _rotate_log(path: str, pid: int) -> None:
     """Rotate the log periodically, so that it does not grow without limit.
 
-    The log at `path` exists only if a command has started the daemon. `pid` is the keeper's.
+    The log at `path` exists only if the daemon was started by an acpterm command. `pid` is the
+    keeper's, and is written to the first line of the log.
     """
     while True:
         with contextlib.suppress(OSError):
@@ -244,7 +249,7 @@ async def _rotate_log(path: str, pid: int) -> None:
 async def _keep_bound(
     kind: Listening, keeper: KeeperClient, acceptor: Acceptor, nursery: trio.Nursery
 ) -> None:
-    """Bind a socket again whenever its file was removed, so that terminals stay reachable.
+    """Bind the socket of `kind` again whenever its file was removed, so that clients can connect.
 
     `acceptor` accepts the connections of the new socket in a task of `nursery`.
     """

@@ -17,7 +17,7 @@ TOOL_CALL_ID_MAX: Final = 512
 
 
 class AgentInfo:
-    """Which agent a session or terminal belongs to: its connection's id, and its name."""
+    """Which agent a session or terminal belongs to: the connection's id, and the agent's name."""
 
     def __init__(self, connection: str) -> None:
         self.connection_id: Final = connection
@@ -63,9 +63,10 @@ class Origin:
 
 
 class TerminalEntry:
-    """One terminal and its record, which the next worker restores.
+    """One terminal in the registry: the terminal, its owner and session, and its record.
 
-    A method that changes the record also schedules the record to be stored (`mark_changed`).
+    The next worker restores the terminal from the record. A method that changes the record also
+    schedules the record to be stored (`mark_changed`).
     """
 
     def __init__(
@@ -160,9 +161,10 @@ class TerminalEntry:
 
     @property
     def is_over(self) -> bool:
-        """Whether only output is left: released, or owned by the user and the program exited.
+        """Whether only the terminal's output is left.
 
-        A terminal that is being restarted is not over: its name is still taken.
+        This is so if the terminal is released, or if the user owns it and its program has exited. A
+        terminal that is being restarted is not over, so no other terminal can get its name.
         """
         has_exited = self.terminal.exit is not None and not self.is_restarting
         return self.released_at is not None or (self.is_users and has_exited)
@@ -209,7 +211,10 @@ class TerminalEntry:
         self.mark_changed()
 
     def store_launch(self) -> None:
-        """Schedule `launch`, if it is not None, to be stored."""
+        """Schedule the terminal's launch record, if there is one, to be stored.
+
+        It contains what the user created the terminal with.
+        """
         if self.launch is not None:
             self._writer.changed(launch_key(self.id), self.launch.encode)
 
@@ -237,13 +242,17 @@ class TerminalEntry:
             self.mark_changed()
 
     def record_id_release(self) -> None:
-        """Record that the terminal's id is invalid for its agent, and which tool calls show it."""
+        """Record that the agent has released the terminal's id, which is invalid from now on.
+
+        Also record which tool calls show the terminal. The terminal itself is not released if the
+        user owns it.
+        """
         self._store_tool_calls()
         self.record.is_held = False
         self.mark_changed()
 
     def release(self, by: EndedBy) -> None:
-        """Record that the terminal was released, why (`by`), and which tool calls show it."""
+        """Record that the terminal was released, why (`by`), and which tool calls show it then."""
         self.record_kill(by)
         self._store_tool_calls()
         self.record.released_by = by

@@ -1,7 +1,7 @@
-"""The event bus: publishes the events of a host to subscriptions, without waiting for subscribers.
+"""The event bus: publishes the events of a host to subscriptions, without waiting for readers.
 
-A subscription queues at most `QUEUE_MAX` events and `QUEUE_BYTES_MAX` bytes. If a subscriber does
-not keep up, the oldest events are dropped, and the subscriber gets their number. While there is no
+A subscription queues at most `QUEUE_MAX` events and `QUEUE_BYTES_MAX` bytes. If its reader does not
+keep up, the oldest events are dropped, and the reader gets their number. While there is no
 subscription, no event about a terminal or a tool call is made, since that takes time.
 """
 
@@ -59,7 +59,7 @@ class Event:
 
 
 class Subscription:
-    """The queue of one subscriber's events."""
+    """A subscription to the event bus: the queue of the events that were not read yet."""
 
     def __init__(self) -> None:
         self._queue: deque[Event] = deque()
@@ -98,7 +98,7 @@ class EventBus:
 
     @property
     def has_subscribers(self) -> bool:
-        """Whether there is any subscription."""
+        """Whether the event bus has any subscription."""
         return bool(self._subscriptions)
 
     @contextmanager
@@ -117,11 +117,11 @@ class EventBus:
             subscription.put(event)
 
     def publish_terminal(self, event: str, entry: TerminalEntry, by: str | None = None) -> None:
-        """Publish an event of the kind `event` about a terminal; `by` is the event's cause.
+        """Publish an event of the kind `event`, such as `killed`, about a terminal.
 
-        The event describes the terminal as it is now, since subscribers may read the event much
-        later. Whether the program waits for input is not checked for this: the event has the result
-        of the input monitor's last check.
+        `by` is the event's cause, such as `user`; None if no cause is given. The event describes
+        the terminal as it is now, since the event may be read much later. Whether the program waits
+        for input is not checked for the event: it has the result of the input monitor's last check.
         """
         if self.has_subscribers:
             info = terminal_info(entry, waiting=entry.waiting)

@@ -96,8 +96,8 @@ class Host:
     ) -> None:
         """Serve one client of the user until it disconnects or the host is closed.
 
-        `context` is the execution context of the client. `terminals` are the ids of the terminals
-        that the client runs in.
+        `context` is the execution context of the client. `methods` are the methods that the client
+        may call. `terminals` are the ids of the terminals that the client runs in.
         """
         name = f"p{next(self._user_names)}"
         self.state.users += 1
@@ -144,7 +144,7 @@ class Host:
             yield from list(agent.sessions.values())
 
     async def serve_agent_socket(self, stream: trio.SocketStream) -> None:
-        """Serve a connection to the agents' socket; close it if its process is another user's."""
+        """Serve a connection to the agents' socket; close it if its peer has another uid."""
 
         async def serve(stream: trio.SocketStream, context: ExecContext) -> None:
             with PeerProcess(stream) as peer:
@@ -155,9 +155,10 @@ class Host:
         await self._serve_socket(stream, serve)
 
     async def serve_user_socket(self, stream: trio.SocketStream) -> None:
-        """Serve a connection to the user's socket; close it if its process is another user's.
+        """Serve a connection to the user's socket; close it if its peer has another uid.
 
-        If the process may be an agent's, every request fails with the reason (`user.admission`).
+        If the process that connected may be an agent's, the connection stays open, but every
+        request fails with an error that says why (`user.admission`).
         """
 
         async def serve(stream: trio.SocketStream, context: ExecContext) -> None:
@@ -212,9 +213,9 @@ class Host:
     async def expire_unresumed(self) -> None:
         """Wait for the previous worker's clients to reconnect, then give up those that have not.
 
-        The wait takes `resume_timeout` seconds, a setting. Then the connections that no client has
-        resumed are closed, and terminals to which no window has reattached get the size that they
-        have without windows.
+        The setting `resume_timeout` is the length of the wait, in seconds. Then the connections
+        that no client has resumed are closed, and a terminal to which no window has reattached gets
+        the size that it has while no window is attached.
         """
         await trio.sleep(self.settings.resume_timeout)
         self._resumption.expire()
@@ -250,8 +251,8 @@ class Host:
 def release_memory() -> None:
     """Collect garbage, and return the heap's free memory to the system.
 
-    This takes about 1 ms, and another 1 ms for each thousand terminals and connections, since the
-    objects that existed at the start are exempt from collections (`daemon.freeze`).
+    This takes about 1 ms, and another 1 ms for each thousand terminals and connections. It would
+    take longer if the objects from the start of the worker were not exempt (`daemon.freeze`).
     """
     gc.collect()
     linux.trim_memory()

@@ -31,7 +31,7 @@ def _nothing() -> None:
 
 
 class DaemonInfo(NamedTuple):
-    """Facts about a daemon for `_acpterm/status`, and `end`, which requests its shutdown."""
+    """Facts about a daemon for `_acpterm/status`, and `end`, a function that ends the daemon."""
 
     agent_socket: str | None = None
     user_socket: str | None = None
@@ -43,9 +43,9 @@ class DaemonInfo(NamedTuple):
 class HostState:
     """The state that all connections of one host share.
 
-    The creator must run `pool`. Tasks that outlive a connection, such as recordings, run in
-    `nursery`. `record` is the host's own record, new or from the previous worker. `daemon_info`
-    describes the daemon that the host is in, if any.
+    The code that creates a `HostState` must also run its `pool`. Tasks that outlive a connection,
+    such as recordings, run in `nursery`. `record` is the host's own record, new or from the
+    previous worker. `daemon_info` describes the daemon that the host is in, if any.
     """
 
     def __init__(

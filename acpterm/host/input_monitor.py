@@ -1,8 +1,8 @@
 """Detection of programs that wait for input, to distinguish a prompt from a slow program.
 
-`is_waiting` checks one terminal, unless it has printed within the last `QUIET_S` seconds: a program
-that prints does not wait for input. While the event bus has subscribers, `InputMonitor` checks all
-running terminals every `PERIOD_S` seconds, and publishes an event for each change.
+`is_waiting` checks one terminal. A program that has printed within the last `QUIET_S` seconds is
+taken as not waiting, without a check. While the event bus has subscriptions, `InputMonitor` checks
+all running terminals every `PERIOD_S` seconds, and publishes an event for each change.
 """
 
 import time
@@ -44,7 +44,7 @@ class InputMonitor:
         self._bus: Final = bus
 
     def check(self, entry: TerminalEntry) -> None:
-        """Check a terminal; publish an event if its program has begun or stopped waiting."""
+        """Publish an event if a terminal's program has begun or stopped waiting for input."""
         before, entry.waiting = entry.waiting, is_waiting(entry)
         if entry.waiting == before:
             return
@@ -54,7 +54,7 @@ class InputMonitor:
             self._bus.publish_terminal("resumed", entry)
 
     async def run(self) -> None:
-        """Check all running terminals periodically, while the event bus has subscribers."""
+        """Check all running terminals periodically, while the event bus has subscriptions."""
         while True:
             await trio.sleep(PERIOD_S)
             if not self._bus.has_subscribers:

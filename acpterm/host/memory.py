@@ -16,7 +16,7 @@ TOTAL_BYTES: Final = 128 * 1024 * 1024
 
 
 class Counted(Protocol):
-    """A session whose memory counts towards `CONNECTION_BYTES` and `TOTAL_BYTES`."""
+    """A session whose memory is limited: `SessionMemory` and `ConnectionMemory` count it."""
 
     @property
     def size(self) -> int:
@@ -27,7 +27,7 @@ C = TypeVar("C", bound=Counted)
 
 
 class SessionMemory:
-    """The memory of all sessions of a host; `total` is in bytes."""
+    """Counts the memory of all agents' sessions of a host; `total` is in bytes."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -36,8 +36,9 @@ class SessionMemory:
     def limit(self, counting: "ConnectionMemory[Any]") -> None:
         """Shrink sessions until all of them together take at most `TOTAL_BYTES`.
 
-        The connection that takes the most memory is first. `counting` is the connection whose
-        message is being handled: the session that it used last is not shrunk.
+        To shrink a session is to free memory of it. The sessions of the connection that takes the
+        most memory are shrunk first. `counting` is the connection whose message is being handled:
+        the session that it used last is not shrunk.
         """
         if self.is_within_limit():
             return
@@ -52,9 +53,10 @@ class SessionMemory:
 
 
 class ConnectionMemory(Generic[C]):
-    """The memory of one connection's sessions, counted until `close`.
+    """Counts the memory of one connection's sessions, until `close`.
 
-    `shrink` is a function that frees memory of a session, and then calls `recount` or `remove`.
+    The constructor's `shrink` frees memory of the session that it is called with: then it calls
+    `recount`, or `remove` if it has dropped the session.
     """
 
     def __init__(self, memory: SessionMemory, shrink: Callable[[C], None]) -> None:
@@ -68,7 +70,7 @@ class ConnectionMemory(Generic[C]):
     def count(self, session: C) -> None:
         """Count the memory of a session that was just used.
 
-        If the connection's or the total limit is exceeded, shrink other sessions.
+        If `CONNECTION_BYTES` or `TOTAL_BYTES` is exceeded, free memory of other sessions.
         """
         self._add(session.size - self._sizes.get(session, 0))
         self._sizes[session] = session.size
@@ -86,9 +88,10 @@ class ConnectionMemory(Generic[C]):
         self._add(-self._sizes.pop(session, 0))
 
     def shrink(self, is_enough: Callable[[], bool], *, spare_last: bool) -> None:
-        """Shrink the connection's sessions, least recently used first, until `is_enough()`.
+        """Free memory of the connection's sessions, one by one, until `is_enough()`.
 
-        `spare_last`: whether the session that was used last is not shrunk.
+        The least recently used session is first. `spare_last`: whether the session that was used
+        last is not shrunk.
         """
         # Called for each message: copy the list only if a session must be shrunk.
         if is_enough():

@@ -78,9 +78,10 @@ async def open_host(
 
     `context` is the default execution context of terminals. `keeper` starts the programs: a client
     that is connected, and on which `ready` was not called yet. Without `keeper`, a child of this
-    process is the keeper. `snapshot` has the previous worker's records. `daemon_info` describes
-    the daemon that the host is in: processes that a killed daemon with the same socket for agents
-    has left running are killed. Raises `TrackingError`.
+    process is the keeper. `snapshot` has the previous worker's records. `daemon_info` describes the
+    daemon that the host is in. If an earlier daemon with the same agents' socket was killed, the
+    processes of its terminals that still run are ended. Raises `TrackingError` if the processes of
+    terminals cannot be tracked as the settings require.
     """
     async with AsyncExitStack() as stack:
         snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
@@ -148,7 +149,10 @@ def _new_host(context: ExecContext) -> HostRecord:
 
 
 async def _expire_periodically(state: HostState) -> None:
-    """Forget terminals that are too old, periodically; requests that list terminals also do so."""
+    """Forget terminals that are too old, periodically.
+
+    Requests that list terminals forget them too, so that no list has a terminal that is too old.
+    """
     while True:
         await trio.sleep(_EXPIRY_PERIOD_S)
         state.registry.expire()

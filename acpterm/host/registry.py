@@ -89,8 +89,8 @@ class TerminalRegistry:
     def reserve_name(self, name: str | None) -> Iterator[None]:
         """Reserve a name for a terminal that is created in the block; None reserves nothing.
 
-        Raises `RpcError` (-32602) if the name is not allowed or reserved, or if another terminal
-        has it, unless only that terminal's output is left.
+        Raises `RpcError` (-32602) if the name is not allowed, is reserved already, or is the name
+        of another terminal. Terminals of which only output is left do not count.
         """
         if name is None:
             yield
@@ -209,8 +209,8 @@ class TerminalRegistry:
     def rename(self, entry: TerminalEntry, name: str) -> None:
         """Set or replace the name of a terminal.
 
-        Raises `RpcError` (-32602) if the name is not allowed or reserved, or if another terminal
-        has it, unless only that terminal's output is left.
+        Raises `RpcError` (-32602) if the name is not allowed, is reserved, or is the name of
+        another terminal. Terminals of which only output is left do not count.
         """
         if entry.name == name:
             return

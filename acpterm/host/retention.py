@@ -3,8 +3,8 @@
 A terminal is over when it is released, or when the user owns it and its program has exited
 (`TerminalEntry.is_over`). The limits apply to the user's terminals, and separately to those of all
 agents together, so terminals of agents never displace terminals of the user. Among the agents'
-connections, the one that takes the most loses its oldest terminals first, so an agent with many
-terminals does not displace those of other agents.
+connections, the one with the most terminals or bytes loses its oldest terminals first, so an agent
+with many terminals does not displace those of other agents.
 """
 
 from collections import defaultdict
@@ -67,8 +67,9 @@ def surplus(entries: Iterable[R], limits: RetentionLimits, now: float) -> list[R
 def _above(queues: dict[str | None, list[R]], limits: RetentionLimits) -> list[R]:
     """Remove entries from `queues` until number and bytes are within `limits`; return them.
 
-    `queues` has the entries of each agent's connection, or the user's under None, oldest first. The
-    oldest entry of the connection that takes the most is removed first.
+    `queues` has the entries of each agent's connection, or the user's under None, oldest first.
+    While the number is exceeded, remove the oldest entry of the connection with the most entries;
+    after that, of the connection with the most bytes.
     """
     found: list[R] = []
     numbers = {owner: len(queue) for owner, queue in queues.items()}

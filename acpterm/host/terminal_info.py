@@ -60,7 +60,10 @@ def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo
 
 
 def _unix_time(entry: TerminalEntry, moment: float) -> float:
-    """Convert a time in the terminal's timeline, on the monotonic clock, to seconds since 1970."""
+    """Convert a time of the monotonic clock to seconds since 1970; `entry` is the terminal.
+
+    The terminal's start, whose time is known on both clocks, is the reference.
+    """
     return entry.created_at + moment - entry.terminal.timeline.start
 
 

@@ -42,7 +42,7 @@ class ReadParams(Protocol):
 
 
 class Reader(Protocol):
-    """The connection of the agent or the user's client that reads."""
+    """The connection, of an agent or of a client of the user, that reads from a terminal."""
 
     @property
     def sender(self) -> Sender:
@@ -204,10 +204,10 @@ class CurrentScreen(NamedTuple):
 
 
 async def current_screen(sender: Sender, terminal: Terminal) -> CurrentScreen:
-    """Return the terminal's current screen, once it can be sent to the peer of `sender`.
+    """Return the terminal's current screen; first wait until it can be sent.
 
-    Raises `RpcError` (-32602) if the terminal size is too large for a screen, or if no emulator is
-    installed.
+    It can be sent when the send queue of `sender` is below its high-water mark. Raises `RpcError`
+    (-32602) if the terminal size is too large for a screen, or if no emulator is installed.
     """
     try:
         await terminal.caught_up()

@@ -86,15 +86,18 @@ class Windows:
     def restore(self, entry: TerminalEntry, detached_size: tuple[int, int]) -> None:
         """Restore a terminal after a take-over: it keeps its size until its windows reattach.
 
-        If no window reattaches, `settle` gives the terminal its `detached_size`, in columns and
-        rows.
+        If no window reattaches, `settle` gives the terminal its `detached_size`: the columns and
+        rows that it has while no window is attached.
         """
         if detached_size != (entry.terminal.cols, entry.terminal.rows):
             self._attached[entry.id] = _AttachedTerminal(detached_size)
             self._restored.append(entry)
 
     def settle(self) -> None:
-        """Give restored terminals their detached size, unless a window has reattached."""
+        """Resize the restored terminals to which no window has reattached.
+
+        They get the size that they have while no window is attached.
+        """
         restored, self._restored = self._restored, []
         for entry in restored:
             attached = self._attached.get(entry.id)

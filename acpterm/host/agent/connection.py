@@ -65,9 +65,9 @@ class TerminalParams(Protocol):
 class AgentConnection:
     """The state of one agent's connection.
 
-    `connection` is the connection's id. `secret` is the secret of a restored connection; None
-    generates a new one. `holders` are the processes that use the connection, each as pid and start
-    time.
+    `connection` is the connection's id. `secret` is the secret of a restored connection, by which
+    its client can resume it; None generates a new one. `holders` are the processes that use the
+    connection, each as pid and start time.
     """
 
     def __init__(
@@ -113,9 +113,10 @@ class AgentConnection:
         self.host.state_writer.flush()
 
     def find_session(self, params: TerminalParams) -> Session:
-        """Return the session that a request about a terminal names.
+        """Return the session that `params`, of a request about a terminal, names.
 
-        Raises `RpcError` (-32002) if there is none, as for a terminal that is not in the session.
+        Raises `RpcError` (-32002) if the connection has no such session: the same error as for a
+        terminal that the session does not have.
         """
         try:
             return self.sessions[params.session_id]
@@ -123,7 +124,7 @@ class AgentConnection:
             raise no_such_terminal(params.session_id, params.terminal_id) from None
 
     def session(self, identifier: str) -> Session:
-        """Return the session with this id, for a request that changes it; add it if it is new.
+        """Return the session with this id; create the session if there is none.
 
         A connection has at most `SESSIONS_MAX` sessions: one more replaces the oldest session that
         has no terminal. Raises `RpcError`: -32602 for an id that is too long, -32603 if all
@@ -160,7 +161,10 @@ class AgentConnection:
         return Session(identifier, self.agent, state, self.creates)
 
     def add_relayed_agent(self) -> None:
-        """Add the agent's process to `holders`: the process that connected only relays for it."""
+        """Add the agent's process to `holders`, if the process that connected only relays for it.
+
+        `holders` then has the relay and the agent (see `relay_parent`).
+        """
         relay = processes.identity(self.holders[0][0]) if self.holders else None
         if relay is None or relay.started != self.holders[0][1]:
             return
@@ -222,7 +226,10 @@ class AgentConnection:
     def add(
         self, session: Session, terminal: Terminal, request: LaunchRequest, record: TerminalRecord
     ) -> None:
-        """Add a terminal that was just created; release it if the connection has closed."""
+        """Add a terminal that was just created; release it if the connection has closed.
+
+        `request` is the launch request that started `terminal`, and `record` the terminal's record.
+        """
         entry = TerminalEntry(terminal, record, self.host.state_writer, session)
         session.add(entry)
         self.creates.add(entry)

@@ -34,7 +34,10 @@ def recognisable_id(request: Id) -> RequestId | None:
 
 
 class Creates:
-    """The `terminal/create` requests of one agent's connection, by their JSON-RPC ids."""
+    """Recognises repeated `terminal/create` requests of one agent's connection.
+
+    Requests are identified by their JSON-RPC ids.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[RequestId, TerminalEntry] = {}
@@ -44,7 +47,7 @@ class Creates:
     def add(self, entry: TerminalEntry) -> None:
         """Record that a request has created the terminal.
 
-        The request's JSON-RPC id is in the terminal's record.
+        The terminal's record has the request's JSON-RPC id. If the record has none, do nothing.
         """
         if entry.record.request is not None:
             self._entries[entry.record.request] = entry
@@ -66,10 +69,11 @@ class Creates:
         self._repeatable = self._entries.keys() | self._in_flight.keys()
 
     def repeated(self, request: RequestId | None) -> TerminalEntry | None:
-        """Return the terminal that the request has created already; None for a new request.
+        """Return the terminal that a repeated request created before; None for a new request.
 
-        If a new request has the JSON-RPC id of an earlier one, the client has reused the id. So it
-        has the response to the earlier request, whose terminal is confirmed (`confirm`).
+        `request` is the request's JSON-RPC id. If a new request has the id of an earlier one, the
+        client has reused the id. So the client has received the response to the earlier request,
+        and the terminal of that request is confirmed (`confirm`).
         """
         entry = None if request is None else self._entries.get(request)
         if entry is None:
@@ -81,13 +85,16 @@ class Creates:
         return None
 
     async def wait_in_flight(self, request: RequestId | None) -> None:
-        """Wait until no create request with this JSON-RPC id is in flight."""
+        """Wait until no terminal is being created for a request with this JSON-RPC id."""
         while request is not None and (done := self._in_flight.get(request)) is not None:
             await done.wait()
 
     @contextmanager
     def in_flight(self, request: RequestId | None) -> Iterator[None]:
-        """Mark the create request with this JSON-RPC id as in flight during the block."""
+        """Treat the create request with this JSON-RPC id as in flight during the block.
+
+        The block creates the request's terminal. `wait_in_flight` waits for the end of the block.
+        """
         if request is None:
             yield
             return

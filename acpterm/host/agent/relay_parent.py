@@ -79,7 +79,7 @@ def _is_wrapper(name: bytes, words: list[bytes]) -> bool:
 
 
 def _has_command(words: list[bytes]) -> bool:
-    """Return whether `words`, the argv of a shell, has the option `-c`."""
+    """Return whether a shell was called with `-c COMMAND`; `words` is the shell's argv."""
     for word in words[1:]:
         if not word.startswith(b"-"):
             return False

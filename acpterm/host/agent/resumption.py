@@ -32,13 +32,14 @@ class Transport(Protocol):
     """The number of bytes received from the peer."""
 
     def serve_as(self, served: AgentConnection, name: str) -> None:
-        """Serve the connection `served` from now on, instead of the previous connection.
+        """Serve the connection `served` from now on, instead of the one served until now.
 
-        The previous connection is not closed. `name` is the id of `served`, for logs.
+        The connection that was served until now is not closed. `name` is the id of `served`, for
+        logs.
         """
 
     def abandon(self) -> None:
-        """Close the stream, but not the agent's connection that it serves."""
+        """Close the stream, but not the agent's connection that was served over it."""
 
 
 class Resumption:

@@ -107,7 +107,8 @@ class SessionState:
 class Session:
     """A session of an agent's connection: its terminals, its directory and its tool calls.
 
-    `state` stores the session's records. `creates` are the connection's create requests.
+    `state` stores the session's records. `creates` recognises repeated `terminal/create` requests
+    of the connection.
     """
 
     def __init__(
@@ -144,16 +145,19 @@ class Session:
 
     @property
     def cancelled(self) -> int:
-        """How many turns of the session were cancelled."""
+        """How many prompt turns of the session were cancelled (by `session/cancel`)."""
         return self._cancelled
 
     def cancel(self) -> None:
-        """Count a cancelled turn in `cancelled`; the terminals are left unchanged."""
+        """Add one cancelled prompt turn to `cancelled`; leave the terminals unchanged."""
         self._cancelled += 1
         self._changed()
 
     def store(self) -> None:
-        """Begin to store the session: now, and after each change, before the next response."""
+        """Begin to store the session's record for the next worker.
+
+        The record is stored before the next response is sent, and again after each change.
+        """
         self._state.store(self._record)
 
     def _changed(self) -> None:

@@ -75,9 +75,9 @@ def agent_name(info: Raw | UnsetType) -> str | None:
 
 
 def update(connection: AgentConnection, params: SessionNotification) -> None:
-    """`session/update`: record the tool call or the terminal that the update describes.
+    """`session/update`: record the tool call that the update describes, or the terminal.
 
-    Such a terminal is one that the agent runs itself.
+    An update describes only terminals that the agent runs itself, not those of this host.
     """
     received = read_update(params.update)
     if isinstance(received, OtherUpdate):
@@ -138,9 +138,9 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
 async def release_later(
     connection: AgentConnection, session: Session, entries: list[TerminalEntry], delay: float
 ) -> None:
-    """Release the terminals of a cancelled turn after `delay` seconds.
+    """Release `entries`, the terminals of a cancelled prompt turn, after `delay` seconds.
 
-    Terminals that the agent has released itself, or that the user owns by then, are skipped.
+    Terminals that the agent has released by then, or that the user owns by then, are skipped.
     """
     await trio.sleep(delay)
     for entry in entries:

@@ -54,8 +54,8 @@ def create(
 ) -> CreateTerminalResponse | Coroutine[Any, Any, CreateTerminalResponse]:
     """`terminal/create`: start a command in a new terminal.
 
-    The response to a request that the client repeats after a reconnect names the terminal that
-    exists already.
+    If the client repeats the request after a reconnect, the response names the terminal that the
+    first request created.
     """
     request = recognisable_id(request_id)
     if entry := connection.creates.repeated(request):
@@ -208,9 +208,10 @@ def _exit_response(connection: AgentConnection, status: ExitStatus) -> WaitForTe
 
 
 def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any, ReadResponse]:
-    """`_acpterm/terminal/read`: return the output after a position; wait for it up to `waitMs`.
+    """`_acpterm/terminal/read`: return the output after a position.
 
-    If the terminal is released during the wait, the response is sent once the program has exited.
+    If there is no such output yet, wait for output up to `waitMs` milliseconds. If the terminal is
+    released during the wait, the response is sent once the program has exited.
     """
     terminal = connection.find_session(params).readable(params.terminal_id)
     return terminal_ops.read(connection, terminal, params)

@@ -86,7 +86,9 @@ class LaunchRequest:
         lifetime: float = math.inf,
         view: str = "text",
     ) -> TerminalRecord:
-        """Return the record of the terminal to be started, with the user as its owner.
+        """Return the record of the terminal to be started, in which the user is the owner.
+
+        For an agent's terminal, the caller changes the owner.
 
         `command` is the summary for lists. `limit` is how many bytes of text to retain; None means
         the default. The program is killed after `lifetime` seconds. `view` is the default format of

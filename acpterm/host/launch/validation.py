@@ -116,7 +116,8 @@ def check_size(
     """Raise `RpcError` (-32602) if arguments and environment are too large for execve(2).
 
     See execve(2), "Limits on size of arguments and environment". `words` is the argv. `rlimits` are
-    the program's resource limits, of which the stack limit matters.
+    the program's resource limits (number, soft limit, hard limit), of which the stack limit
+    matters.
     """
     limit = total_bytes_max(rlimits)
     # The kernel counts each string with its NUL and a pointer, and the program's path once more.
@@ -137,9 +138,10 @@ def check_size(
 
 
 def _check_string(string: str, what: str) -> int:
-    """Return the size of a string in bytes. Raises `RpcError` if one string may not be so large.
+    """Return the size in bytes of one argument or variable of a program.
 
-    `what` says what the string is, for the error message.
+    Raises `RpcError` (-32602) if execve(2) does not accept a string of this size. `what` says what
+    the string is, for the error message.
     """
     # Encoding takes long, and is not needed if the string has too many characters already.
     size = len(string) if len(string) > STRING_BYTES_MAX else len(os.fsencode(string))
@@ -155,7 +157,8 @@ def _check_string(string: str, what: str) -> int:
 def total_bytes_max(rlimits: Iterable[tuple[int, int, int]]) -> int:
     """Return the maximum size of arguments and environment together, in bytes.
 
-    `rlimits` are the program's resource limits, of which the stack limit matters.
+    `rlimits` are the program's resource limits (number, soft limit, hard limit), of which the stack
+    limit matters.
     """
     if not linux.AVAILABLE:
         return os.sysconf("SC_ARG_MAX")

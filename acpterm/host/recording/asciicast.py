@@ -83,9 +83,10 @@ class Walk:
         return Event(found.time, OUTPUT, data)
 
     def _skip(self) -> Event:
-        """Skip output that the ring no longer has; return a marker with the number of bytes.
+        """Skip the output that is missing; return a marker with the number of skipped bytes.
 
-        Retained output is skipped as well, up to where it can be displayed (see `resync`).
+        The ring no longer has the missing output. The retained output is skipped too, up to the
+        first byte from which it can be displayed (see `resync`).
         """
         ring, timeline = self._terminal.ring, self._terminal.timeline
         before = self.position
@@ -96,9 +97,9 @@ class Walk:
 
 
 class Encoder:
-    """Encodes events as lines of JSON.
+    """Encodes events as lines of JSON, with the events' bytes as text.
 
-    It decodes their bytes as UTF-8, and increases a time that is before that of an earlier event. A
+    An event that is earlier than the previous event gets the time of the previous event. A
     character that is split between two events with the same code is encoded with the later event.
     Invalid UTF-8 becomes U+FFFD.
     """
@@ -113,7 +114,7 @@ class Encoder:
         return self._utf8[OUTPUT].incomplete_bytes
 
     def encode(self, event: Event) -> bytes:
-        """Return an event as lines; empty if the event has only a part of a character."""
+        """Return an event as lines of JSON; empty if it has only a part of a character."""
         self._time = max(self._time, event.time)
         if event.code in self._utf8:
             return self._line(event.code, self._utf8[event.code].feed(event.data))

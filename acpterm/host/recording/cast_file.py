@@ -4,10 +4,11 @@ Rules:
 
 - The file name contains the time of the terminal's start, so that names sort by age, then the
   terminal's id, and a suffix if an agent created the terminal.
-- There are at most `record_files` recordings of terminals that the user created, and as many of
-  terminals that agents created: the oldest are removed before a new file is created. A file that is
-  being written is locked, and is not removed.
-- A file has at most `record_bytes` bytes; a marker at the end says that the file is full.
+- There are at most `record_files` (a setting) recordings of terminals that the user created, and as
+  many of terminals that agents created: the oldest are removed before a new file is created. A file
+  that is being written is locked, and is not removed.
+- A file has at most `record_bytes` (a setting) bytes; a marker at the end says that the file is
+  full.
 - The file has whole lines only: a line that could be written only in part is removed.
 """
 
@@ -60,7 +61,7 @@ class CastFile:
         self.buffered_bytes = 0
 
     def open(self, first: bytes) -> None:
-        """Create the file, with the line `first`. Raises `OSError`.
+        """Create the file, with `first` as its first line. Raises `OSError`.
 
         The oldest recordings are removed first, so that there are at most `record_files` then.
         """

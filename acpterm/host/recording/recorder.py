@@ -100,8 +100,9 @@ class Recorder:
     ) -> None:
         """Continue the recording of a terminal in the file at `path`, after a take-over.
 
-        `progress` is the record of the previous worker; `on_progress` is as for `start`. Output
-        that was printed but not recorded before gets the time of the take-over.
+        `progress` is the record of the previous worker. `on_progress` is called after each write
+        with the new record, and with None when the recording ends. Output that was printed but not
+        recorded before gets the time of the take-over.
         """
         file = CastFile(path, self._settings)
         walk = Walk(terminal, progress.position)
@@ -160,7 +161,10 @@ class _Recording:
         self.has_exit = False
 
     def record_input(self, piece: bytes, echoed: bool) -> None:
-        """Record the input `piece` if the terminal has echoed it. See `keyboard.Listener`."""
+        """Record the input `piece` if `echoed`: if the terminal has echoed it.
+
+        Called for each input that the terminal has taken: see `keyboard.Listener`.
+        """
         if not echoed:
             return
         timeline = self._terminal.timeline

@@ -58,9 +58,11 @@ _log = structlog.get_logger("acpterm.connection")
 
 
 class _NoContext:
-    """Stands in for the context of an abandoned connection, so that its end closes no context.
+    """Replaces the context of a connection that was abandoned (`Connection.abandon`).
 
-    Requests that are still pending there get responses without effect: their peer is gone.
+    The former context is served by another connection, so the end of the abandoned connection must
+    not close it. Closing this context does nothing. Responses to requests that are still pending on
+    the abandoned connection have no effect, since its peer is gone.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -115,7 +117,8 @@ class Connection:
     def serve_as(self, context: ConnectionContext, name: str) -> None:
         """Resume an agent's earlier connection: call handlers with its `context` from now on.
 
-        The previous context is not closed. `name` is the earlier connection's id, for logs.
+        The context that handlers were called with until now is not closed. `name` is the id of the
+        earlier connection, for logs.
         """
         self._set_context(context)
         self._log = _log.bind(connection=name)

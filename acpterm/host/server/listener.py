@@ -61,7 +61,7 @@ class UnixListener:
         return self._inode, self._lock
 
     def close(self) -> None:
-        """Remove socket file and lock file, unless others have replaced them. Idempotent."""
+        """Remove the socket file and the lock file, if they are still ours. Idempotent."""
         if self._inode is not None:
             with contextlib.suppress(OSError):
                 found = os.lstat(self.path)

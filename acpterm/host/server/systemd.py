@@ -23,7 +23,7 @@ class ActivationError(Exception):
 
 
 def check_handed(environ: Mapping[str, str]) -> int:
-    """Return how many descriptors systemd has handed over to this process, from `FIRST` on.
+    """Return how many descriptors, from `FIRST` on, systemd has handed over to this process.
 
     `environ` is the environment of this process. The descriptors are left unchanged, for the keeper
     that this process becomes. Raises `ActivationError` for a descriptor that is neither a listening

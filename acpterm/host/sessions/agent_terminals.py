@@ -51,7 +51,7 @@ class AgentTerminal:
         return _EACH_BYTES + text + self.ring.end - self.ring.start
 
     def apply(self, update: TerminalUpdate) -> None:
-        """Change the description, the output or the end of this terminal as `update` says."""
+        """Change the description, the output or the exit status of this terminal by `update`."""
         match update:
             case Info(_, cwd, command):
                 if cwd and len(cwd) <= CWD_MAX:

@@ -144,8 +144,9 @@ class ToolCalls:
         """Apply an update with the members `fields` to the tool call with the id `call`.
 
         `terminals` are the ids of the terminals that the tool call shows from now on; None leaves
-        them unchanged. Returns the numbers of the tool calls whose stored records must change. Each
-        number is with a function that returns the new record, or with None: remove the record.
+        them unchanged. Returns the tool calls whose stored records must change, each as its number
+        and a function that returns the new record; None instead of the function means that the
+        record must be removed.
         """
         found = self._calls.pop(call, None) or ToolCall(next(self._numbers))
         found.change(fields)

@@ -214,7 +214,10 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
 
 
 class LaunchRecord(Record, kw_only=True, omit_defaults=True):
-    """What the user created a terminal with, so that the terminal can be restarted."""
+    """The command, environment and context that the user created a terminal with.
+
+    `acpterm restart TERMINAL` starts the same program from it.
+    """
 
     KIND: ClassVar[str] = "launch"
 

@@ -28,12 +28,12 @@ class StateWriter:
         self._wakeup = trio.Event()
 
     def changed(self, key: str, encode: Encode) -> None:
-        """Mark the record of `key` as changed: the next flush stores what `encode` returns."""
+        """Schedule the record of `key`, which `encode` returns, to be stored by the next flush."""
         self._dirty[key] = encode
         self._wakeup.set()
 
     def removed(self, key: str) -> None:
-        """Mark the record of `key` as removed: the next flush deletes it from the store."""
+        """Schedule the record of `key` to be deleted from the store by the next flush."""
         self._dirty[key] = None
         self._wakeup.set()
 

@@ -1,6 +1,8 @@
 """Decides whether a connection to the user's socket is the user's or an agent's.
 
-All processes of the user's uid are admitted except:
+`host.Host` asks this about each connection to the user's socket. A refused connection is not
+closed: every request on it fails with an error that says the reason, so that the client can report
+it. The processes of the user's uid are admitted, except:
 
 - processes in a terminal that an agent created, even if it was promoted;
 - descendants of a process that uses an agent's connection;
@@ -26,7 +28,7 @@ Identity: TypeAlias = tuple[int, float]
 
 
 class Verdict(NamedTuple):
-    """The decision about the process that made a connection."""
+    """Whether a connection to the user's socket is admitted, and which process made it."""
 
     pid: int
     """The pid of the process; 0 if the process cannot be seen."""
@@ -40,9 +42,9 @@ _OUTSIDE: Final = "run the command outside of acpterm's terminals, in a window o
 
 
 class Admission:
-    """Decides about the connections to the user's socket.
+    """Decides which connections to the user's socket are admitted.
 
-    `find` returns a terminal by its id. `holders` returns the processes that use agents'
+    `find` returns the terminal with an id. `holders` returns the processes that use agents'
     connections.
     """
 
@@ -57,7 +59,10 @@ class Admission:
         self._holders: Final = holders
 
     async def judge(self, stream: trio.SocketStream) -> Verdict:
-        """Decide whether the connection `stream` is the user's, by the process that made it."""
+        """Decide whether the connection `stream` is the user's or an agent's.
+
+        The decision depends on the process that made the connection, and on its ancestors.
+        """
         with PeerProcess(stream) as peer:
             if not peer.pid:
                 return Verdict(

@@ -62,8 +62,9 @@ async def attach(
 ) -> AttachResponse:
     """Show a terminal in a window until its program ends or the terminal is released.
 
-    Raises `RpcError` (-32602) if the terminal displays the client's own terminal, if it is too
-    large for a screen, or if it needs an emulator and none is installed.
+    Raises `RpcError` (-32602) if the client runs in this terminal, or in one that this terminal
+    shows; if this terminal is too large for a screen; or if displaying it needs an emulator and
+    none is installed.
     """
     nested_in = user.terminals
     if user.host.windows.is_shown_in(nested_in, entry):
@@ -189,9 +190,9 @@ class _Attachment:
         return False
 
     async def _paint(self) -> bool:
-        """Send a frame with the changes of the screen.
+        """Send a frame with the changes of the screen since the previous frame.
 
-        Return False, as `_pass_through` does if there is nothing to do at once.
+        Return False, which means, as for `_pass_through`, that nothing more can be sent at once.
         """
         screen, _ = await current_screen(self._user.sender, self._terminal)
         window, self._position = self._window, None
@@ -206,9 +207,9 @@ class _Attachment:
         return False
 
     async def _begin(self) -> bool:
-        """Send the snapshot with which passthrough begins; return whether it was sent.
+        """Send the snapshot with which passthrough begins; return whether the snapshot was sent.
 
-        It is not sent while the screen is blank and need not be painted yet (`_may_stay_blank`).
+        It is not sent while the screen is blank and may stay so for now (`_may_stay_blank`).
         """
         terminal = self._terminal
         queries = QueryFilter(clipboard=self._user.settings.clipboard)

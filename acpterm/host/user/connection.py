@@ -29,7 +29,7 @@ class UserConnection:
     """The state of one connection of a user's client. See `dispatch.ConnectionContext`.
 
     `context` is the client's execution context. `terminals` are the ids of the terminals that the
-    client's process runs in.
+    client's process runs in: several if they are nested.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class UserConnection:
 
     @property
     def terminals(self) -> frozenset[str]:
-        """The ids of the terminals that the client runs in, of this daemon or another daemon.
+        """The ids of the terminals, of this daemon or another one, that the client runs in.
 
-        The terminal that is named in the client's environment is included, since the process tree
-        alone may not show it.
+        There are several if they are nested. The terminal that is named in the client's environment
+        is included, since the process tree alone may not show it.
         """
         named = self.context.env.get(marks.TERMINAL)
         return self._terminals | {named} if named else self._terminals
@@ -75,7 +75,7 @@ class UserConnection:
         self.host.state_writer.flush()
 
     def close(self) -> None:
-        """Cancel ongoing requests, also those that begin later, and release held output.
+        """Cancel ongoing requests, also those that begin later; undo every `hold_output`.
 
         Idempotent.
         """
@@ -115,9 +115,9 @@ class UserConnection:
     ) -> Iterator[None]:
         """Register an ongoing request under its token during the block.
 
-        `attached` is the terminal and the window of an attach request, which `window` returns. The
-        block is cancelled when the connection closes. Raises `RpcError` (-32602) if the token is in
-        use.
+        The client chooses the token; the request's notifications contain it. `attached` is the
+        terminal and the window of an attach request, which `window` returns. The block is cancelled
+        when the connection closes. Raises `RpcError` (-32602) if the token is in use.
         """
         if token in self._tokens:
             raise RpcError(INVALID_PARAMS, f"token {quote(token)} is in use: choose another")

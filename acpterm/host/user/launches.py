@@ -97,12 +97,11 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
 
 @contextmanager
 def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[None]:
-    """Mark a terminal as being restarted during the block.
+    """Treat a terminal as being restarted during the block.
 
-    The mark prevents a second restart at the same time, and that another terminal gets the name. It
-    also prevents the removal of a terminal that is to be removed when its program ends: such a
-    terminal is removed after the block. Raises `RpcError` (-32602) if another terminal has the name
-    already.
+    Meanwhile it cannot be restarted a second time, and no other terminal can get its name. If it is
+    to be removed when its program ends, it is removed only after the block. Raises `RpcError`
+    (-32602) if another terminal has the name already.
     """
     with registry.reserve_name(entry.name if entry.is_over else None):
         entry.is_restarting = True

@@ -83,7 +83,7 @@ def refusing(reason: str) -> MethodTable:
 
 
 class _EveryName(Mapping[str, Method]):
-    """A mapping from any name to the same method."""
+    """Maps every method name to one and the same method."""
 
     def __init__(self, method: Method) -> None:
         self._method = method

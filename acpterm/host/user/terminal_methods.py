@@ -99,7 +99,10 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
 
 
 async def read(user: UserConnection, params: UserReadRequest) -> ReadResponse:
-    """`_acpterm/terminal/read`: return the output after a position; wait for it up to `waitMs`."""
+    """`_acpterm/terminal/read`: return the output after a position.
+
+    If there is no such output yet, wait for output up to `waitMs` milliseconds.
+    """
     terminal = user.entry(params.terminal_id).terminal
     with user.cancel_on_close():
         return await terminal_ops.read(user, terminal, params)

@@ -65,10 +65,10 @@ class UpdateBacklog:
         self._merge(call, changed)
 
     def add_all(self, call: str) -> None:
-        """Queue all members of the tool call with the id `call`, as they are when they are sent.
+        """Queue all members of the tool call with the id `call`.
 
-        For tool calls from before the subscription. Call this only before the first `add`, so that
-        the order is kept.
+        Their values are read when the call is sent. For tool calls from before the subscription.
+        Call this only before the first `add`, so that the order is kept.
         """
         self._merge(call, dict.fromkeys(MEMBER_NAMES))
 

@@ -49,15 +49,15 @@ class UpdateEncoder(Protocol):
 
     @property
     def needs_whole_call(self) -> bool:
-        """Whether all members of a call must be sent when it shows a new terminal."""
+        """Whether an update that shows a new terminal must have all members of its tool call."""
 
     def call(
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
     ) -> list[Update]:
         """Encode an update of the tool call with the id `call`.
 
-        `fields` are the update's members. `infos` are the terminals that no earlier update has
-        shown. `first`: whether this is the first update of the call for this subscriber.
+        `fields` are the update's members. `infos` describe the terminals that this update is the
+        first to show. `first`: whether this is the first update of the call for this subscriber.
         """
 
     def output(

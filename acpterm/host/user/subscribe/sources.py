@@ -52,7 +52,7 @@ class Source(Protocol):
 
 
 class LocalSource:
-    """A terminal of this host."""
+    """A source that reads a terminal of this host."""
 
     generation: Final = 0
 
@@ -102,7 +102,7 @@ class LocalSource:
 
 
 class AgentSource:
-    """A terminal that the agent runs itself, as the agent's session updates describe it."""
+    """A source that reads a terminal of the agent's own, as its session updates describe it."""
 
     is_over: Final = False
     survives_session: Final = True

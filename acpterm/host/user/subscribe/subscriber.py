@@ -127,7 +127,7 @@ class Subscriber:
                 self._remove_surplus()
 
     def _renew(self, terminal: str, cursor: TerminalCursor) -> None:
-        """Prepare to send an update of a terminal that the agent runs itself.
+        """Schedule the sending of an update of a terminal that the agent runs itself.
 
         `cursor` is the cursor of the terminal with the id `terminal`. If the session had forgotten
         the terminal, the cursor begins again with the terminal's new output.
@@ -143,8 +143,8 @@ class Subscriber:
     def _remove_surplus(self) -> None:
         """Bound the memory of terminals that only this subscriber still refers to.
 
-        The oldest of those without more output are replaced by tombstones. The number of finished
-        terminals whose ids are kept is bounded as well.
+        If there are too many, the oldest that will have no more output are replaced by tombstones.
+        The number of finished terminals whose ids are kept is bounded as well.
         """
         if len(self._cursors) <= _HELD_MAX:
             return
@@ -159,9 +159,10 @@ class Subscriber:
                 del self._cursors[name]
 
     async def _watch(self, cursor: TerminalCursor, source: LocalSource) -> None:
-        """Have the updates of a terminal sent, until `source.is_over`.
+        """Watch a terminal for updates to send, until `source.is_over`.
 
-        Whenever the terminal has updates, mark its cursor as due, and wait until they were sent.
+        Whenever there are some, add the terminal's cursor to those that are due; then wait until
+        the task that sends all updates has sent them.
         """
         while not source.is_over:
             if not cursor.has_updates(source):

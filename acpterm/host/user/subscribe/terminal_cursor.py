@@ -15,7 +15,7 @@ CHUNK_BYTES: Final = 32 * 1024
 
 
 class TerminalCursor:
-    """How much of one terminal's output was sent to one subscriber, and whether its end was."""
+    """What one subscriber was sent of one terminal: output up to `position`, and the exit."""
 
     def __init__(self, source: Source) -> None:
         self.source: Source | None = source
@@ -32,7 +32,11 @@ class TerminalCursor:
         """Set when the updates for which the terminal was due have been sent."""
 
     def begin(self, call: str, source: Source) -> None:
-        """Record that the tool call `call`, which shows the terminal, is being sent."""
+        """Record that the tool call with the id `call`, which shows the terminal, is being sent.
+
+        Call this for the first such tool call. The terminal's output, from `source`, is sent after
+        that call.
+        """
         self.call, self._generation = call, source.generation
 
     def replace(self, source: Source) -> None:
@@ -40,12 +44,12 @@ class TerminalCursor:
         self.source, self._generation, self.position = source, -1, 0
 
     def has_updates(self, source: Source) -> bool:
-        """Return whether `source` has output, or an end, that was not sent yet."""
+        """Return whether `source` has output, or an exit of its program, that was not sent yet."""
         sent = self.position, self._generation, self._end
         return sent != (source.length, source.generation, source.end)
 
     def step(self, encoder: UpdateEncoder) -> tuple[Iterable[Update], bool]:
-        """Encode the next chunk of output, and the terminal's end if no more output follows.
+        """Encode the next chunk of output, and how the program ended if no more output follows.
 
         Returns the encoded updates, and whether there is more output. Advances the cursor.
         """
