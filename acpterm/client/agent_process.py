@@ -48,7 +48,10 @@ class StartError(Exception):
 
 
 class _Stdout(trio.abc.ReceiveStream):
-    """The agent's stdout. It ends soon after the agent, even if other processes have it open."""
+    """The agent's stdout as a stream, which ends soon after the agent has exited.
+
+    It then ends even if other processes still have stdout open.
+    """
 
     def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self._stream = stream
@@ -56,7 +59,10 @@ class _Stdout(trio.abc.ReceiveStream):
         self._receiving: trio.CancelScope | None = None
 
     def drain(self) -> None:
-        """Make the stream end as soon as nothing has arrived for `DRAIN_TIMEOUT_S`."""
+        """Make the stream end as soon as nothing has arrived for `DRAIN_TIMEOUT_S`.
+
+        Called when the agent has exited.
+        """
         self._timeout = DRAIN_TIMEOUT_S
         if self._receiving is not None:
             self._receiving.deadline = trio.current_time() + DRAIN_TIMEOUT_S
@@ -99,7 +105,7 @@ class AgentProcess:
         return self._process.returncode if self.exited.is_set() else None
 
     def exit_message(self) -> str:
-        """Return how the agent ended and its last stderr, as an error message."""
+        """Return an error message: how the agent ended, and the last lines of its stderr."""
         code = self.returncode
         if code is None:
             ending = "has closed its stdout"
@@ -255,7 +261,7 @@ def _not_found(command: str) -> str:
 
 
 def exit_status(code: int | None) -> int:
-    """Return the exit status to exit with after an agent has exited with `code`.
+    """Return the exit status of this command after an agent has exited with `code`.
 
     `code` is as in `subprocess`: -N, for signal N, becomes 128 + N; None (unknown) becomes 1.
     """

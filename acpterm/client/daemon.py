@@ -50,7 +50,10 @@ class NotRunningError(DaemonError):
 
 
 class NoAnswerError(DaemonError):
-    """The host has not responded to `initialize` in time, for example because it has no worker."""
+    """The host has not responded to `initialize` in time.
+
+    This happens, for example, if the daemon has no worker.
+    """
 
 
 def connect(
@@ -219,7 +222,7 @@ def read_lock(settings: Settings) -> Lock:
 def _check_paths(settings: Settings, alternative: str = "") -> None:
     """Raise `PlaceError` if the agents' or the user's socket cannot be created at its path.
 
-    `alternative` is appended to the message, as in ", or use --embedded".
+    `alternative` is a hint that is appended to the message, such as ", or use --embedded".
     """
     for path in (agent_socket(settings), user_socket(settings)):
         if (size := len(os.fsencode(path))) > PATH_BYTES_MAX:
@@ -243,8 +246,8 @@ def log_file(settings: Settings) -> str:
 def _wait_for_lock_holder(settings: Settings, path: str, deadline: float) -> socket.socket | None:
     """Connect to the daemon that holds the lock, once it listens; report the wait on stderr.
 
-    Return None if the daemon does not listen at `path` before `deadline` (`time.monotonic()`) or
-    within `_REBIND_TIMEOUT_S`.
+    Return None if the daemon does not listen at `path` within `_REBIND_TIMEOUT_S`, or before
+    `deadline` (by `time.monotonic()`) if that is sooner.
     """
     pid = read_lock(settings).pid
     if pid is not None and not os.path.lexists(path):

@@ -35,7 +35,7 @@ class DaemonProcess:
         self._log: Final = log
 
     def is_alive(self) -> bool:
-        """Return whether the daemon is running, or has not yet written its pid to the log."""
+        """Return whether the daemon runs; True also while its pid is not in the log yet."""
         try:
             with open(self._log, "rb") as file:
                 found = identity(int(file.readline()))

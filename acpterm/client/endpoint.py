@@ -233,7 +233,7 @@ class Endpoint:
             self._queue.put(self._peer.respond_error(id_, error))
 
     def respond_raw(self, id_: Id, response: Response) -> None:
-        """Respond to a request of the peer with a result or an error."""
+        """Respond to a request of the peer with `response`, which is a result or an error."""
         if isinstance(response, RpcError):
             self.fail(id_, response)
         else:

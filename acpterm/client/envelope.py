@@ -25,9 +25,9 @@ class Envelope(Struct, frozen=True):
 
     @property
     def key(self) -> Id:
-        """The id as received, to respond with; None if there is none.
+        """The message's id as received, for use in the response; None if there is none.
 
-        It may be a number that JSON-RPC advises against, such as 1.5.
+        The id may be a number that JSON-RPC advises against, such as 1.5.
         """
         return None if isinstance(self.id, UnsetType) else cast("Id", self.id)
 

@@ -70,9 +70,9 @@ def initialize_params(
     """Return the params of `initialize`.
 
     `name` is the client's name. `context` is the execution context that terminals start with.
-    `secret` resumes a lost connection; leave out `context` in this case, since the daemon has the
-    context, perhaps changed by the agent since then. `relay`: this process relays the messages of
-    the agent that is its parent process.
+    `secret` resumes a lost connection; leave out `context` then, since the daemon still has the
+    context, which the agent may have changed. `relay`: this process relays the messages of the
+    agent that is its parent process.
     """
     own: dict[str, Any] = {"relay": True} if relay else {}
     if context is not None:
@@ -90,8 +90,8 @@ def _to_wire(context: ExecContext) -> agent_api.ExecContextParams:
     """Convert an execution context to the form in which `initialize` sends it to another process.
 
     JSON cannot hold text that is not UTF-8. So environment variables that are not UTF-8 are left
-    out. A working directory whose path is not UTF-8 is left out too: the host reads it from the
-    system.
+    out. A working directory whose path is not UTF-8 is left out too: the host then asks the
+    operating system for this process's directory.
     """
     names = {number: name for name, number in RLIMITS.items()}
     limits = {names[number]: (soft, hard) for number, soft, hard in context.rlimits}
@@ -146,18 +146,19 @@ def _welcome(answer: list[Event]) -> Welcome:
 
 
 def initialize_timeout(settings: Settings) -> float:
-    """Return how many seconds to wait for the response to `initialize`.
+    """Return the time limit for the response to `initialize`, in seconds.
 
-    They are fewer if the keeper's lock file says that there is no worker.
+    The limit is shorter if the keeper's lock file says that there is no worker.
     """
     has_worker = read_lock(settings).message is None
     return INITIALIZE_TIMEOUT_S if has_worker else _NO_WORKER_TIMEOUT_S
 
 
 def no_answer(name: str, settings: Settings, seconds: float) -> NoAnswerError:
-    """Return the error for the host `name` that did not respond to `initialize` within `seconds`.
+    """Return the error for a host that has not responded to `initialize` within `seconds`.
 
-    If there is no worker, the error contains the keeper's message, which says why.
+    `name` is how the message refers to the host. If the daemon has no worker, the message includes
+    the keeper's explanation.
     """
     why = f"it does not answer within {seconds:g} s"
     if message := read_lock(settings).message:
@@ -199,9 +200,10 @@ class ReconnectAttempts:
             raise self.give_up(limit[1])
 
     def give_up(self, why: str | None = None) -> DaemonError:
-        """Return the error to raise instead of trying again: `why`, and the keeper's message.
+        """Return the error to raise instead of trying again.
 
-        By default `why` says that no worker has answered in time.
+        Its message is `why`, by default that no worker has answered in time, and the keeper's
+        explanation if there is no worker.
         """
         why = why or f"no worker answers within {self._seconds:g} s"
         message = read_lock(self._settings).message

@@ -54,7 +54,8 @@ class DaemonRecovery:
     async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
         """Connect to the daemon again and resume; return the new stream and bytes received on it.
 
-        Raises `LostError` if the agent's terminals no longer exist, or resuming is disabled.
+        Raises `LostError` if the agent's terminals no longer exist, or if resuming is disabled
+        (`resume_timeout` is 0).
         """
         timeout = self._settings.resume_timeout
         if self._secret is None or not timeout:

@@ -36,7 +36,10 @@ _WAIT_MS: Final = 60_000
 
 
 class _Chunk(Wire):
-    """The used members of a response to `READ_METHOD`: a piece of a terminal's output."""
+    """The result of a `READ_METHOD` request: a piece of a terminal's output.
+
+    `exit_status` is None until the program has exited.
+    """
 
     data: str
     position: int
@@ -52,8 +55,8 @@ class OutputPoller:
     """Polls `terminal` through `host` until it has exited.
 
     `on_output` is called with each piece of output and the number of bytes lost before it, and
-    `on_exit` once at the end. `drain` is awaited before each read, to slow the polling down to the
-    speed of the output's consumer.
+    `on_exit` once at the end. `drain` waits until earlier output was passed on; it is
+    awaited before each read, so that a slow receiver slows the polling down.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class OutputPoller:
                 self._finish(ProgramExit(None, None))
 
     def expedite(self) -> None:
-        """Omit the next pause between two reads. For callers that wait for `done`."""
+        """Omit the next pause between two reads, for a caller that waits for the event `done`."""
         self._expedited.set()
 
     def final_read(self) -> None:

@@ -81,8 +81,8 @@ class Playback:
     async def run(self, keys: trio.MemoryReceiveChannel[Key] | None = None) -> None:
         """Play the cast to its end, or until `Key.QUIT`. May be cancelled at any time.
 
-        `keys` delivers the pressed keys; None if there are none. If `write` is slow, later events
-        are played without delay until the playback has caught up.
+        `keys` delivers the pressed keys; if None, no keys control the playback. If `write` is slow,
+        later events are played without delay until the playback has caught up.
         """
         self._clock = trio.current_time()
         while self._next is not None:

@@ -30,7 +30,7 @@ class Event(NamedTuple):
     code: str
     """`o` output, `i` input, `r` resize, `m` marker, or others."""
     data: str
-    """For output and input, the text."""
+    """The text that was output or typed; for other codes, what the asciicast format defines."""
 
 
 class Report:
@@ -44,14 +44,18 @@ class Report:
         self._first = ""
 
     def add_unread(self, line: int, why: str) -> None:
-        """Count a skipped line with the number `line` (from 1); `why` is such as `is no JSON`."""
+        """Count the line with the number `line` (from 1) as skipped.
+
+        `why` completes the sentence "line N …" for error messages: `is no JSON`, for example.
+        """
         self.unread += 1
         self._first = self._first or f"line {line}, which {why}"
 
     def summary(self, what: str) -> str:
-        """Return how many lines were skipped, and what is wrong with the first of them.
+        """Return a text: how many lines were skipped, and what is wrong with the first of them.
 
-        `what` is the word for skipped, such as `left out`. Call only if `unread` is not 0.
+        `what` completes "N lines …" in the text: `left out`, for example. Call only if `unread` is
+        not 0.
         """
         if self.unread == 1:
             return f"1 line {what}: it is {self._first}"
@@ -144,11 +148,14 @@ def _events(lines: Iterable[bytes], report: Report, *, relative: bool) -> Iterat
 
 
 class _BadLineError(Exception):
-    """A line is not an event; the message says why, such as `is no JSON`."""
+    """A line is not an event. The message completes "the line …": `is no JSON`, for example."""
 
 
 def _event(line: bytes) -> Event:
-    """Parse a line as an event. The event's time is as in the line: in version 3, relative."""
+    """Parse a line as an event.
+
+    The event's time is as in the line: in version 3, relative to the previous event.
+    """
     if line == _TOO_LONG:
         raise _BadLineError(f"has {_LINE_BYTES_MAX} bytes or more")
     try:

@@ -37,8 +37,8 @@ class RequestLog:
     def sent(self, data: bytes) -> bytes:
         """Queue bytes from the agent for parsing; return the bytes to pass on to the daemon.
 
-        These are the same bytes, unless a loss has cut off a line that was too long to keep: then
-        the rest of that line is left out.
+        These are the same bytes, except after a loss in the middle of a line that is too long to
+        be kept and sent again: the rest of that line is left out.
         """
         self._unparsed.append((True, data))
         if self._drops_line:
@@ -51,7 +51,7 @@ class RequestLog:
         self._unparsed.append((False, lines))
 
     def settle(self) -> None:
-        """Parse the queued bytes."""
+        """Parse the bytes queued by `sent` and `received`, and update `unanswered` and `secret`."""
         while self._unparsed:
             by_agent, data = self._unparsed.popleft()
             if by_agent:
@@ -85,8 +85,9 @@ class RequestLog:
     def repeat(self) -> tuple[list[bytes], bytes]:
         """Return what to send after a loss: lines for the next connection, bytes for the agent.
 
-        The lines are the unanswered messages that are sent again. The bytes are error responses to
-        the requests that cannot be sent again.
+        The lines are the unanswered messages that are sent again, and the beginning of the line
+        that the agent has not completed. The bytes are error responses to the requests that cannot
+        be sent again.
         """
         self.settle()
         lines, errors = self.unanswered.lost()

@@ -45,13 +45,14 @@ async def relay_stdio(
     close_timeout_s: float = _CLOSE_TIMEOUT_S,
     unanswered_bytes_max: int = UNANSWERED_BYTES_MAX,
 ) -> None:
-    """Relay messages between the agent at these descriptors and the daemon until one of them ends.
+    """Relay messages between the agent at these descriptors and the daemon until one side ends.
 
     Starts the daemon if it is not running; `config` is the path of the settings file given on the
     command line, if any. `connect_timeout_s`, in seconds, is for the response to our `initialize`.
-    `close_timeout_s` and `unanswered_bytes_max` are as for `StdioRelay`. The descriptors stay open,
-    since a thread may still be reading from `stdin_fd`. Raises `DaemonError` if there is no daemon,
-    or if it exits before the agent does.
+    `close_timeout_s` is how long pending requests may take after stdin has ended, in seconds. While
+    requests of more than `unanswered_bytes_max` bytes in all have no response, nothing is read from
+    the agent. The descriptors stay open, since a thread may still be reading from `stdin_fd`.
+    Raises `DaemonError` if there is no daemon, or if the daemon exits before the agent does.
     """
     context = exec_context.current()
     restore_signal_defaults()

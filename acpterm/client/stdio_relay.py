@@ -104,7 +104,7 @@ class StdioRelay:
         self._partial_line: list[bytes] = []
 
     async def run(self, shutdown: trio.Event) -> str | None:
-        """Relay until the agent or the daemon ends, or `shutdown` is set, which signals do.
+        """Relay until the agent or the daemon ends, or until `shutdown` is set (by a signal).
 
         Return why the daemon can no longer be used; None if the relay ended otherwise.
         """
@@ -270,7 +270,10 @@ class StdioRelay:
             return None
 
     def _pass_to_agent(self, data: bytes) -> None:
-        """Write the complete lines to the agent; keep an incomplete last line. Raises `OSError`."""
+        """Write the lines that `data` completes to the agent. Raises `OSError`.
+
+        Keep an incomplete last line until more of it has arrived.
+        """
         end = data.rfind(b"\n") + 1
         if not end:
             self._partial_line.append(data)
@@ -284,7 +287,7 @@ class StdioRelay:
             self._changed.notify_all()
 
     def _abandon(self, sock: socket.socket, why: str) -> str:
-        """Close the lost connection `sock`, drop the incomplete line, and return `why`.
+        """Close the lost connection `sock`, drop the incomplete line from it, and return `why`.
 
         The socket is closed once no other thread uses it.
         """

@@ -127,7 +127,7 @@ class Terminals:
             self._host.call("initialize", initialize_params(name), _ignore)
 
     def open_session(self, session: str, cwd: str) -> None:
-        """Record a session's directory, the default for its commands, and send it to the host."""
+        """Record `cwd`, the default directory of a session's commands, and send it to the host."""
         self._session_cwds[session] = cwd
         self._host.call("_acpterm/session/set", {"sessionId": session, "cwd": cwd}, _ignore)
 

@@ -41,7 +41,8 @@ UNREPEATABLE: Final = {
     "_acpterm/terminal/write": "it was typed",
     "_acpterm/terminal/signal": "the signal was sent",
 }
-"""Methods of requests that are not sent again, and for the error, what is then unknown."""
+"""Maps each method whose requests are not sent again to the rest of the error message's "it is
+unknown whether …"."""
 LOSSES_MAX: Final = 4
 NOTIFICATION_BYTES_MAX: Final = 512 * 1024
 _WAITING: Final = ("terminal/wait_for_exit", "_acpterm/terminal/read")
@@ -98,7 +99,7 @@ class Unanswered:
         self._notifications: deque[_Notification] = deque()
         self._notification_bytes = 0
         self.size = 0
-        """Bytes of the requests that would be sent again."""
+        """Number of bytes of the requests that would be sent again."""
 
     def __len__(self) -> int:
         """Return the number of requests without a response."""
@@ -132,7 +133,7 @@ class Unanswered:
             self._notification_bytes -= len(self._notifications.popleft().line)
 
     def cancel(self, id_: Id, line: bytes) -> None:
-        """Record that a request was cancelled; `line` is the `$/cancel_request`."""
+        """Record that the request `id_` was cancelled by the `$/cancel_request` in `line`."""
         if (request := self._requests.get(id_)) and not request.cancel:
             request.cancel = line
             self.size += len(line)
@@ -155,10 +156,9 @@ class Unanswered:
         return request.method
 
     def lost(self) -> Lost:
-        """Return what to do after the connection was lost.
+        """Return which messages to send again after a loss, and which requests get an error.
 
-        The messages to send again remain recorded. Requests that get an error response instead do
-        not.
+        The messages to send again remain recorded; the requests that get an error do not.
         """
         errors: list[tuple[Id, RpcError]] = []
         for id_, request in list(self._requests.items()):

@@ -53,7 +53,7 @@ def parse_update(params: Raw | UnsetType) -> Update | None:
 
 
 def embedded_terminal(item: Raw) -> str | None:
-    """Return the id of the terminal that an item of a tool call's content embeds, if any."""
+    """Return the id of the terminal that `item` of a tool call's content embeds; None if none."""
     if b"terminal" not in bytes(item):
         return None
     fields = members(item)

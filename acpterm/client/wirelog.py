@@ -43,7 +43,10 @@ _any: Final = msgspec.json.Decoder(Raw)
 
 
 class WireLog:
-    """An open wire log. A task writes the lines in `queue`. Without a queue, it does nothing."""
+    """An open wire log, which puts its lines into `queue`. A task writes them to the file.
+
+    If `queue` is None, nothing is logged.
+    """
 
     def __init__(self, queue: SendQueue | None) -> None:
         self._queue = queue

@@ -62,9 +62,12 @@ class Workspace(NamedTuple):
 class AcpClient:
     """A client of the agent at the other end of `stream`; `host` runs the agent's terminals.
 
-    `turn` prints the updates of the open session and the output of terminals. `drain` is awaited
-    before more is printed. `before_question` is awaited before the user is asked for a permission.
-    `max_line`, `on_invalid` and `exit_reason` are as for `Endpoint`.
+    `turn` prints the updates of the open session and the output of terminals. `drain` waits until
+    what was printed is written; it is awaited before more is printed. `before_question` is awaited
+    with a tool call before the user is asked to permit it.
+    `max_line` is the maximum length of a line from the agent, in bytes. `on_invalid` is called for
+    each line that is not a message. `exit_reason` is awaited when the stream has ended, and returns
+    the reason.
     """
 
     def __init__(
@@ -210,8 +213,8 @@ class AcpClient:
     async def _before_event(self, event: Event) -> None:
         """Wait for output that must be printed before the agent's message `event` is handled.
 
-        This is the remaining output of terminals that were just released, or whose tool call the
-        message finishes.
+        This is the remaining output of terminals that were just released, and of terminals in a
+        tool call that `event` reports as finished.
         """
         exited: list[SessionKey] = []
         if isinstance(event, NotificationReceived) and event.method == SESSION_UPDATE:
@@ -286,7 +289,10 @@ class AcpClient:
 
 
 def _auth_method_help(method: Any) -> str:
-    """Return a line that describes an authentication method, with the command to run, if any."""
+    """Return a line that describes an authentication method of the agent.
+
+    The line includes the command that the user has to run to log in, if the method has one.
+    """
     line = f"  {method.id}: {method.name}"
     if method.description:
         line += f". {method.description}"

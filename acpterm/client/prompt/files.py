@@ -77,7 +77,11 @@ class Files:
             raise _failed("written", params.path, error) from error
 
     def _open(self, path: str, flags: int, verb: str) -> int:
-        """Open a regular file inside the roots; with `O_CREAT`, create it and its directories."""
+        """Open a regular file inside the roots, and return its descriptor.
+
+        With `O_CREAT` in `flags`, create the file and its directories. `verb` (`read` or `written`)
+        is for the error message: what cannot be done with the file.
+        """
         resolved = self._resolve(path)
         try:
             if flags & os.O_CREAT:

@@ -25,7 +25,10 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class JsonPrinter:
-    """An implementation of `printer.Printer`. `write` takes bytes for stdout."""
+    """The `printer.Printer` that prints one JSON object per line, for programs.
+
+    `write` takes bytes for stdout.
+    """
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
@@ -40,16 +43,16 @@ class JsonPrinter:
         self._event("update", update=update)
 
     def message(self, text: str) -> None:
-        """Print nothing: `update` has printed the message, as well as tool calls and plans."""
+        """Print nothing: `update` has printed the message."""
 
     def tool_call(self, call: ToolCallState) -> None:
-        """Print nothing."""
+        """Print nothing: `update` has printed the tool call."""
 
     def before_question(self, call: ToolCallState) -> None:
-        """Print nothing."""
+        """Print nothing: programs read tool calls from the `update` events."""
 
     def plan(self, entries: list[tuple[str, str]]) -> None:
-        """Print nothing."""
+        """Print nothing: `update` has printed the plan."""
 
     def output(self, terminal: str, data: bytes, lost: int) -> None:
         """Print an `output` event."""

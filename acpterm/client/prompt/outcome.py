@@ -34,13 +34,13 @@ class Outcome:
         self.cancel: Callable[[], None] | None = None
         """Cancels the agent's turn; None until the turn can be cancelled."""
         self.status = FAILED
-        """The exit status; that of a failure until a cause has decided it."""
+        """The exit status of `acpterm prompt`; `FAILED` until a cause has set it."""
         self.stop_reason: str | None = None
         """The stop reason of the turn; None until it has ended."""
         self.error: str | None = None
         """The error message, if there was an error."""
         self.write_error: str | None = None
-        """Why stdout or stderr could not be written to, if so."""
+        """Why stdout or stderr could not be written to; None if they could."""
         self._notice = notice
         self._is_decided = False
 
@@ -54,8 +54,9 @@ class Outcome:
     def turn_ended(self, reason: str, *, refusals: int = 0) -> None:
         """Record that the turn has ended with the stop reason `reason`.
 
-        `refusals`: the number of refused permissions if the agent did nothing, else 0. The status
-        does not change if a signal, a timeout or a write error came before.
+        `refusals` is the number of permissions that the agent was refused, or 0 if the agent has
+        nevertheless done something (`ToolCalls.acted`). The exit status does not change if a
+        signal, a timeout or a write error came before.
         """
         self.stop_reason = reason
         status = _STATUS.get(reason, FAILED)
@@ -73,9 +74,9 @@ class Outcome:
             )
 
     async def watch(self, signals: AsyncIterator[int]) -> None:
-        """End the run on a signal from `signals`.
+        """End the run on each signal from `signals`, and set the exit status.
 
-        A SIGINT that comes before any other cause only cancels the turn.
+        The first SIGINT only cancels the turn, unless something else is ending the run already.
         """
         async for number in signals:
             if self.stop_reason is not None:
@@ -107,9 +108,9 @@ class Outcome:
         self.scope.cancel()
 
     async def write(self, queue: SendQueue, written: trio.Event) -> None:
-        """Write the queue's data until the queue is closed; end the run if writing fails.
+        """Write the data in `queue` (to stdout or stderr) until the queue is closed.
 
-        Set `written` at the end in both cases.
+        If writing fails, end the run. Set `written` at the end in both cases.
         """
         try:
             await queue.run()

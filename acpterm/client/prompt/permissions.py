@@ -54,8 +54,9 @@ class Permissions:
     ) -> dict[str, Any]:
         """Decide on a request `session/request_permission`; return the result to respond with.
 
-        `question` describes the tool call in one or more lines that are safe to print; `kind` is
-        the tool call's. `show` is awaited before the user is asked, and prints the tool call.
+        `question` describes the tool call in one or more lines that are safe to print. `kind` is
+        what the agent declares the tool call to be, such as `read`. `show` prints the tool call; it
+        is awaited before the user is asked.
         """
         chosen: PermissionOption | None = None
         with trio.CancelScope() as scope:

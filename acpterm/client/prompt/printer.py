@@ -15,13 +15,16 @@ class Printer(Protocol):
         """Print that a session is open."""
 
     def update(self, update: Raw) -> None:
-        """Print a `session/update` of any kind; called before the method for its kind, if any."""
+        """Print a `session/update` of any kind.
+
+        Called before the method for that kind, if there is one (`message`, `tool_call`, `plan`).
+        """
 
     def message(self, text: str) -> None:
         """Print the next piece of the agent's message."""
 
     def tool_call(self, call: ToolCallState) -> None:
-        """Print a tool call that may have changed."""
+        """Print what has changed in a tool call; called after each update of the tool call."""
 
     def before_question(self, call: ToolCallState) -> None:
         """Print a tool call before the user is asked whether to allow it."""

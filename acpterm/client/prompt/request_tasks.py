@@ -26,7 +26,7 @@ class RequestTasks:
         self._scopes: dict[Id, trio.CancelScope] = {}
 
     def start(self, request: RequestReceived, handler: Handler) -> None:
-        """Respond to a request with what `handler` returns, or with the error that it raises."""
+        """Run `handler` in a task; respond to `request` with its result or the error it raises."""
         if self._pending >= PENDING_MAX:
             message = f"{PENDING_MAX} requests are pending: wait for some of them"
             self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))

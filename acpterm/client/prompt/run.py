@@ -220,7 +220,7 @@ class _Run:
             self.invalid_output = error.message
 
     def _hints(self, agent: AgentProcess) -> str:
-        """Return output of the agent that may explain why it does not respond."""
+        """Return output of the agent that may explain why the agent does not respond."""
         return self._invalid_output_hint() + agent.stderr_tail()
 
     async def _exit_reason(self, agent: AgentProcess) -> str:

@@ -49,7 +49,7 @@ class _LineBuffer:
 
 
 class TextPrinter:
-    """An implementation of `printer.Printer`.
+    """The `printer.Printer` that prints text for a human reader.
 
     `write` takes bytes for stdout, `write_err` for stderr.
     `colours`: whether to print colours. `quiet`: whether to leave out the session's id.

@@ -80,7 +80,7 @@ class ToolCalls:
         """Whether the agent has run a command, written a file or been granted a permission."""
 
     def get(self, identifier: str) -> ToolCallState:
-        """Return the call with this id; record a new call if the id is unknown."""
+        """Return the tool call with this id; if the id is unknown, add a new tool call."""
         call = self._calls.get(identifier)
         if call is None:
             call = self._calls[identifier] = ToolCallState(identifier)
@@ -120,7 +120,10 @@ class ToolCalls:
 
 
 def _command(raw_input: Raw) -> str | None:
-    """Return the command in a tool call's input, which may be a string or a list of words."""
+    """Return the command in a tool call's input; None if the input has none.
+
+    In the input, the command may be a string or a list of words.
+    """
     fields = members(raw_input)
     for name in ("command", "cmd"):
         if (line := text(fields.get(name))) is not None:

@@ -1,7 +1,7 @@
 """Prints one turn: the agent's updates and the output of its terminals.
 
-A terminal is shown once a tool call embeds it. The output of the host's terminals is polled; that
-of the agent's own terminals comes in its updates (`terminal_updates`).
+A terminal is shown as soon as a tool call embeds it. The output of the host's terminals is polled;
+the agent reports the output of its own terminals in its updates (`terminal_updates`).
 """
 
 from typing import Final
@@ -47,17 +47,17 @@ class Turn:
         self._printed: dict[str, int] = {}
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Record a new terminal of the host."""
+        """Record a new terminal of the host, to be printed once a tool call embeds it."""
         del command, cwd
         self._not_shown.add(terminal)
         self._calls.acted = True
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> None:
-        """Print output of a host's terminal, with `lost` bytes missing before it."""
+        """Print output of one of the host's terminals, before which `lost` bytes are missing."""
         self._printer.output(terminal[1], data, lost)
 
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> None:
-        """Print the exit of a host's terminal."""
+        """Print the exit of one of the host's terminals."""
         self._printer.exited(terminal[1], end)
 
     def terminals_finished_by(self, params: Raw | UnsetType) -> list[SessionKey]:

@@ -3,9 +3,9 @@
 The terminal may be the host's or the agent's own. Its output is fed as bytes, and the text kept is
 bounded. `fence` renders it as a console block of Markdown, for an editor without terminals.
 
-For a terminal of its own, an agent may put the output into the tool call's `rawOutput`, instead of
-or in addition to the terminal's output. Output that is in both is rendered once. Raw output is
-rendered in full, since the editor would show it in full, too, without the console block.
+For a terminal that it runs itself, an agent may report the output in the tool call's `rawOutput`,
+instead of or in addition to the updates of the terminal. Output that is reported in both ways is
+rendered once. Raw output is rendered in full, as the editor would do without the console block.
 """
 
 import re
@@ -65,7 +65,10 @@ class Display:
             self._text.feed(output.encode(errors="replace"))
 
     def _ends_alike(self, complete: str, shown: str) -> bool:
-        """Return whether two texts end with the same lines; either text may lack its beginning."""
+        """Return whether two texts end with the same lines.
+
+        The beginning of either text may have been cut off.
+        """
         # The first line of each may be incomplete.
         one, other = complete.split("\n")[1:], shown.split("\n")[1:]
         size = min(len(one), len(other), self._lines)
@@ -80,9 +83,10 @@ class Display:
     def fence(self, *, even_silent: bool = False) -> str | None:
         """Return a console block of Markdown: the command, the last lines and the exit status.
 
-        Return None while there is nothing to show but the command: the editor then shows something
-        of its own. If `even_silent`, return a block with the command in that case. A host's
-        terminal that has exited without output has its exit status to show, unless that is 0.
+        While there is nothing to show but the command, return None, so that the editor shows
+        something of its own; or if `even_silent`, a block with only the command. An exit status
+        of 0 is not shown. If the agent runs the terminal itself, an exit status alone is not
+        enough for a block.
         """
         body = []
         if self.command is not None:

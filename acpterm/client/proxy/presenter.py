@@ -20,7 +20,10 @@ from acpterm.config import Settings
 
 
 class Presenter(Protocol):
-    """Presents terminals to one editor. Must be passed every update of the agent, in order."""
+    """Presents the agent's terminals to one editor.
+
+    Every update of the agent must be passed to the presenter, in order.
+    """
 
     @property
     def next_render_at(self) -> float:
@@ -40,16 +43,19 @@ class Presenter(Protocol):
         """
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Return the lines to send to the editor for output of a host's terminal.
+        """Return the lines to send to the editor for output of one of the host's terminals.
 
         `lost` bytes are missing before `data`.
         """
 
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
-        """Return the lines to send to the editor for the exit of a host's terminal."""
+        """Return the lines to send to the editor for the exit of one of the host's terminals."""
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Return the delayed lines that are due, and all delayed lines of `session`."""
+        """Return the delayed lines that are to be sent to the editor now, because they are due.
+
+        Delayed lines of `session` are returned even if they are not due yet.
+        """
 
 
 def new_presenter(

@@ -1,13 +1,16 @@
 """Handles each message between an editor and its agent.
 
-Messages that do not concern terminals are passed on in order, as the lines that were received:
+Messages are passed on in order, as the lines that were received. Those that concern terminals are
+changed, or go to the host:
 
 - The editor's `initialize` is passed on with terminals added to its capabilities.
 - The agent's `terminal/*` requests go to the host (`terminals`), unless the editor runs the agent's
   terminals.
 - The agent's `session/update` and `session/request_permission` are passed on with their terminals
   translated into what the editor can show (`presenter`). Updates of tool calls go to the host too.
-- From other requests and responses the proxy only reads when sessions and turns begin and end.
+
+From some other requests and responses, which are passed on unchanged, the proxy learns when
+sessions and turns begin and end.
 
 Only two tasks receive messages, `from_editor` and `from_agent`; messages are sent through one
 queue per side. A task that reads one side waits until the other side's queue has drained, so a slow
@@ -109,7 +112,10 @@ class Relay:
             await self._log.drain()
 
     async def render(self) -> None:
-        """Send the presenter's delayed lines, the live output of terminals, until cancelled."""
+        """Send the editor the lines that the presenter has delayed, until cancelled.
+
+        These lines show the live output of terminals.
+        """
         while True:
             with trio.move_on_at(self._presenter.next_render_at):
                 await self._changed.wait()
@@ -180,7 +186,7 @@ class Relay:
 
     @staticmethod
     def _is_for_host(line: bytes) -> bool:
-        """Return whether `line`, an invalid message of the agent, was meant for the host."""
+        """Return whether `line`, an invalid message of the agent, names a method of the host."""
         return text(members(Raw(line)).get("method")) in HOST_METHODS
 
     def _translate(self, line: bytes, message: Envelope) -> list[bytes]:

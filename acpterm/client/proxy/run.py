@@ -63,17 +63,17 @@ class ProxyOptions(NamedTuple):
     embedded: bool = False
     """Whether to run terminals in this process instead of the daemon."""
     terminals: Choice | None = None
-    """Whose terminals the agent gets: acpterm's (`ours`) or the editor's. If None, the editor's if
-    it has terminals, else acpterm's."""
+    """Whose terminals the agent gets: acpterm's (`ours`) or the editor's. If None, the agent gets
+    the editor's terminals if the editor has terminals, else acpterm's."""
     log: str | None = None
     """The file for the wire log."""
 
 
 async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyOptions) -> int:
-    """Relay between the editor at the other end of `stream` and an agent; return the exit status.
+    """Relay between the editor at the other end of `stream` and an agent.
 
-    The status is the agent's if the agent exited first, 1 if the agent or the daemon could not be
-    started, else 0. Raises `TrackingError` and `LogError`.
+    Return the exit status of `acpterm proxy`: the agent's if the agent ended first, 1 if the agent
+    or the daemon could not be started, else 0. Raises `TrackingError` and `LogError`.
     """
     context = exec_context.current()
     raise_open_files()
@@ -125,7 +125,10 @@ class _Run:
         self._editor = editor
 
     async def run(self, context: ExecContext) -> int:
-        """Wait for the editor's first message, then start and relay; return the exit status."""
+        """Wait for the editor's first message; then start the agent, and relay until one side ends.
+
+        Return the exit status of `acpterm proxy`. The agent's terminals start with `context`.
+        """
         first: list[bytes] | None = []
         while not first:
             first = await self._lines.read()
@@ -188,7 +191,10 @@ class _Run:
     async def _relay(
         self, relay: Relay, agent: AgentProcess, to_agent: SendQueue, nursery: trio.Nursery
     ) -> int:
-        """Relay messages until one side has closed its stream; return the exit status."""
+        """Relay messages until the editor or the agent has closed its stream.
+
+        Return the exit status of `acpterm proxy`: 0 if the editor ended first, else the agent's.
+        """
         ended, agent_done, flushed = trio.Event(), trio.Event(), trio.Event()
 
         async def read_editor() -> None:
@@ -229,7 +235,7 @@ class _Run:
     async def _refuse(self, first: list[bytes], why: str) -> None:
         """Respond to each of the editor's requests with the error `why`, until the editor hangs up.
 
-        `first` has the messages received so far. Ends after `_REFUSE_TIMEOUT_S`.
+        `first` has the messages received so far. Stop after `_REFUSE_TIMEOUT_S` in any case.
         """
         batch: list[bytes] | None = first
         with trio.move_on_after(_REFUSE_TIMEOUT_S):
@@ -242,9 +248,9 @@ class _Run:
 
 
 async def _write(queue: SendQueue, gone: trio.CancelScope, done: trio.Event) -> None:
-    """Send the messages that are put into a queue, until it is closed; then set `done`.
+    """Send the messages that are put into `queue`, until the queue is closed; then set `done`.
 
-    Cancel `gone` if the reader has closed the stream.
+    If the receiver of the messages has closed the stream, cancel `gone` and set `done`.
     """
     try:
         await queue.run()

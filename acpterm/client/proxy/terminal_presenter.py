@@ -59,7 +59,10 @@ class _Terminal:
 
 
 class TerminalPresenter:
-    """An implementation of `presenter.Presenter`, which describes the methods."""
+    """The `presenter.Presenter` for an editor that shows terminals which the agent runs itself.
+
+    `presenter.Presenter` describes the methods.
+    """
 
     next_render_at: float = math.inf
 
@@ -117,7 +120,7 @@ class TerminalPresenter:
         return self.translate(b"", update._replace(params={"sessionId": params["sessionId"]})), None
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Return the `terminal_output` line for output of a host's terminal."""
+        """Return the `terminal_output` line for output of one of the host's terminals."""
         state = self._terminals.get(terminal)
         if state is None or state.call is None:
             return []
@@ -127,7 +130,10 @@ class TerminalPresenter:
         return [_encode(state.call, terminal, "terminal_output", data=decoded)] if decoded else []
 
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
-        """Return lines for the rest of a host's terminal's output, and the `terminal_exit` line."""
+        """Return the `terminal_exit` line for the exit of one of the host's terminals.
+
+        If there is output that was not sent yet, return a line with that output first.
+        """
         state = self._terminals.get(terminal)
         if state is None or state.call is None:
             return []
@@ -170,7 +176,7 @@ class TerminalPresenter:
         """Return a line that sends a call's `rawOutput` as output of the call's terminal.
 
         Return no line unless the call has exactly one terminal that is the agent's own and has had
-        no output so far: only then it is certain that the raw output belongs to the terminal.
+        no output so far: only then is it certain that the raw output belongs to the terminal.
         """
         for change in from_meta(update.fields.get("_meta")):
             terminal = update.session, change.terminal
@@ -186,13 +192,13 @@ class TerminalPresenter:
         return [_encode(call, silent[0], "terminal_output", data=output)]
 
     def _new_in(self, update: Update) -> list[SessionKey]:
-        """Return the terminals that this update embeds and that the editor does not know yet."""
+        """Return the terminals that an update embeds and that the editor does not know yet."""
         embedded = [embedded_terminal(item) for item in items(update.fields.get("content"))]
         keys = dict.fromkeys((update.session, id_) for id_ in embedded if id_ is not None)
         return [key for key in keys if (t := self._terminals.get(key)) and t.call is None]
 
     def _remember(self, key: SessionKey, update: Update) -> dict[str, Any]:
-        """Merge an update into the record of the tool call `key`; return the merged record."""
+        """Merge an update into what is known of the tool call `key`; return the merged members."""
         known = self._calls.pop(key, None)
         if known is None:
             known = {"sessionUpdate": "tool_call", "toolCallId": key[1], "title": "terminal"}
@@ -213,7 +219,10 @@ class TerminalPresenter:
 
 
 def _without_nulls(fields: dict[str, Raw]) -> dict[str, Raw]:
-    """Return `fields` without null members, which clear a member in updates, but are no values."""
+    """Return `fields` without the members that are null.
+
+    In an update, null clears a member; in a complete `tool_call`, such a member is left out.
+    """
     return {name: value for name, value in fields.items() if bytes(value) != b"null"}
 
 

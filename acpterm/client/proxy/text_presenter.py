@@ -1,4 +1,4 @@
-"""The presenter for an editor without terminals: as text in the tool calls that embed them.
+"""Shows terminals as text in tool calls, for an editor without terminals: a presenter.
 
 A terminal in a tool call's content becomes a console block with its last lines (`display`), once it
 has output; all other items of the content keep their place. While the terminal prints, the call's
@@ -40,7 +40,7 @@ class _Call:
     """A tool call that embeds terminals.
 
     `content` has a `SessionKey` in place of each terminal. `sent` is the time at which the content
-    was last sent to the editor, and `rendered` is the content that was sent.
+    was last sent to the editor, by the presenter's clock; `rendered` is the content that was sent.
     """
 
     def __init__(self, content: list[Raw | SessionKey], sent: float) -> None:
@@ -50,11 +50,12 @@ class _Call:
 
 
 class TextPresenter:
-    """An implementation of `presenter.Presenter`, which describes the methods.
+    """The `presenter.Presenter` for an editor without terminals. That class describes the methods.
 
-    `follow` is as for `new_presenter`, `limit` and `lines` as for `Display`. `clock` returns the
-    time in seconds. If `editor_has_terminals`, terminals that are neither the host's nor reported
-    by the agent are the editor's, and are left to the editor.
+    `follow` is called with each terminal of the host when it is first shown. `limit` is the number
+    of bytes of text kept for each terminal, and `lines` the number of last lines that are shown.
+    `clock` returns the time in seconds. If `editor_has_terminals`, terminals that are neither the
+    host's nor reported by the agent are the editor's, and are left to the editor.
     """
 
     def __init__(
@@ -127,14 +128,14 @@ class TextPresenter:
         }
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Record output of a host's terminal; `render` sends it."""
+        """Record output of one of the host's terminals; return no lines, since `render` does."""
         if display := self._displays.get(terminal):
             display.feed(data, lost)
             self._mark_dirty(terminal)
         return []
 
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
-        """Record the exit of a host's terminal; `render` sends it."""
+        """Record the exit of one of the host's terminals; return no lines, since `render` does."""
         if display := self._displays.get(terminal):
             display.finish(end)
             self._mark_dirty(terminal)
@@ -142,13 +143,17 @@ class TextPresenter:
 
     @property
     def next_render_at(self) -> float:
-        """When to send the next changed call, by `clock`; `math.inf` if none has changed."""
+        """When to call `render` next, by `clock`; `math.inf` if no tool call has changed."""
         return min(
             (self._calls[key].sent + RENDER_INTERVAL_S for key in self._dirty), default=math.inf
         )
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Return updates for the changed calls that are due, and all changed calls of `session`."""
+        """Return updates to send to the editor, for tool calls whose text has changed.
+
+        Calls for which an update was sent just before are left for later, except those of
+        `session`.
+        """
         now = self._clock()
         lines = []
         for key in list(self._dirty):
@@ -185,9 +190,9 @@ class TextPresenter:
         return display
 
     def _parse_content(self, session: str, content: Raw | None) -> list[Raw | SessionKey] | None:
-        """Return the items of `content`; a key replaces each terminal that is to be shown as text.
+        """Return the items of `content`; a `SessionKey` replaces each terminal to be shown as text.
 
-        Return None if the content embeds no such terminal.
+        Return None if `content` embeds no such terminal.
         """
         parsed: list[Raw | SessionKey] = []
         for item in items(content):
@@ -208,9 +213,9 @@ class TextPresenter:
         return known or not self._editor_has_terminals
 
     def _add_raw_output(self, call: _Call | None, update: Update) -> None:
-        """Add a call's raw output to the call's terminal, if that is the agent's own.
+        """Add a tool call's `rawOutput` to the call's terminal, if that is the agent's own.
 
-        A call with several terminals is skipped: it is unknown which one the output belongs to.
+        Do nothing if the call has several terminals: it is unknown which one printed the output.
         """
         keys = {item for item in call.content if not isinstance(item, Raw)} if call else set()
         if len(keys) != 1 or (output := from_raw_output(update.fields.get("rawOutput"))) is None:

@@ -44,11 +44,12 @@ _PENDING_MAX: Final = 100
 
 
 class Slow(NamedTuple):
-    """After which time to report a request that has no response yet, and how."""
+    """When and how to report a request that has no response yet."""
 
     after_s: float
     report: Callable[[int], None]
-    """Called with the index of each request that has no response after `after_s` seconds."""
+    """Called for each request that has no response after `after_s` seconds, with its index: its
+    position in the `params` of `call_each`, or 0 for `call`."""
 
 
 class BlockingClient(BlockingConnection):
@@ -78,8 +79,9 @@ class BlockingClient(BlockingConnection):
         """Send one request for each of `params`, up to `_PENDING_MAX` at once.
 
         Yield the index in `params` and the result or error of each request, in the order of the
-        responses. Send no other request before all have been yielded. `method`, `into` and `slow`
-        are as for `call`. Raises `DaemonError`.
+        responses. Send no other request before all have been yielded. `method` lacks the prefix
+        `_acpterm/`; results are decoded as `into`; `slow` says when and how to report that there is
+        no response yet. Raises `DaemonError`.
         """
         repeats = REPEATABLE.get(method, 0)
         waiting = set(range(len(params)))
@@ -132,31 +134,41 @@ class BlockingClient(BlockingConnection):
         return failure
 
     def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
-        """Call `terminal/METHOD` for the terminal with this name or id; raises as `call` does."""
+        """Call `_acpterm/terminal/METHOD` for the terminal with the name or id `terminal`.
+
+        METHOD is `method`. Return the result, decoded as `into`. Raises `RpcError`, `DaemonError`.
+        """
         return self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
 
     def own(self, terminal: str) -> TerminalInfo:
-        """Return the terminal with this name or id, for a command that types into it.
+        """Return the terminal with this name or id, for a command that types into the terminal.
 
-        Here ``@last`` is the user's newest own terminal, so that nothing is typed into an agent's
-        by mistake.
+        The name ``@last`` stands for the newest terminal that the user owns, so that nothing is
+        typed into an agent's terminal by mistake.
         """
         return self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
 
     def request_no_params(self, method: str, into: type[W]) -> W:
-        """Call a method that takes no params; raises as `call` does."""
+        """Call `_acpterm/METHOD`, a method without params; return the result, decoded as `into`.
+
+        METHOD is `method`. Raises `RpcError` and `DaemonError`.
+        """
         return self.call(method, NoParams(), into)
 
     def token(self) -> str:
-        """Return a token that was not used before, for the params of `stream`."""
+        """Return a new token for the params of `stream`.
+
+        The notifications that the request causes carry the same token.
+        """
         self._tokens += 1
         return f"t{self._tokens}"
 
     def stream(self, method: str, params: StreamRequest) -> Generator[Raw, None, Raw]:
         """Send a request; yield the params of notifications that it causes, and return its result.
 
-        Closing the generator early cancels the request. Raises as `call` does; after a `LostError`
-        the caller may `reconnect` and open another stream.
+        `method` lacks the prefix `_acpterm/`. Closing the generator early cancels the request.
+        Raises `RpcError` and `DaemonError`; after a `LostError` the caller may `reconnect` and open
+        another stream.
         """
         id_, is_over = self._send(f"_acpterm/{method}", params), False
         try:

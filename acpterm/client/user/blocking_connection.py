@@ -47,7 +47,7 @@ Answer: TypeAlias = Raw | RpcError
 
 
 class DeadlineError(Exception):
-    """No response has arrived before the deadline of the connection."""
+    """No response has arrived before the time `BlockingConnection.deadline`."""
 
 
 class BlockingConnection:

@@ -103,7 +103,10 @@ class UserClient:
         self._endpoint = self._open(stream)
 
     async def initialize(self) -> None:
-        """Send `initialize` and wait for the response; raises as `host_connection.initialize`."""
+        """Send `initialize` and wait for the response.
+
+        Raises `DaemonError` if the daemon refuses, or does not respond in time.
+        """
         await initialize(self._endpoint, "acpterm", exec_context.current(), self.settings)
 
     async def call(self, method: str, params: Wire, into: type[W]) -> W:
@@ -137,27 +140,36 @@ class UserClient:
         self._endpoint.call(f"_acpterm/{method}", params, on_response)
 
     async def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
-        """Call `terminal/METHOD` for the terminal with this name or id; raises as `call` does."""
+        """Call `_acpterm/terminal/METHOD` for the terminal with the name or id `terminal`.
+
+        METHOD is `method`. Return the result, decoded as `into`. Raises `RpcError`, `DaemonError`.
+        """
         answer = await self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
         self._names.note(answer, terminal)
         return answer
 
     async def own(self, terminal: str) -> TerminalInfo:
-        """Return the terminal with this name or id, for a command that types into it.
+        """Return the terminal with this name or id, for a command that types into the terminal.
 
-        Here ``@last`` is the user's newest own terminal, so that nothing is typed into an agent's
-        by mistake.
+        The name ``@last`` stands for the newest terminal that the user owns, so that nothing is
+        typed into an agent's terminal by mistake.
         """
         answer = await self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
         self._names.note(answer, terminal)
         return answer
 
     async def request_no_params(self, method: str, into: type[W]) -> W:
-        """Call a method that takes no params; raises as `call` does."""
+        """Call `_acpterm/METHOD`, a method without params; return the result, decoded as `into`.
+
+        METHOD is `method`. Raises `RpcError` and `DaemonError`.
+        """
         return await self.call(method, NoParams(), into)
 
     def token(self) -> str:
-        """Return a token that was not used before, for the params of `stream`."""
+        """Return a new token for the params of `stream`.
+
+        The notifications that the request causes carry the same token.
+        """
         self._tokens += 1
         return f"t{self._tokens}"
 

@@ -88,8 +88,8 @@ async def refresh(
 ) -> None:
     """Await `show` with the current list of terminals: at once, after events, and periodically.
 
-    `every` is the period in seconds. `everything` includes released terminals. Runs until
-    cancelled. Raises `RpcError` or `DaemonError` when the daemon ends.
+    `every` is the period in seconds. If `everything`, the list includes released terminals. Runs
+    until cancelled. Raises `RpcError` or `DaemonError` when the daemon ends.
     """
     happened = trio.Event()
     request = ListRequest(all=everything)

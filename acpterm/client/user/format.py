@@ -80,7 +80,7 @@ def row(terminal: TerminalInfo, short: str, now: float) -> Row:
 
 
 def _in_short(command: str) -> str:
-    """Return a command, cut to `_COMMAND` characters, since commands can be very long."""
+    """Return a command cut to at most `_COMMAND` characters, since commands can be very long."""
     return command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"
 
 

@@ -15,8 +15,8 @@ _READ_BYTES_MAX: Final = 1024
 def has_keyboard() -> bool:
     """Return whether this process should read keys.
 
-    It should if stdout is a terminal, and if keys typed at the terminal on stdin are for this
-    process: it is in the terminal's foreground process group.
+    It should if stdout is a terminal, and if this process is in the foreground process group of the
+    terminal on stdin, so that keys typed there are for this process.
     """
     try:
         return os.isatty(1) and os.tcgetpgrp(0) == os.getpgrp()
@@ -26,7 +26,7 @@ def has_keyboard() -> bool:
 
 @contextlib.contextmanager
 def quiet_keys() -> Iterator[None]:
-    """Turn off echo and line buffering in the block, if this process has the keyboard.
+    """Turn off echo and line buffering of keys during the block, if `has_keyboard()`.
 
     Ctrl-C still interrupts. Never waits for output that the terminal has stopped (Ctrl-S).
     """
@@ -43,7 +43,7 @@ def quiet_keys() -> Iterator[None]:
 
 
 async def read_keys() -> bytes:
-    """Wait for keys and return them; return empty bytes once none can be typed here."""
+    """Wait for keys and return them; return empty bytes if there is no keyboard any more."""
     if not has_keyboard():
         return b""
     await trio.lowlevel.wait_readable(0)

@@ -34,15 +34,15 @@ class Action(Enum):
 
 
 class Part(NamedTuple):
-    """The rows that fit the window, and their place in the whole list."""
+    """The rows that fit the window, and their place in the whole (filtered) list."""
 
     rows: list[Row]
     selected: int | None
     """Index in `rows` of the selected row; None if the list is empty."""
     first: int
-    """Index of the first visible row in the whole list."""
+    """Index in the whole list of the first of `rows`."""
     total: int
-    """Number of rows in the whole list, as filtered."""
+    """Number of rows in the whole list that match the filter."""
 
 
 class ListView:
@@ -75,7 +75,10 @@ class ListView:
         self._settle()
 
     def feed(self, typed: bytes) -> Action | None:
-        """Handle typed keys; return the first action requested, and drop the keys after it."""
+        """Handle typed keys, up to the first one that requests an action from the caller.
+
+        Return that action, and drop the keys after it; return None if no key requests an action.
+        """
         for key in _KEY.findall(self._decoder.decode(typed)):
             if action := self._press(key):
                 return action

@@ -295,7 +295,7 @@ class _Attachment:
     async def _paint_final_screen(self) -> None:
         """Paint the terminal's final screen over the notice, after the program has exited.
 
-        The daemon does not repaint the window any more.
+        The daemon no longer repaints the window then.
         """
         cols, rows = self._terminal.size
         try:

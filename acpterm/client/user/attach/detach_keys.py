@@ -33,9 +33,9 @@ class _Match(Enum):
     KEY = auto()
     """The key that is searched for."""
     MINOR = auto()
-    """A release, a repetition, or a modifier by itself."""
+    """A report of a release, a repetition or a modifier by itself: no new key press."""
     INCOMPLETE = auto()
-    """The whole input may be the start of the key."""
+    """The whole input may be the first bytes of the key; more input will show it."""
     PASTE = auto()
     OTHER = auto()
 
@@ -58,7 +58,7 @@ class DetachFilter:
         self._pasting = False
 
     def feed(self, typed: bytes) -> tuple[bytes, bool]:
-        """Return the input to send to the program, and whether the detach keys follow it.
+        """Return the input to send to the program, and whether the detach keys follow that input.
 
         Hold back bytes at the end that may be the start of the detach keys. Drop input after these
         keys.

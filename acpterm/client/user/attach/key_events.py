@@ -60,7 +60,7 @@ class KeyEvents(NamedTuple):
     size: int
     """Length of the report in bytes."""
     keys: frozenset[KeyEvent]
-    """All keys that the report may stand for; empty for a key that has no name here."""
+    """All keys that the report may stand for; empty for a key without a name in `acpterm.keys`."""
     minor: bool
     """Whether the event is a release, a repetition or a modifier by itself: no new key press."""
 
@@ -128,7 +128,7 @@ def _xterm_keys(code: int, modifiers: int) -> set[KeyEvent]:
 
 
 def _keys(code: int, modifiers: int) -> set[KeyEvent]:
-    """Return the key with this character code, in a set; an empty set for an invalid code."""
+    """Return a set with the key of this character code; an empty set if the code is invalid."""
     if not 0 < code < 0x110000:
         return set()
     return {_key(_CODES.get(code) or chr(code), modifiers)}
@@ -141,7 +141,7 @@ def _key(name: str, modifiers: int) -> KeyEvent:
 
 
 def _is_letter(code: int) -> bool:
-    """Return whether a character has case, and one character as its lower case."""
+    """Return whether a character code is a letter with an upper and a one-character lower case."""
     if not 0 < code < 0x110000:
         return False
     char = chr(code)

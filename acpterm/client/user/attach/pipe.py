@@ -123,10 +123,10 @@ async def follow(
 async def _kill_on_shutdown(
     shutdown: trio.Event, received: list[Signals], client: UserClient, info: TerminalInfo
 ) -> None:
-    """Kill the program after `shutdown` was set; `received` then has the shutdown signal.
+    """Wait until `shutdown` is set, then kill the program; `received` then has the signal.
 
-    If that is SIGINT, send SIGINT to the program first, and kill it `kill_grace` seconds (a
-    setting) later.
+    If the signal is SIGINT, send SIGINT to the program first, and kill the program `kill_grace`
+    seconds (a setting) later.
     """
     await shutdown.wait()
     if received[0] == Signals.SIGINT:
@@ -161,8 +161,8 @@ async def _print(
 def is_passed_on(*, even_terminal: bool) -> bool:
     """Return whether to forward this process's stdin to the program.
 
-    A stdin that is a terminal is forwarded only if `even_terminal`. A closed stdin is forwarded as
-    an empty one.
+    A stdin that is a terminal is forwarded only if `even_terminal`. A closed stdin counts as an
+    empty one, which is forwarded.
     """
     return even_terminal or sys.stdin is None or not os.isatty(_STDIN)
 

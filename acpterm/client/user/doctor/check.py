@@ -23,15 +23,15 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 def ok(check: str, found: str) -> CheckResult:
-    """Return the result of a check that passed."""
+    """Return the result of a check that passed; `found` describes what was found."""
     return CheckResult("ok", check, found)
 
 
 def missing(check: str, found: str, advice: str) -> CheckResult:
-    """Return the result of a check that found an optional feature absent."""
+    """Return the result of a check that found an optional feature absent; `advice`: what to do."""
     return CheckResult("missing", check, found, advice)
 
 
 def problem(check: str, found: str, advice: str, *, fatal: bool = False) -> CheckResult:
-    """Return the result of a check that failed."""
+    """Return the result of a check that failed; `fatal`: no terminal can be created."""
     return CheckResult("problem", check, found, advice, fatal)

@@ -91,7 +91,7 @@ def sockets(chosen: Settings) -> CheckResult:
 def _wrong_directory(directory: str) -> str | None:
     """Return why sockets cannot be created safely in a directory, as in `is no directory`.
 
-    Return None if they can, also if the directory does not exist but can be created.
+    Return None if sockets can be created, possibly after creating the directory.
     """
     existing = _nearest_existing(directory)
     if existing != directory:
@@ -154,9 +154,9 @@ def _nearest_existing(directory: str) -> str:
 
 
 def _unwritable(directory: str) -> str | None:
-    """Return the error that prevents creating files in an existing directory; None if none does.
+    """Return why no files can be created in an existing directory; None if they can.
 
-    Creates and removes a directory there, because the mode is not sufficient: even root cannot
+    To find out, create and remove a directory there. The mode would not tell: even root cannot
     create a directory in /proc.
     """
     try:
@@ -167,9 +167,10 @@ def _unwritable(directory: str) -> str | None:
 
 
 def _check_permissions(directory: str) -> CheckResult | None:
-    """Return a problem if other users own or can access the directory of recordings, else None.
+    """Return a `problem` if another user owns or can access the directory of recordings.
 
-    A directory that does not exist is no problem, since acpterm creates it with the right mode.
+    Otherwise return None, also if the directory does not exist: acpterm creates it with the right
+    mode.
     """
     if not os.path.isdir(directory):
         return None

@@ -14,7 +14,7 @@ from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
 
 TIMEOUT_S: Final = 2.0
-"""How long a program may run."""
+"""Maximum duration of a program that `run` runs, in seconds."""
 _TIMED_OUT_STATUS: Final = 124
 # The status with which the shell has to exit.
 _EXIT_STATUS: Final = 7

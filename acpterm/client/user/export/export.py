@@ -25,8 +25,9 @@ _decoder: Final = msgspec.json.Decoder(ExportedNotification)
 async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Report:
     """Write an asciicast to `file`: a terminal's retained output or its recording.
 
-    The one with more output is written, or if that is equal, the one with more input, which only
-    recordings contain; if all is equal, the recording, since its header has the program's `TERM`. A
+    The one with more output is written. If both have the same amount, the one with more input is
+    written, which only recordings contain. If that is equal too, the one with more other events is
+    written; and if all is equal, the recording, since its header has the program's `TERM`. A
     recording is copied unchanged; the returned report counts its lines that cannot be read.
 
     `file` must be empty and readable. Must run on the daemon's machine, since it opens the
@@ -40,7 +41,7 @@ async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Repor
 
 
 def _replace_if_better(file: BinaryIO, path: str) -> Report:
-    """Replace the content of `file` with the recording at `path` unless that has less content.
+    """Replace the content of `file` with the recording at `path`, unless that has less content.
 
     Return the report of the recording if it was copied, else an empty one.
     """

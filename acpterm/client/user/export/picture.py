@@ -85,12 +85,12 @@ def render(screen: ScreenResponse, command: str, *, as_page: bool = False) -> st
 
 
 def plain(row: str) -> str:
-    """Return the text of a row, without styles and trailing spaces."""
+    """Return the text of a screen's row, without its SGR sequences and trailing spaces."""
     return _SGR.sub("", row).rstrip(" ")
 
 
 def text_mapped(row: str, change: Callable[[str], str]) -> str:
-    """Return a row with `change` applied to its text, but not to its SGR sequences."""
+    """Return a screen's row with `change` applied to its text, but not to its SGR sequences."""
     pieces = _SGR_WHOLE.split(row)
     return "".join(piece if number % 2 else change(piece) for number, piece in enumerate(pieces))
 
@@ -246,7 +246,7 @@ def _decoration(style: Style) -> str:
 
 
 def _colours(style: Style) -> tuple[str, str]:
-    """Return foreground and background of a style as `#rrggbb`, exchanged if it is reversed."""
+    """Return foreground and background of a style as `#rrggbb`, exchanged for reverse video."""
     foreground = _FOREGROUND if style.fg == DEFAULT else _colour(style.fg)
     background = _BACKGROUND if style.bg == DEFAULT else _colour(style.bg)
     return (background, foreground) if style.flags & REVERSE else (foreground, background)

@@ -45,9 +45,9 @@ class Lines:
     def show(self, complete: str, line: str) -> str:
         """Return what to print after the text has changed.
 
-        `complete` has the lines that were completed, and `line` is the current, incomplete line
-        now. The first line in `complete` is the previous current line with its final content. If
-        `complete` is empty, only the current line has changed.
+        `complete` has the lines that were completed since the last call, and `line` is the new
+        current, incomplete line. The first line in `complete` is what has become of the current
+        line of the last call. If `complete` is empty, only the current line has changed.
         """
         output = ""
         if complete:
@@ -69,8 +69,8 @@ class Lines:
     def _update(self, line: str, *, complete: bool) -> str:
         """Return what to print so that the printed current line becomes `line`.
 
-        If the printed line cannot be overwritten, `line` is printed below it, but only if
-        `complete`.
+        If the printed line cannot be overwritten and `line` is `complete`, `line` is printed below
+        the printed line; if `line` is incomplete, nothing is printed.
         """
         printed = self._printed
         if not self._stale and line.startswith(printed):

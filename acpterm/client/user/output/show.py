@@ -66,7 +66,12 @@ def print_text(
 def print_raw(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print the unchanged bytes of a terminal's output; parameters are those of `print_text`."""
+    """Print the unchanged bytes of a terminal's output from `since` on.
+
+    If `stay`, also print live output until the program ends. If `tail` is given, print only the
+    last `tail` lines of the current output, which precedes the live output. Missing output is
+    reported on stderr. Raises `RpcError`, `DaemonError`.
+    """
     info = client.terminal_request("get", terminal, TerminalInfo)
     held: list[bytes] = []
     first = since.position
@@ -119,7 +124,7 @@ def print_stamped(
 def _stamped(
     client: BlockingClient, info: TerminalInfo, since: Since, *, stay: bool
 ) -> Iterator[tuple[int, list[str], str]]:
-    """Yield for each part of the output: its end position, the lines it completes, and a note.
+    """Yield for each part of the output: its end position, the lines that it completes, and a note.
 
     Each line begins with its time. The note is for the user: it reports output that is missing
     before the lines, and is empty if nothing is missing.
@@ -178,5 +183,8 @@ def _last(data: bytes, number: int) -> bytes:
 
 
 def missing(lost: int) -> str:
-    """Return a note for the user that `lost` bytes are missing; `UNKNOWN` if at the beginning."""
+    """Return a note for the user that `lost` bytes are missing.
+
+    If `lost` is `UNKNOWN`, an unknown number of bytes is missing at the beginning.
+    """
     return "[the beginning is missing]" if lost == UNKNOWN else f"[{lost} bytes are missing here]"

@@ -83,13 +83,15 @@ class NewLines(NamedTuple):
     line: str
     """The current, incomplete line."""
     lost: int = 0
-    """Number of bytes missing before `over`, or `UNKNOWN`. If not 0, `over` starts a new line."""
+    """Number of bytes missing before `over`, or `UNKNOWN`. If it is not 0, the first line in `over`
+    is a new line, and not the completion of the previous `line`."""
 
 
 class _TextFollower:
-    """A converter of `parts` of output to text.
+    """A converter of output, received in `parts`, to text.
 
-    If `output` is not None, it is the text that the daemon retains, with which the text begins.
+    If `output` is not None, the result begins with the text in `output`, which is all that the
+    daemon retains.
     """
 
     def __init__(self, parts: Iterator[TimedPart], output: OutputResponse | None) -> None:
@@ -110,10 +112,10 @@ class _TextFollower:
         yield NewLines(self._stream.finish(), self._stream.line)
 
     def _begin(self, output: OutputResponse) -> NewLines:
-        """Return the text up to the end of `output`, or further; read that many parts.
+        """Return the text up to the end of `output`, or of the part in which `output` ends.
 
-        The text is that of `output`, or is converted from `parts` if these reach back further.
-        Later output is left to `run`.
+        The text is that of `output`, or is converted from the parts if these reach back further.
+        Later parts are left to `run`.
         """
         pieces: list[bytes] = []
         start = position = 0
