@@ -24,7 +24,7 @@ def run(work: Callable[..., Awaitable[T]], *args: Any, expected: tuple[type[Exce
     except* expected as errors:
         error = root_error(errors)
     # Not in the block above: Python 3.11.2 prints a traceback of a SystemExit that is raised there.
-    fail(error)
+    return fail(error)
 
 
 def call_async(
