@@ -116,7 +116,7 @@ def _line(
 
 
 def cell_len(text: str) -> int:
-    """Return the width of a text in a window, in character cells."""
+    """Return the width of a text on a terminal, in character cells."""
     if text.isascii():
         return len(text)
     from wcwidth import wcwidth  # noqa: PLC0415  slow to import, and rarely needed

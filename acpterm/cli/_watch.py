@@ -1,6 +1,6 @@
 """`acpterm ls --watch`: shows the list again whenever something changes, until Ctrl-C or q.
 
-If stdout is a window, the list fills its screen, and keys control it.
+If stdout is a terminal, the list fills its screen, and keys control it.
 
 States: *watched*, until a key quits the list or opens the selected terminal; *attached* to that
 terminal, in this window and over the same connection to the daemon, until the user detaches; then

@@ -51,7 +51,7 @@ def command(
     .svg means svg. A FILE with another extension requires --format.
 
     Only you can access FILE, and an existing file is replaced only when the new one is complete. A
-    pipe or a device is written to. If stdout is a window, characters in text that reorder or hide
+    pipe or a device is written to. If stdout is a terminal, characters in text that reorder or hide
     other text are printed as escapes.
 
     Exit status: 0; 1 if there is no such terminal or FILE cannot be written; 2 if FILE's extension

@@ -42,11 +42,11 @@ def command(
     """Print the output of TERMINAL, as an agent reads it.
 
     The output is text without escape sequences. Overwritten text is not included, so a progress bar
-    is one line. An incomplete line is printed at the end; with -f in a window it is shown as it
+    is one line. An incomplete line is printed at the end; with -f on a terminal it is shown as it
     grows. A line longer than the window cannot be erased from it, and is printed again if it was
     overwritten. Missing output is reported on stderr: only a limited amount is retained, and output
-    that cannot be printed as fast as it arrives is skipped. In a window, characters that reorder or
-    hide text are printed as escapes.
+    that cannot be printed as fast as it arrives is skipped. On a terminal, characters that reorder
+    or hide text are printed as escapes.
 
     TIME is a span before now, such as 90s, 5m, 1h30m or 2d, or a point in time; 10:30 is today, or
     yesterday if 10:30 is still to come today. A position is a number of bytes of output, as acpterm

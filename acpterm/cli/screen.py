@@ -27,9 +27,9 @@ def command(
 ) -> None:
     """Print the current screen of TERMINAL.
 
-    In a window the screen is printed in colour; elsewhere, or if NO_COLOR is set, as plain text.
-    After the program has ended, its last screen is printed. In a window, characters that reorder or
-    hide text are printed as escapes. In JSON, `rows` contain colours as escape sequences, and
+    On a terminal the screen is printed in colour; elsewhere, or if NO_COLOR is set, as plain text.
+    After the program has ended, its last screen is printed. On a terminal, characters that reorder
+    or hide text are printed as escapes. In JSON, `rows` contain colours as escape sequences, and
     `text` contains none.
 
     Exit status: 0; 1 if there is no such terminal or FILE cannot be written.

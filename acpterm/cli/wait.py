@@ -68,7 +68,7 @@ def command(
 
     REGEX is a Python regular expression, in which ^ and $ also match at the ends of lines. The
     whole text that acpterm logs prints is searched, including the incomplete last line. The line
-    that matches is printed; in a window, characters that reorder or hide text are printed as
+    that matches is printed; on a terminal, characters that reorder or hide text are printed as
     escapes.
 
     Exit status: that of the program, or 128 + n if signal n ended it. With --for, 0 if the output

@@ -52,7 +52,7 @@ async def relay_stdio(
     `close_timeout_s` is how long pending requests may take after stdin has ended, in seconds. While
     requests of more than `unanswered_bytes_max` bytes in all have no response, nothing is read from
     the agent. The descriptors stay open, since a thread may still be reading from `stdin_fd`.
-    Raises `DaemonError` if there is no daemon, or if the daemon exits before the agent does.
+    Raises `DaemonError` if the daemon cannot be started or used, or if it exits before the agent.
     """
     context = exec_context.current()
     restore_signal_defaults()

@@ -156,7 +156,10 @@ class Unanswered:
         return request.method
 
     def lost(self) -> Lost:
-        """Return which messages to send again after a loss, and which requests get an error.
+        """Record that the connection was lost.
+
+        Returns the messages to send on the next connection, and the requests that get an error
+        instead.
 
         The messages to send again remain recorded; the requests that get an error do not.
         """

@@ -63,8 +63,8 @@ async def attach(
     """Show a terminal in a window until its program ends or the terminal is released.
 
     Raises `RpcError` (-32602) if the client runs in this terminal, or in one that this terminal
-    shows; if this terminal is too large for a screen; or if displaying it needs an emulator and
-    none is installed.
+    shows, since the two would show each other without end; if this terminal is too large for a
+    screen; or if displaying it needs an emulator and none is installed.
     """
     nested_in = user.terminals
     if user.host.windows.is_shown_in(nested_in, entry):

@@ -133,10 +133,10 @@ class Controls:
         return self._state is not _State.GROUND
 
     def feed(self, data: bytes) -> bytes:
-        """Return the next output, `data`, without escape sequences, as a line program.
+        """Remove the escape sequences from `data`, the next output; return the rest.
 
-        `data` consists of whole UTF-8 characters. The only controls in a line program are TAB, LF,
-        CR, BS and one character for each erasure in the line.
+        The rest is a *line program*: text whose only controls are TAB, LF, CR, BS and one character
+        for each erasure in the line. `data` consists of whole UTF-8 characters.
         """
         if b"\xc2" in data:
             data = _C1.sub(b"", data)

@@ -121,7 +121,7 @@ async def _notice(client: UserClient, info: TerminalInfo, detach_filter: DetachF
 
 
 def _tab_stops(cols: int) -> bytes:
-    """Return bytes that set a tab stop every 8 columns in a window of `cols` columns.
+    """Return bytes that set a tab stop every 8 columns on a terminal of `cols` columns.
 
     DECST8C would do this in one short sequence, but not all windows support it.
     """
@@ -293,9 +293,9 @@ class _Attachment:
             self._repaint()
 
     async def _paint_final_screen(self) -> None:
-        """Paint the terminal's final screen over the notice, after the program has exited.
+        """Replace the first lines, which name the detach keys, by the terminal's final screen.
 
-        The daemon no longer repaints the window then.
+        Needed after the program has exited, because the daemon no longer repaints the window then.
         """
         cols, rows = self._terminal.size
         try:

@@ -76,10 +76,13 @@ def continue_text(text: str, stream: bytes) -> tuple[str, TextStream]:
 
 
 class NewLines(NamedTuple):
-    """The change of a text since the previous `NewLines`."""
+    """A step of following a terminal's text.
+
+    It has the lines completed since the previous step, and the current, incomplete line.
+    """
 
     over: str
-    """Newly completed lines. The first one completes the `line` of the previous `NewLines`."""
+    """Newly completed lines. The first one completes the `line` of the previous step."""
     line: str
     """The current, incomplete line."""
     lost: int = 0

@@ -137,7 +137,7 @@ class V1MetaEncoder:
         return [*updates, _terminal_update(call, "terminal_exit", terminal, **status)]
 
     def forget(self, terminal: str) -> None:
-        """Drop the incomplete character that is held back for a terminal without more updates."""
+        """Drop the incomplete character at the end of the output of a terminal that is over."""
         self._decoders.pop(terminal, None)
 
     def _decoder(self, terminal: str) -> codecs.IncrementalDecoder:
