@@ -48,12 +48,12 @@ test-all: $(VENV)/.check ## run all tests except faults, including long ones; ne
 	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults
 
 # These use all processors, so they run separately from tests with time limits.
-faults: $(VENV)/.check ## inject faults and write the table of docs/reliability.md; FAULTS=ci for fewer
+faults: $(VENV)/.check ## inject faults and write the table of docs/reliability.md; FAULTS=ci for fewer, without the table
 	mkdir -p build
 	rm -f build/faults.jsonl
 	ACPTERM_FAULTS=$(or $(FAULTS),full) ACPTERM_FAULTS_REPORT=$(CURDIR)/build/faults.jsonl \
 	  $(BIN)/python -m pytest tests/faults -n 2 --dist worksteal; \
-	  status=$$?; $(BIN)/python -m tests.faults.report build/faults.jsonl && exit $$status
+	  status=$$?; [ "$(FAULTS)" = ci ] || $(BIN)/python -m tests.faults.report build/faults.jsonl && exit $$status
 
 # A changed pin replaces the installed release. Installing its packages takes a few minutes.
 .venv-kimi/.python .venv-fast-agent/.python:
@@ -108,8 +108,8 @@ fuzz: $(VENV)/.check ## try random output, messages and examples: make fuzz MESS
 dist: $(VENV)/.check ## build the wheel and the sdist, twice: the bytes must be the same
 	sh packaging/dist.sh $(abspath $(BIN)/python)
 
-release: $(VENV)/.check ## make a release: make release VERSION=1.2.3
-	sh packaging/release.sh $(VERSION)
+release: ## make a release: make release VERSION=1.2.3 RELEASE_URL=https://…; needs root
+	sh packaging/release.sh '$(VERSION)' '$(RELEASE_URL)'
 
 zipapp: dist ## build acpterm.pyz, one file that needs only Python
 	$(BIN)/python packaging/zipapp/build.py dist/acpterm-*.whl dist/acpterm.pyz
@@ -136,5 +136,5 @@ pins: $(VENV)/.check ## choose the releases that the zipapp, the Debian packages
 	  --output-file packaging/requirements.txt pyproject.toml
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) build dist .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	rm -rf $(VENV) .venv-3.13 build dist .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 	  tests/interop/typescript/node_modules $(ACPX)/node_modules

@@ -20,9 +20,13 @@ done
 
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM HUP
 mkdir "$work/bin" "$work/homebrew" "$work/aur" "$work/nix" "$work/home"
 if python313=$("${PYTHON313:-python3.13}" -c 'import sys; print(sys.executable)' 2>/dev/null); then
   ln -s "$python313" "$work/bin/python3.13"
+elif [ -n "${ACPTERM_NO_SKIPS-}" ]; then
+  echo "no Python 3.13: set PYTHON313" >&2
+  exit 1
 fi
 # Not a link, which would not be in the virtual environment.
 printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" >"$work/bin/python"

@@ -26,7 +26,7 @@ work=$3
 mount -t tmpfs tmpfs "$work"
 mkdir "$work/context" "$work/agent" "$work/upper" "$work/overlay"
 cp "$1" "$work/context/acpterm.pyz"
-packages=$(ls /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
+packages=$(sh "$here/../apt_sources.sh")
 TMPDIR=$work timeout 300 mmdebstrap --quiet --mode=root --variant=apt --include=python3 \
   bookworm "$work/base.tar" "$packages"
 

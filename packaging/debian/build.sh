@@ -9,9 +9,10 @@ python=$1
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
 shift 2
-packages=$(ls /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
+packages=$(sh "$(dirname "$0")/../apt_sources.sh")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM HUP
 mkdir "$work/build"
 
 for checkout; do

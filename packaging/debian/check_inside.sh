@@ -65,6 +65,7 @@ carol acpterm run -d --name count -- sh -c "$COUNT"
 as alice systemctl --user is-active acpterm.service
 systemctl is-active acpterm@carol.service
 terminal=$(carol acpterm run -d -- sh -c 'tty; stty size; id -un; grep NoNewPrivs /proc/self/status')
+[ "$(stat -c %U:%a /run/acpterm/carol)" = root:755 ] || fail "the directory of carol's sockets is not root's"
 [ "$(carol acpterm stdio --socket /dev/null/agent.sock 2>&1 </dev/null | wc -l)" = 1 ] || fail "an error has not one line"
 carol acpterm wait "$terminal" && carol acpterm logs "$terminal"
 for user in alice bob carol; do
@@ -92,10 +93,13 @@ as alice acpterm logs count | head -n 3
 [ "$(as alice acpterm logs count | head -n 1)" = 1 ] || fail "the first line is lost"
 as alice acpterm kill count
 
-say "remove"
+say "remove, while an agent is connected and would start the daemon again"
+as alice sh -c 'sleep 120 | acpterm stdio' >/dev/null 2>&1 &
+as alice acpterm run -d -- sleep 1000
 apt-get remove --quiet=2 --yes acpterm >/tmp/apt 2>&1 || { cat /tmp/apt; exit 1; }
 grep '^acpterm: ' /tmp/apt
 ! pgrep -f 'echo \$i' || fail "programs are left"
+sleep 1
 ! pgrep -f acpterm/keeper || fail "a keeper is left"
 say "purge"
 apt-get purge --quiet=2 --yes --auto-remove acpterm acpterm-common >/tmp/apt 2>&1 || { cat /tmp/apt; exit 1; }
@@ -104,5 +108,6 @@ rm -r /home/alice /home/bob /home/carol
 files | comm -13 /tmp/before - | grep -v -e '/__pycache__' -e '^/var/lib/dpkg/info' >/tmp/left || true
 files | grep -i acpterm >>/tmp/left || true
 cat /tmp/left
+find /run -name '*.sock' | grep acpterm >>/tmp/left || true
 test ! -s /tmp/left || fail "these files are left"
 echo "nothing is left"

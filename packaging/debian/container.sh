@@ -15,7 +15,7 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 1' INT TERM HUP
 
-packages=$(ls /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
+packages=$(sh "$here/../apt_sources.sh")
 mmdebstrap --quiet --mode=root --variant=apt --skip=cleanup/apt/lists \
   --include=systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,procps \
   bookworm "$work/root" "$packages"

@@ -9,6 +9,7 @@ shift
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
+trap 'exit 1' INT TERM HUP
 fail() {
   echo "FAILED: $*" >&2
   exit 1
@@ -37,9 +38,8 @@ chmod 777 "$work/cache/acpterm"
 cat "$work/refused"
 
 echo "an empty root that has only Python"
-packages=$(ls /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
+packages=$(sh "$here/../apt_sources.sh")
 cp "$zipapp" "$here/../try.sh" "$work/"
-chmod 755 "$work"
 mmdebstrap --quiet --mode=root --variant=apt --include=python3-minimal,libpython3-stdlib \
   --customize-hook="cp '$work/acpterm.pyz' '$work/try.sh' \"\$1/\"" \
   --customize-hook="chroot \"\$1\" useradd --create-home user" \
