@@ -1,7 +1,7 @@
 """acpterm's own methods for agents, ``_acpterm/…``, and the member `acpterm` of ``_meta``.
 
-Both are decoded strictly: an invalid value is an error that names the value, because an agent that
-uses them is written for acpterm. A null member is treated as absent.
+Params and that member are decoded strictly: an invalid value is an error that names the value,
+because an agent that uses them is written for acpterm. A null member is treated as absent.
 
 Times are in milliseconds and sizes in bytes. A position is an offset in bytes from the beginning of
 a terminal's output.

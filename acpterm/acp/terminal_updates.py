@@ -57,7 +57,7 @@ class Output(NamedTuple):
 
 
 class Exit(NamedTuple):
-    """An agent's report of how a terminal's program ended; None withdraws an earlier report."""
+    """An agent's report of how a program ended; an `end` of None withdraws an earlier report."""
 
     terminal: str
     end: ProgramExit | None

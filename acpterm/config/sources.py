@@ -5,7 +5,7 @@ For each setting, the last source that has it wins. The file is
 names another file, which must exist. The environment variable of a setting is `ACPTERM_` and its
 name in capitals. An invalid value, or an unknown setting in the file, is an error whose message has
 the setting, the value and the source. The text of an environment variable is converted to the
-setting's type. Text in the file is not: there, `"5"` is an error for a number.
+setting's type. Values in the file are not converted: `"5"` is an error for a number.
 """
 
 import os
@@ -86,7 +86,7 @@ def _extra(name: str, function: str) -> Callable[[Any], Any] | None:
 
 
 def _resolve_path(name: str, value: Any) -> Any:
-    """Return `value` of setting `name`; if that is a relative path, return the absolute path."""
+    """Return the `value` of setting `name`, made absolute if the setting is a path."""
     return os.path.abspath(value) if value and _extra(name, "check") is require_absolute else value
 
 

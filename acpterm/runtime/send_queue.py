@@ -2,8 +2,8 @@
 
 State: *open*; *closed* by `close` (queued lines are still sent), or because the stream broke
 (queued lines are dropped). `put` never waits. If the queue is empty and the stream is a socket,
-`put` sends at once as many bytes as the socket accepts, so it need not wait for the event loop;
-`run` sends the rest.
+`put` sends at once as many bytes as the socket accepts, so the line need not wait for the event
+loop; `run` sends the rest.
 
 The task that reads the peer's messages awaits `drain` before each message. So while a peer does not
 read its responses, its messages are not read either. A request handler that builds a large response
@@ -28,9 +28,10 @@ This wait follows the wait for pending responses (`CLOSE_TIMEOUT_S`).
 
 
 class Store(Protocol):
-    """The state that this worker stores in the keeper for its successor, as a `SendQueue` needs it.
+    """A worker's store in the keeper: a `SendQueue` waits until all state put into it was sent.
 
-    `keeper.keeper_client.KeeperClient` implements this protocol.
+    The state is for the worker's successor. `keeper.keeper_client.KeeperClient` implements this
+    protocol.
     """
 
     @property

@@ -55,7 +55,7 @@ class Adopter(Protocol):
         """Return whether any running orphan belongs to `tree`; None if that is unknown."""
 
     def discard(self, tree: "DescendantTree") -> None:
-        """Remove `tree`, which is being closed, from the open trees."""
+        """Remove `tree`, which is being closed, from the trees that may own orphans."""
 
 
 class DescendantTree:

@@ -13,7 +13,7 @@ program `root` consists of:
 - orphans that carry the terminal's marks (`marks`): a process that leaves the session, whose
   parent ends and that clears its environment is still recognised by its resource limit;
 - orphans without any mark that started during the lifetime of this tree, and not during that of
-  another open tree.
+  another open tree, one that is not closed yet.
 
 One case cannot be attributed: a process that has left the session, has cleared its environment, has
 reset the resource limit, and was not seen by any scan while its parent lived. If only one tree is
@@ -59,7 +59,7 @@ class _Scan:
 
 
 class Subreaper:
-    """All open trees of a daemon, and the *parent*: the process that adopts all their orphans.
+    """A daemon's open (not yet closed) trees, and the *parent*: the process that adopts orphans.
 
     `parent` is the pid of the parent, which also starts all programs. If it is None, this process
     becomes the parent, and `run` reaps orphans. `sole_parent` is true if all children of the parent
@@ -103,7 +103,7 @@ class Subreaper:
         return tree
 
     def discard(self, tree: DescendantTree) -> None:
-        """Remove `tree` from the open trees; from then on, `owner` kills orphans with its marks."""
+        """Record that `tree` is closed; from then on, `owner` kills orphans with its marks."""
         self.trees.discard(tree)
         self._closed_tags[tree.tag] = None
 
