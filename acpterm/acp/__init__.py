@@ -3,7 +3,7 @@
 Decoding:
 
 - `base`: the base class of all Structs, and the annotations for values that may be invalid.
-- `schema`: derives from a Struct what `lenient` needs to decode it field by field.
+- `schema`: derives from a Struct's annotations how `lenient` decodes that Struct by field.
 - `lenient`: decodes a message exactly as leniently as ACP's schema requires.
 - `raw_json`: reads members, items and strings from JSON that is not decoded yet.
 
@@ -12,12 +12,12 @@ Messages of ACP v1:
 - `initialize`: ``initialize``, as a terminal host receives it and responds to it.
 - `session`: ``session/update`` and ``session/cancel``.
 - `terminal`: ``terminal/*``.
-- `terminal_updates`: the parts of a ``session/update`` that describe terminals of the agent's own.
+- `terminal_updates`: the parts of a ``session/update`` that describe terminals run by the agent.
 - `agent`: the other messages that `acpterm prompt` exchanges with an agent.
 
 Messages of acpterm's own:
 
-- `agent_api`: methods for agents, and acpterm's member of ``_meta``.
+- `agent_api`: methods for agents, and the member `acpterm` of ``_meta``.
 - `user_api`: methods on the user's socket.
 - `user_streams`: methods on the user's socket that stay open and send notifications.
 """

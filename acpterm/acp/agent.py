@@ -23,7 +23,7 @@ _Line = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 
 class AuthMethod(Wire, omit_defaults=True):
-    """A way to log in to an agent. Only the members that all ways have are decoded."""
+    """A way to log in to an agent, with only the members that every kind of login has."""
 
     id: str
     name: str

@@ -1,7 +1,7 @@
-"""acpterm's own methods for agents, ``_acpterm/…``, and its own member of ``_meta``.
+"""acpterm's own methods for agents, ``_acpterm/…``, and the member `acpterm` of ``_meta``.
 
-Params and the member are decoded strictly: an agent that uses them knows acpterm, and is helped
-more by an error that names the invalid value than by leniency. A null member is treated as absent.
+Params and that member are decoded strictly: an invalid value is an error that names the value,
+because an agent that uses them is written for acpterm. A null member is treated as absent.
 
 Times are in milliseconds and sizes in bytes. A position is an offset in bytes from the beginning of
 a terminal's output.
@@ -163,8 +163,8 @@ class InitializeMeta(Wire, omit_defaults=True):
 
     `context` is the execution context of the programs that the peer starts. `asker` is its former
     name, and is used if `context` is absent. `relay` is true if the process that connects (`acpterm
-    stdio`) only relays the messages of its parent, the agent. `resume` is the secret of a
-    connection that was lost, to continue it.
+    stdio`) only relays the messages of its parent, the agent. `resume` is the secret of an earlier
+    connection whose stream has ended, to continue that connection.
     """
 
     context: ExecContextParams | None = None
@@ -178,7 +178,7 @@ class InitializeMeta(Wire, omit_defaults=True):
 class ResumeMeta(Wire):
     """``_meta.acpterm`` of the host's response to an agent's ``initialize``.
 
-    `resume` is the secret of this connection. If the stream is lost, the agent sends the secret in
+    `resume` is the secret of this connection. If the stream breaks, the agent sends the secret in
     the ``initialize`` of a new stream to continue the connection, with its sessions and terminals.
     `resumed` says whether this ``initialize`` continued a connection; it is false if no connection
     has the secret that the request contained.

@@ -1,8 +1,9 @@
-"""The base of all wire types of ACP.
+"""The base class and the annotations of all wire types of ACP.
 
 Names of fields are in snake_case here and in camelCase on the wire. Members that have no field are
-ignored. A field has one of the annotations below if an invalid value of the field is tolerated. The
-annotations have the same names as in ACP's schema, so that a test can compare them with the schema.
+ignored. An invalid value is an error, except in fields annotated with `DEFAULT_ON_ERROR` or
+`SKIP_INVALID_ITEMS`. These contain the names that ACP's schema uses for the same exceptions, so
+that a test can compare the annotations with the schema.
 """
 
 from typing import Annotated, Any, Final, TypeAlias

@@ -1,9 +1,10 @@
 """Decode params and results from JSON, exactly as leniently as ACP's schema requires.
 
 A value that fits its type is decoded in one step. Only a value that does not fit is decoded again,
-field by field. In a field that the schema marks with ``x-deserialize-default-on-error``, an invalid
-value is treated as absent. In an array marked with ``x-deserialize-skip-invalid-items``, an invalid
-item is skipped. Both apply at any depth. Any other invalid value is an error that names the value.
+field by field. In a field with the schema's annotation ``x-deserialize-default-on-error``, an
+invalid value is treated as absent. In an array with ``x-deserialize-skip-invalid-items``, an
+invalid item is skipped. Both apply at any depth. Any other invalid value is an error that names the
+value.
 """
 
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ def decode(raw: Raw | UnsetType | bytes, into: type[S], where: str = "params") -
     """Decode the JSON `raw` as the Struct type `into`, and return the Struct.
 
     `where` is the name of the value in error messages. Raises RpcError (-32602) if `raw` is UNSET
-    or null, or is invalid in a place where the schema does not tolerate that. `Raw` fields of the
+    or null, or has a missing or invalid value that is an error (see `base`). `Raw` fields of the
     result are slices of `raw` and keep its memory alive.
     """
     schema = schema_of_struct(into)

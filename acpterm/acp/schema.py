@@ -1,6 +1,7 @@
-"""Schemas for `lenient`, each derived once from the annotations of a Struct in this package.
+"""What `lenient` needs to decode a Struct of this package field by field.
 
-A schema says how to decode a value field by field, and describes a valid value in words.
+A `FieldSchema` is derived once from each Struct's type annotations. It says which invalid values
+are ignored instead of refused, and describes a valid value in words for error messages.
 """
 
 import functools
@@ -22,7 +23,7 @@ _SIMPLE: Final[dict[Any, str]] = {
 
 
 class FieldSchema(NamedTuple):
-    """How to decode one value, and which invalid parts of it are tolerated."""
+    """How to decode one value, which invalid values in it to ignore, and how errors describe it."""
 
     decoder: msgspec.json.Decoder[Any]
     """Decodes a value that is completely valid."""
@@ -111,7 +112,7 @@ def _members(annotation: Any) -> Iterator[Any]:
 
 
 def _metas(annotation: Any) -> Iterator[Meta]:
-    """Yield the `Meta` objects in the type `annotation`, but not those of an array's items."""
+    """Yield the `msgspec.Meta` objects that annotate a type, but not those of an array's items."""
     if get_origin(annotation) is Annotated:
         yield from (meta for meta in annotation.__metadata__ if isinstance(meta, Meta))
         yield from _metas(get_args(annotation)[0])

@@ -138,7 +138,7 @@ def read_update(update: Raw) -> ToolCall | ToolCallUpdate | OtherUpdate:
     """Decode the `update` of a SessionNotification.
 
     Raises RpcError (-32602) if `update` has no ``sessionUpdate``, which names its kind, or if a
-    tool call is invalid in a place where the schema does not tolerate that.
+    tool call has a missing or invalid value that is an error (see `base`).
     """
     where = "params.update"
     kind = decode(update, _Kind, where).session_update

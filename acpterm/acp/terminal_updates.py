@@ -57,7 +57,7 @@ class Output(NamedTuple):
 
 
 class Exit(NamedTuple):
-    """The end of a terminal's program. An `end` of None revokes an earlier report of the end."""
+    """An agent's report of how a program ended; an `end` of None withdraws an earlier report."""
 
     terminal: str
     end: ProgramExit | None
@@ -67,7 +67,7 @@ TerminalUpdate: TypeAlias = Info | Output | Exit
 
 
 def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
-    """Yield the terminal updates in `meta`, the `_meta` of a tool call, in order of application."""
+    """Yield the terminal updates in `meta`, a tool call's `_meta`, in the order to apply them."""
     found = members(meta)
     info = members(found.get("terminal_info"))
     if (terminal := text(info.get("terminal_id"))) is not None:
@@ -83,7 +83,7 @@ def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
 
 
 def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
-    """Yield the terminal updates in a session update of ACP v2, in order of application.
+    """Yield the terminal updates in a session update of ACP v2, in the order to apply them.
 
     `kind` is one of `V2_KINDS`, and `update` has the members of the session update.
     """

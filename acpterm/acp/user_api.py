@@ -62,11 +62,11 @@ class ExitInfo(Wire):
 class TerminalInfo(Wire):
     """The state of a terminal, as the user's commands show it.
 
-    `agent`, `connection` and `session_id` are where an agent's terminal was created, and
-    `tool_calls` are the ids of the tool calls that show it. `position` is the position of the end
-    of the output. `attached` is the number of windows. `recording` is the path of the recording.
-    `waiting_for_input` is null if it cannot be determined. `ending` is true while the program,
-    after a kill or release, has not exited yet.
+    `agent` (a name), `connection` and `session_id` (ids) say which agent created the terminal, and
+    in which session; they are null if the user did. `tool_calls` are the ids of the tool calls that
+    embed it. `position` is the position of the end of the output. `attached` is the number of
+    windows. `recording` is the path of the recording. `waiting_for_input` is null if it cannot be
+    determined. `ending` is true while the program, after a kill or release, has not exited yet.
     """
 
     terminal_id: str
@@ -125,9 +125,9 @@ class UserCreateRequest(Wire, omit_defaults=True):
 class UserReadRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/read``: read the output of any terminal.
 
-    It starts at the position `since`; by default at the oldest retained byte. If there is no output
-    after `since` yet, wait up to `wait_ms` milliseconds for some. These are the params of the
-    agents' method of the same name (see protocol.md), without ``sessionId``.
+    Reading starts at the position `since`; by default at the oldest retained byte. If there is no
+    output after `since` yet, wait up to `wait_ms` milliseconds for some. These are the params of
+    the agents' method of the same name (see protocol.md), without ``sessionId``.
     """
 
     terminal_id: TerminalName
@@ -224,8 +224,8 @@ class ScreenResponse(Wire):
     A row is text with colours as escape sequences (SGR), which are reset at the end of the row.
     `lines` is the number of rows. `cursor` is a column and a row, counted from 0.
     `application_cursor` is true if the program has set the application mode of the arrow keys, and
-    `bracketed_paste` if it has requested that pasted text be marked. `position` is the position in
-    the output at which the screen looks like this.
+    `bracketed_paste` if it has requested escape sequences around pasted text. `position` is the
+    position in the output up to which the screen was drawn.
     """
 
     rows: list[str]
@@ -240,7 +240,7 @@ class ScreenResponse(Wire):
 
 
 class SessionInfo(Wire):
-    """A session that has terminals or tool calls, with their ids. `agent` is the agent's name."""
+    """A session with the ids of its terminals and tool calls; `agent` is the agent's name."""
 
     session_id: str
     connection: str
@@ -259,8 +259,8 @@ class SessionsResponse(Wire):
 class StatusResponse(Wire):
     """The response to ``_acpterm/status``: the state of the daemon.
 
-    `pid` is the daemon's main process, `keeper_pid` the process that owns the terminals and
-    sockets, and `worker_pid` the process that serves requests. `takeovers` is the number of
+    `keeper_pid` and `worker_pid` are the pids of the keeper and of the worker. `pid` is the
+    keeper's pid; with `--embedded`, the pid of that command. `takeovers` is the number of
     take-overs: how many times a new worker has replaced another one. `idle_exit_ms` is the time
     after which an idle daemon exits; null for never. `tracking` is how processes are tracked:
     `cgroup` or `subreaper`. `running`, `exited` and `retained` (after their release) are numbers of

@@ -49,12 +49,12 @@ class AttachRequest(Wire, omit_defaults=True):
 
 
 class AttachedNotification(Wire, omit_defaults=True):
-    """``_acpterm/terminal/attached``: the next bytes to write to the window, in base64.
+    """``_acpterm/terminal/attached``: the next bytes for the viewer's terminal, in base64.
 
     `kind` is `screen` if the bytes repaint the whole window, and `output` if they continue what the
-    window shows. A `screen` with `alternate` paints the window's alternate screen, and leaves its
-    main screen unchanged; before the next output on the main screen, a `screen` without `alternate`
-    is sent.
+    window shows. A `screen` with `alternate` paints the alternate screen of the viewer's terminal,
+    and leaves its main screen unchanged. Before the next output on the main screen, a `screen`
+    without `alternate` is sent.
     """
 
     token: Token

@@ -1,11 +1,11 @@
 """Load the settings from a TOML file, then the environment, then flags.
 
 For each setting, the last source that has it wins. The file is
-`$XDG_CONFIG_HOME/acpterm/config.toml`, or the file that `ACPTERM_CONFIG` or `--config` names, which
-then must exist. The environment variable of a setting is `ACPTERM_` and its name in capitals. An
-invalid value, or an unknown setting in the file, is an error whose message has the setting, the
-value and the source. Values of environment variables are converted to the setting's type; in the
-file, `"5"` is not a number.
+`$XDG_CONFIG_HOME/acpterm/config.toml`, which may be missing, unless `ACPTERM_CONFIG` or `--config`
+names another file, which must exist. The environment variable of a setting is `ACPTERM_` and its
+name in capitals. An invalid value, or an unknown setting in the file, is an error whose message has
+the setting, the value and the source. The text of an environment variable is converted to the
+setting's type. Values in the file are not converted: `"5"` is an error for a number.
 """
 
 import os
@@ -86,10 +86,7 @@ def _extra(name: str, function: str) -> Callable[[Any], Any] | None:
 
 
 def _resolve_path(name: str, value: Any) -> Any:
-    """Return the value of setting `name`; a relative path is made absolute.
-
-    A path is relative to the current directory. Values of other settings are returned unchanged.
-    """
+    """Return the `value` of setting `name`, made absolute if the setting is a path."""
     return os.path.abspath(value) if value and _extra(name, "check") is require_absolute else value
 
 

@@ -73,7 +73,7 @@ def decode(line: bytes) -> Message:
 
 
 def _message(envelope: _Envelope) -> Message | None:
-    """Return the message with the members of `envelope`; None if they do not fit together."""
+    """Return the message with the members of `envelope`; None if no kind of message has these."""
     id_, method = id_of(envelope.id), envelope.method
     result, error = envelope.result, envelope.error
     if isinstance(id_, UnsetType):
@@ -128,9 +128,9 @@ def _invalid_message(line: bytes) -> InvalidMessage:
 
 
 def _unreadable(line: bytes, what: str) -> InvalidMessage:
-    r"""Return the error for a line that msgspec cannot parse. `what` is the error's message.
+    r"""Return the error, with the text `what`, for a line that msgspec cannot parse.
 
-    The error has the message's id if Python's own parser can read the line. That parser accepts
+    If Python's own JSON parser can read the line, the error has the `id` in it. That parser accepts
     half a surrogate pair (``\ud83d`` alone), which msgspec refuses. JavaScript produces half a pair
     if a string is cut in the wrong place.
     """
@@ -153,9 +153,9 @@ def _unreadable(line: bytes, what: str) -> InvalidMessage:
 def _invalid_object(
     code: int, what: str, members: Mapping[str, object], value: object
 ) -> InvalidMessage:
-    """Return the error, with `code` and the text `what`, for a message with invalid `members`.
+    """Return the error, with `code` and the text `what`, for an object that is not a message.
 
-    `value` is the decoded id of the message; UNSET if it has none.
+    `members` are the object's members, and `value` is its decoded `id`; UNSET if it has none.
     """
     id_ = id_of(value)
     return InvalidMessage(

@@ -1,7 +1,8 @@
 r"""Split a stream of bytes into lines.
 
 The rule: each line ends in ``\n``, however the transport has split the bytes. Lines over a limit
-are dropped while they arrive, so memory never holds more than the limit; the next line is not lost.
+are dropped while they arrive, so memory never holds more than the limit; later lines are not
+affected.
 """
 
 from typing import Final

@@ -60,33 +60,33 @@ class NotificationReceived(Struct, frozen=True):
 
 
 class ResponseReceived(Struct, frozen=True):
-    """A request of this side succeeded, and is no longer pending."""
+    """The result of a request of this side, for which no response is expected any more."""
 
     id: int
     result: Raw
 
 
 class ErrorReceived(Struct, frozen=True):
-    """A request of this side failed, or had an invalid response, and is no longer pending."""
+    """A request of this side failed, or its response was invalid; no other response is expected."""
 
     id: int
     error: ErrorObject
 
 
 class CancelReceived(Struct, frozen=True):
-    """The other side has cancelled a request in progress, which must still be answered."""
+    """The other side has cancelled one of its requests, which must still be answered."""
 
     id: int | str
 
 
 class UnexpectedResponse(Struct, frozen=True):
-    """A response whose id is not that of a pending request."""
+    """A response whose id is not that of a request for which this side expects a response."""
 
     message: Response | ErrorResponse
 
 
 class InvalidReceived(Struct, frozen=True):
-    """A line that is not a message, or a request whose id is still in progress.
+    """A line that is not a message, or a request with the id of one that is not answered yet.
 
     `reply` is the error response to send, as a line; None if none may be sent.
     """

@@ -138,7 +138,7 @@ def read_once(path: str, max_bytes: int) -> bytes:
 
 
 def all_stats() -> Iterator[ProcStat | None]:
-    """Yield all processes, which takes some 20 µs each; None for one that cannot be read."""
+    """Yield the `ProcStat` of each process, or None if unreadable; takes some 20 µs each."""
     return (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
 
 

@@ -17,7 +17,7 @@ from acpterm.pty.input_wait import detect
 
 
 class Master:
-    """The master side of one PTY. Owns its descriptor `fd`; closed from the start if None."""
+    """The master side of one PTY. Owns its descriptor `fd`; a None `fd` means already closed."""
 
     def __init__(self, fd: int | None) -> None:
         self.fd = -1 if fd is None else fd
@@ -26,7 +26,7 @@ class Master:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether `close` was called, or there was no descriptor from the start."""
         return self.fd < 0
 
     def close(self) -> None:
@@ -40,7 +40,7 @@ class Master:
             os.close(fd)
 
     async def wait_writable(self) -> None:
-        """Wait until the program's input has room.
+        """Wait until the PTY has room for input to the program.
 
         Raises `trio.ClosedResourceError` if this object is closed, even during the wait.
         """

@@ -8,7 +8,7 @@ V = TypeVar("V")
 
 
 class BoundedDict(OrderedDict[K, V]):
-    """A dict of at most `max_entries` items. When it is full, a new key replaces the oldest key."""
+    """A dict of at most `max_entries` items; beyond that, the key added first is removed."""
 
     def __init__(self, max_entries: int) -> None:
         super().__init__()

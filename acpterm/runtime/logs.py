@@ -150,14 +150,16 @@ class RateLimit:
 
 
 def rotate(path: str, pid: int, fd: int = 2) -> bool:
-    """Rotate the log file `path` if it has more than `LOG_BYTES_MAX` bytes.
+    """Empty the log file `path` if it has more than `LOG_BYTES_MAX` bytes; return whether it did.
 
-    Returns whether the file was emptied. The last `LOG_BYTES_MAX` bytes are copied to `PATH.1`, and
-    the file is truncated, not renamed, because the keeper also appends to it; lines logged during
-    the copy may be lost. The new first line is `pid`, the daemon's pid, as in the log of a new
-    daemon. `fd` is the descriptor to which this process logs. If `fd` refers to another file than
-    `path`, nothing is done. If `fd` refers to a log file that was removed, that file is emptied
-    without a copy. Raises `OSError`.
+    `fd` is the descriptor to which this process logs. If `fd` refers to another file than `path`,
+    nothing is done; if it refers to a log file that was removed, that file is emptied.
+
+    Before `path` is emptied, its last `LOG_BYTES_MAX` bytes are copied to `PATH.1`. It is not
+    renamed, because the keeper also appends to it. A line logged during the copy may be missing in
+    both files. The new first line is `pid`, the daemon's pid, as in the log of a new daemon.
+
+    Raises `OSError`.
     """
     status = os.fstat(fd)
     if status.st_size <= LOG_BYTES_MAX:
@@ -179,8 +181,7 @@ def rotate(path: str, pid: int, fd: int = 2) -> bool:
 def _is_removed(status: os.stat_result, fd: int) -> bool:
     """Return whether `fd` is a log file that was removed; `status` is the result of its fstat.
 
-    A log file is open in append mode. This distinguishes it from a temporary file that never had a
-    name.
+    A removed file that is not open in append mode is not a log file, but a temporary file.
     """
     is_unnamed = stat.S_ISREG(status.st_mode) and status.st_nlink == 0
     return is_unnamed and bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND)

@@ -2,13 +2,13 @@
 
 State: *open*; *closed* by `close` (queued lines are still sent), or because the stream broke
 (queued lines are dropped). `put` never waits. If the queue is empty and the stream is a socket,
-`put` sends at once as many bytes as the socket accepts, which saves a turn of the event loop; `run`
-sends the rest.
+`put` sends at once as many bytes as the socket accepts, so the line need not wait for the event
+loop; `run` sends the rest.
 
 The task that reads the peer's messages awaits `drain` before each message. So while a peer does not
-read its responses, its messages are not read either. A request handler also awaits `drain`, as the
-last thing it waits for, before it builds a large response. So the queue holds at most `high_water`
-bytes, one large response, and the small responses to pending requests.
+read its responses, its messages are not read either. A request handler that builds a large response
+first awaits `drain`, and waits for nothing else between that and `put`. So the queue holds at most
+`high_water` bytes, one large response, and the small responses to pending requests.
 """
 
 import os
@@ -28,9 +28,10 @@ This wait follows the wait for pending responses (`CLOSE_TIMEOUT_S`).
 
 
 class Store(Protocol):
-    """What a `SendQueue` needs of the keeper's store, which has the state for the next worker.
+    """A worker's store in the keeper: a `SendQueue` waits until all state put into it was sent.
 
-    `keeper.keeper_client.KeeperClient` implements it.
+    The state is for the worker's successor. `keeper.keeper_client.KeeperClient` implements this
+    protocol.
     """
 
     @property
@@ -109,7 +110,7 @@ class SendQueue:
     def restart(self, lines: Iterable[bytes]) -> None:
         """Replace the queued lines by `lines`, which are sent once `connect` has set a new stream.
 
-        Call this when the stream was lost, after `run` has ended. Opens the queue again.
+        Call this when the stream broke, after `run` has ended. Opens the queue again.
         """
         self._stream, self._sending, self._closed = None, False, False
         # `close` has set the event, so `flush` would not wait for the new stream.

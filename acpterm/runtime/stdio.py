@@ -1,12 +1,15 @@
 """stdin and stdout as a trio stream, whatever they are: pipes, sockets, terminals, files.
 
-Rule: the descriptors and their file descriptions may be shared with the parent, so no flags are
-ever set on them. In particular they stay blocking. A read first waits until the descriptor is
-readable; a descriptor that cannot be waited for (a file) never blocks for long. A write runs in a
-thread, because a pipe that has room for a single byte is reported as writable. If the writing task
-is cancelled, the thread is abandoned, and does not keep the process from exiting. Each write has a
-duplicate of the descriptor, which its thread closes, because the stream's descriptor may be closed
-and its number reused while the write is still running.
+Rule: no flags are set on stdin and stdout, because other processes may share them. In particular
+they stay blocking.
+
+- A read first waits until the descriptor is readable. A file is read at once, because the event
+  loop cannot wait for it, and a read of it never blocks for long.
+- A write runs in a thread, because it can block although the descriptor is writable: a pipe is
+  writable if it has room for a single byte. If the writing task is cancelled, the thread continues,
+  but does not keep the process from exiting.
+- Each write uses a duplicate of the descriptor, which its thread closes. So the stream can close
+  its own descriptor while a write is still running.
 
 State: `take_stdio`, called once at the start of the process, moves stdin and stdout to new
 descriptors that only the stream uses. From then on descriptor 0 is `/dev/null` and 1 is stderr, so
@@ -36,7 +39,7 @@ class StdioStream(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Wait for input; return at most `max_bytes`, or empty bytes at the end of the input.
 
-        If cancelled, no input is lost.
+        A cancelled call consumes no input.
         """
         if self._reads < 0:
             raise trio.ClosedResourceError
@@ -71,7 +74,7 @@ class StdioStream(trio.abc.Stream):
             raise trio.BrokenResourceError(f"stdout: {error}") from error
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Return at once: a write may always block, so `send_all` writes in a thread."""
+        """Return without waiting: there is no way to know that a write will not block."""
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
@@ -102,7 +105,7 @@ class FileStream(trio.abc.SendStream):
             raise trio.BrokenResourceError(str(error)) from error
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Return at once: a write may always block, so `send_all` writes in a thread."""
+        """Return without waiting: there is no way to know that a write will not block."""
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:

@@ -24,8 +24,8 @@ class ListenError(Exception):
 def make_private_dir(directory: str) -> None:
     """Create `directory` with mode 0700 if it is missing.
 
-    Raises `ListenError` if other users may write to `directory`, and `OSError` if it belongs to
-    another user.
+    Raises `ListenError` if other users may write to `directory`, and `OSError` if it, or a link at
+    its path, belongs to a user other than this one and root.
     """
     if not os.path.isdir(directory):
         parent = os.path.dirname(directory)

@@ -110,7 +110,7 @@ class _Terminal:
         )
 
     def _read_timeout(self) -> float | None:
-        """Return the seconds after which a read(2) of this terminal ends without input, or None."""
+        """Return the seconds after which a read(2) ends without input; None if it never does."""
         if self._local & termios.ICANON or self._cc[termios.VMIN]:
             return None
         return float(self._cc[termios.VTIME] / 10)
@@ -197,9 +197,10 @@ def _threads(process: _Process, max_count: int) -> list[int]:
 
 
 def _descendants(group: int, session: int) -> Iterator[_Process]:
-    """Yield the leader of a process group and its descendants, then those of a session.
+    """Yield the group's leader and its descendants, then the session's leader and its descendants.
 
-    `group` and `session` are the pids of the two leaders.
+    `group` and `session` are the pids of the two leaders. No process is yielded twice, and
+    processes with the controlling terminal of another session are omitted.
 
     The leader of a pipeline's group may have ended. The other processes of the pipeline are then
     found as children of the shell, which is the session's leader.

@@ -5,7 +5,8 @@ that the arguments point to is in `/proc/PID/mem`, and the descriptors that an e
 watches are in `/proc/PID/fdinfo`. Reading these files requires the permission to trace the process,
 but the process is neither traced nor stopped.
 
-Numbers differ between machines; `KNOWN` says whether this module has those of this machine.
+System call numbers depend on the architecture; `KNOWN` says whether this module has those of this
+machine.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""The control groups of one daemon, version 2 (cgroups(7)): the exact way to track processes.
+"""The control groups of one daemon (version 2, cgroups(7)), which track processes exactly.
 
 If this process may create control groups below its own, each terminal gets a group (`cgroup_tree`).
 A forked process is in the group of its parent. It stays there until it ends, or until a system
@@ -10,9 +10,9 @@ its descriptor are closed, so it can be passed to the next worker (`Cgroups.hand
 `Cgroups.adopt`). Processes in a directory without a lock belonged to a daemon that was killed;
 they are killed (`leftovers`).
 
-systemd requires that a process creates groups only where they were delegated to it. Root has the
-permission everywhere, so for root the group must be marked as delegated, or must be the root of the
-visible hierarchy.
+systemd requires that a process creates groups only where they were delegated to it. Permissions do
+not show that for root, which may create groups everywhere. So root's group must have the attribute
+that systemd sets for delegation, or be the root of the visible hierarchy.
 """
 
 import contextlib
@@ -137,21 +137,21 @@ def terminals_of(pid: int | str) -> set[tuple[str, str]]:
     """Return the terminals in whose control groups a process is.
 
     Each is a pair: the name of the daemon's directory, and the terminal's id. There are several if
-    the daemon of one runs in a terminal of another daemon. `pid` may be `self`. Raises `OSError` if
-    no file descriptor is free.
+    the terminal's daemon itself runs in a terminal of another daemon. `pid` may be `self`. Raises
+    `OSError` if no file descriptor is free.
     """
     parts = (_path_of(pid) or "").split("/")
     return {pair for pair in itertools.pairwise(parts) if _BASE_NAME.fullmatch(pair[0])}
 
 
 def _own_directory() -> str | None:
-    """Return the directory of this process's control group; None if it is not mounted here."""
+    """Return the directory of this process's control group; None if no mount shows the group."""
     path = _path_of("self")
     return None if path is None else _directory_of(path)
 
 
 def _directory_of(path: str) -> str | None:
-    """Return the directory of the control group `path`; None if it is not mounted here."""
+    """Return the directory of the control group `path`; None if no mount shows the group."""
     try:
         with open("/proc/self/mountinfo") as file:
             mounts = [line.split() for line in file if " - cgroup2 " in line]

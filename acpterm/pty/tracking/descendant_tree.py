@@ -47,14 +47,15 @@ class Adopter(Protocol):
     def owner(self, orphan: ProcStat, closing: "DescendantTree") -> "DescendantTree | None":
         """Return the tree that an orphan belongs to; None if that is not certain.
 
-        The candidates are the open trees, and `closing`, which may be open or just being closed.
+        The result is `closing`, which may be in the middle of its `close`, or a tree that has not
+        been closed.
         """
 
     def has_orphans_of(self, tree: "DescendantTree") -> bool | None:
         """Return whether any running orphan belongs to `tree`; None if that is unknown."""
 
     def discard(self, tree: "DescendantTree") -> None:
-        """Remove `tree`, which is being closed, from the open trees."""
+        """Remove `tree`, which is being closed, from the trees that may own orphans."""
 
 
 class DescendantTree:
@@ -235,8 +236,8 @@ class DescendantTree:
     def _check_root(self, found: list[ProcStat]) -> None:
         """Record that the program was reaped, if another process in `found` has its pid.
 
-        `found` are all processes. This may be noticed before the keeper's report of the reaping
-        arrives.
+        `found` are all processes of the system. The keeper's report that the program was reaped may
+        arrive only later.
         """
         for process in found:
             if process.pid == self.root and not self._is_root(process):

@@ -1,11 +1,14 @@
-"""Find and kill the processes that killed daemons have left.
+"""Find and kill leftovers: the processes that killed daemons have left.
 
-A process is a leftover in either of two cases. It is in the control groups of a daemon, and no
-process holds their lock any more. Or its environment names a daemon (`marks.DAEMON`) of this pid
-namespace that no longer runs, and that listened on this daemon's socket or on none; leftovers of a
-daemon on another socket are killed by the next daemon on that socket. Only processes of this user
-are considered. This process, its ancestors, and the processes of terminals that outlived their
-daemon (`held`) are never killed.
+A process is a leftover in either of two cases:
+
+- It is in a control group of a daemon, and no process holds the lock of that daemon's directory.
+- The variable `marks.DAEMON` in its environment names a daemon of this pid namespace that no longer
+  runs. That daemon listened on this daemon's socket or on none; the leftovers of a daemon on
+  another socket are killed by the next daemon on that socket.
+
+Only processes of this user are considered. This process, its ancestors, and the processes of
+terminals that outlived their daemon (`held`) are never killed.
 """
 
 import os
@@ -61,10 +64,10 @@ async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
 
 
 async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, str | None]]:
-    """Return all processes that killed daemons have left.
+    """Return all processes that killed daemons have left, each in a pair.
 
-    Each has the directory of the killed daemon's control groups if the process is in one of them,
-    else None. `held` are the ids of terminals whose processes are omitted.
+    The second item is the directory of the killed daemon's control groups if the process is in one
+    of these groups, else None. `held` are the ids of terminals whose processes are omitted.
     """
     steps = await collect(_leftovers(daemon, held, _ancestors()))
     return [step for step in steps if step is not None]
@@ -73,10 +76,12 @@ async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, s
 def _leftovers(
     daemon: Daemon, held: Collection[str], spared: Collection[int]
 ) -> Iterator[tuple[ProcStat, str | None] | None]:
-    """Yield each leftover process and the directory of its daemon's control groups, or None.
+    """Yield a pair for each process that a killed daemon has left; also yield None in between.
 
-    Also yields a bare None before each process of the system, so that the caller can pause there.
-    Omits processes of the terminals with ids in `held`, and processes with pids in `spared`.
+    The second item of a pair is the directory of the daemon's control groups; None if the process
+    is in none of them. A None is yielded before each process of the system is checked, so that the
+    caller can pause there. Omits processes of the terminals with ids in `held`, and processes with
+    pids in `spared`.
     """
     uid = os.geteuid()
     for process in processes.read_all():

@@ -141,7 +141,7 @@ class Marks(NamedTuple):
 
 
 def read(pid: int) -> Marks:
-    """Return the marks of a process. Marks that are absent or cannot be read are None or False."""
+    """Return the marks of a process; None or False for each that is absent or cannot be read."""
     entries = processes.environment_of(pid)
     terminal = entries.get(TERMINAL.encode(), b"").decode("utf-8", "replace")
     daemon = entries.get(DAEMON.encode(), b"").decode("ascii", "replace")

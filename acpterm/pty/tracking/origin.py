@@ -48,9 +48,9 @@ class Origin(NamedTuple):
 def find_origin(
     pid: int, *, parent: int, trees: Collection[KnownTree], base: str | None
 ) -> Origin | None:
-    """Return the terminals that a process may come from; None if it cannot be seen.
+    """Return the terminals that a process may come from; None if that cannot be determined.
 
-    It cannot be seen if the process or its ancestors keep changing, or if `/proc` hides them.
+    It cannot if the process or its ancestors keep changing, or if `/proc` hides the process.
 
     `parent` is the pid of the process that starts programs and adopts their orphans. `trees` are
     the open trees, and `base` is the name of the directory of their control groups, if they have

@@ -1,27 +1,27 @@
-"""The parent of all first children, which adopts all orphans. Works without control groups.
+"""The process that starts all programs and adopts all orphans. Needs no control groups.
 
-All programs are started by one process, the *parent*: this process, or the keeper. The parent is a
-subreaper (prctl(2), PR_SET_CHILD_SUBREAPER): an orphan of any tree becomes a child of the parent,
-and every process of every tree is a descendant of the parent at all times. The tree of a terminal
-whose first child was `root` consists of:
+That process is called the *parent*; it is this process or the keeper. The parent is a subreaper
+(prctl(2), PR_SET_CHILD_SUBREAPER): an orphan of any tree becomes a child of the parent, so every
+process of every tree is a descendant of the parent at all times. The tree of a terminal with the
+program `root` consists of:
 
 - `root`, known by pid and start time, until it is reaped;
 - every process of root's session. The session's id is root's pid, which the system does not reuse
-  while the session has a member. Once root is reaped, this includes only processes that started
-  before that;
+  while the session has a member. Once root is reaped, only those that started before that belong to
+  the tree;
 - the descendants of these processes, and of every process that once was a member of the tree;
 - orphans that carry the terminal's marks (`marks`): a process that leaves the session, whose
   parent ends and that clears its environment is still recognised by its resource limit;
 - orphans without any mark that started during the lifetime of this tree, and not during that of
-  another open tree.
+  another open tree, one that is not closed yet.
 
 One case cannot be attributed: a process that has left the session, has cleared its environment, has
 reset the resource limit, and was not seen by any scan while its parent lived. If only one tree is
 open, the last rule attributes the process to that tree. Otherwise the process is killed when the
 last tree that may own it closes. On systems other than Linux the only mark is the environment.
 
-Making each first child a subreaper would also keep descent visible, but would harm programs: a
-program that waits for *any* child would also wait for adopted orphans, and a program that waits for
+Making each program a subreaper would also keep descent visible, but would harm programs: a program
+that waits for *any* child would also wait for adopted orphans, and a program that waits for
 specific children would collect zombies of adopted orphans.
 
 The parent reaps orphans that have ended: `Subreaper.run` if the parent is this process, otherwise
@@ -59,7 +59,7 @@ class _Scan:
 
 
 class Subreaper:
-    """All open trees of a daemon, and the *parent*: the process that adopts all their orphans.
+    """A daemon's open (not yet closed) trees, and the *parent*: the process that adopts orphans.
 
     `parent` is the pid of the parent, which also starts all programs. If it is None, this process
     becomes the parent, and `run` reaps orphans. `sole_parent` is true if all children of the parent
@@ -103,7 +103,7 @@ class Subreaper:
         return tree
 
     def discard(self, tree: DescendantTree) -> None:
-        """Remove `tree` from the open trees; from then on, `owner` kills orphans with its marks."""
+        """Record that `tree` is closed; from then on, `owner` kills orphans with its marks."""
         self.trees.discard(tree)
         self._closed_tags[tree.tag] = None
 
@@ -124,9 +124,9 @@ class Subreaper:
     def has_orphans_of(self, tree: DescendantTree) -> bool | None:
         """Return whether any running orphan belongs to `tree`; None if that is unknown.
 
-        Reads only the children of the process `parent` that are not known to be the programs of
-        terminals. A program that is just being started is not known as one yet. Returns True if
-        orphans appear and end faster than they can be read. Raises `OSError`.
+        Reads only the children of the process `parent`, except known programs of terminals. A
+        program that is just being started is not known yet, and is treated as an orphan. Returns
+        True if orphans appear and end faster than they can be read. Raises `OSError`.
         """
         if not linux.AVAILABLE or self.parent == 1:
             return None
@@ -171,8 +171,9 @@ class Subreaper:
     def owner(self, orphan: ProcStat, closing: DescendantTree) -> DescendantTree | None:
         """Return the tree that an orphan belongs to; None if that is not certain.
 
-        The candidates are the open trees, and `closing`, which may be open or just being closed.
-        Kills the orphan if its marks are those of another tree, which was discarded.
+        The orphan is recorded in that tree. The result is `closing`, which may be in the middle of
+        its `close`, or a tree that has not been closed. If the marks are those of another tree,
+        which was closed, kills the orphan and returns None.
         """
         trees = {*self.trees, closing}
         if owner := next((tree for tree in trees if tree.has(orphan)), None):

@@ -1,11 +1,11 @@
 """All process trees of a worker, and the task that reaps orphans; `tree` has the tree's protocol.
 
-There is one `Trees` per process, shared by everything that starts programs. Orphans become children
-of one process, the *parent*. An orphan can be attributed to a tree only if all trees, and all other
-children of the parent, are known. The parent is this process or the keeper. The parent reaps the
-orphans.
+Orphans become children of one process, the *parent*, which reaps them. The parent is this process
+or the keeper. To attribute an orphan to the right tree, `Trees` must know all trees, and all
+children of the parent that are of no tree (`exclude`). So everything that starts programs in a
+process uses the same `Trees`.
 
-At a take-over, the new worker creates its `Trees` with the old worker's `handover` as `inherited`,
+At a take-over, the new worker passes the old worker's `handover` to its own `Trees` as `inherited`,
 and calls `adopt` for each terminal.
 """
 
@@ -29,9 +29,10 @@ from acpterm.pty.tracking.tree import ProcessTree, Rlimits, retry_on_oserror
 class CombinedTree:
     """A tree that is tracked by its control group and by descent at once.
 
-    The control group contains every forked process, unless a process moves itself to another group:
-    as root, or if that group's directory belongs to the user. Such a process is still tracked by
-    descent. Implements `tree.ProcessTree`.
+    A forked process is in the control group of its parent, until a system manager or the process
+    itself moves it to another group. A process can move itself as root, or if the user owns the
+    other group's directory. A process that was moved is still tracked by descent. Implements
+    `tree.ProcessTree`.
     """
 
     def __init__(self, group: CgroupTree, descent: DescendantTree) -> None:
@@ -183,7 +184,7 @@ class Trees:
         return self._subreaper.daemon
 
     def origin(self, pid: int) -> Origin | None:
-        """Return the terminals that a process may come from; None if its ancestors keep changing.
+        """Return the terminals that a process may come from; None if that cannot be determined.
 
         Takes about a millisecond. Raises `OSError` if no file descriptor is free.
         """
