@@ -2,7 +2,9 @@
 
 On Linux a kernel thread moves output from a PTY's slave to its master, in steps of 4 KiB. A reader
 that sleeps and is woken for each step is 25 % slower than a reader that stays awake. So there are
-three ways to read; the right one depends on whether the keeper has other work.
+three ways to read: `GATHER` waits a short time for more output, for a PTY that is the only ready
+descriptor; `AVAILABLE` does not wait, while other descriptors are ready; `PLAIN` reads all that is
+left, after the child has ended.
 """
 
 from __future__ import annotations
