@@ -1,4 +1,4 @@
-"""All terminals of a keeper, and the work that one timer or wake-up does for several of them."""
+"""All terminals of a keeper, and the timers that serve several terminals at once."""
 
 from __future__ import annotations
 
