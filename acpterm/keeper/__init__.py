@@ -15,8 +15,9 @@ Only the worker uses (on trio):
 
 - `client`: starts a keeper or connects to one; the module that other packages import;
 - `keeper_client`: one worker's connection to its keeper, with a method per message;
-- `connection`: the socket to the keeper, and the wake-ups;
+- `connection`: the socket to the keeper, and the wake-ups: events without content, for new output
+  and for free space in a ring;
 - `pending_requests`: requests that have no response yet;
 - `reports`: the values, callbacks and errors that the worker gets;
-- `time_slices`: short time slices of the scheduler for both processes, for fast responses.
+- `time_slices`: requests short time slices of the CPU for worker and keeper, for fast responses.
 """

@@ -65,10 +65,10 @@ def keeper_command() -> list[str]:
 async def embedded_keeper(
     on_lost: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[KeeperClient]:
-    """Start a keeper as a child process for the duration of the block.
+    """Start a keeper as a child process; yield a client that is connected to it.
 
-    At the end of the block the keeper kills all programs that are left, and exits. It does the same
-    when this process ends in any other way.
+    At the end of the `async with` block the keeper kills all programs that are left, and exits. The
+    keeper does the same when this process ends in any other way.
 
     Raises `OSError` if the keeper cannot be started, and `KeeperLostError` if the keeper dies. If
     the keeper dies while the block runs, `on_lost` is awaited first, then the block is cancelled.

@@ -4,6 +4,9 @@ A *wake-up* is an event without content: new output for the worker, or free spac
 
 Sending never waits: a message that does not fit into the socket's buffer is queued, with duplicates
 of its descriptors, and `flush_forever` sends it. Only one task at a time may receive messages.
+
+The connection is *lost* once the keeper has closed its end of the socket, usually by its death, or
+a message of the keeper cannot be received.
 """
 
 import errno
@@ -45,7 +48,7 @@ class Connection:
     def send(self, kind: str, *fields: object, fds: Sequence[int] = ()) -> None:
         """Send or queue a message of `kind` with `fields`. The caller keeps ownership of `fds`.
 
-        If the keeper is lost, drops the message; the task in `receive_until` reports the loss.
+        If the connection is lost, drops the message; `receive_until` reports the loss.
         Raises `OSError` (EMFILE) if the message has to be queued and `fds` cannot be duplicated.
         """
         data = protocol.encode(kind, *fields)
@@ -56,11 +59,11 @@ class Connection:
 
     @property
     def is_flushed(self) -> bool:
-        """Whether no message is queued, or the keeper is lost."""
+        """Whether no message is queued, or the connection to the keeper is lost."""
         return not self._queue or self.lost is not None
 
     async def flushed(self) -> None:
-        """Wait until no message is queued, or the keeper is lost."""
+        """Wait until no message is queued, or the connection to the keeper is lost."""
         while not self.is_flushed:
             await self._changed.wait()
 
@@ -90,7 +93,7 @@ class Connection:
     ) -> None:
         """Receive messages and pass each one to `dispatch`, until `done()` is true.
 
-        When the keeper is lost, sets `lost` and raises `KeeperLostError`.
+        When the connection is lost, sets the attribute `lost` and raises `KeeperLostError`.
         """
         while True:
             for _ in range(_MESSAGES_PER_TURN):
@@ -158,9 +161,11 @@ def _close(fds: Sequence[int]) -> None:
 class WakeUps:
     """The wake-ups between worker and keeper: one event descriptor for each direction.
 
-    To request a wake-up, the worker sets the word `ARMED` in a ring's header (`arm`). At the next
-    output the keeper clears the word, and sends one event for all rings in which it has cleared the
-    word. Owns the descriptors once `open` was called.
+    A wake-up is an event without content. To request one for new output in a ring, the worker sets
+    the ring's header word `ARMED` (`arm`). At the next output the keeper clears the word and sends
+    a wake-up; a single wake-up may stand for several rings, so the worker checks all that it armed.
+
+    Owns the descriptors once `open` was called.
     """
 
     def __init__(self) -> None:
@@ -169,7 +174,10 @@ class WakeUps:
         self._armed: Final[dict[str, memoryview]] = {}
 
     def open(self, from_keeper: int, to_keeper: int) -> None:
-        """Take ownership of two event descriptors: one to wait on, and one to write to."""
+        """Take ownership of two event descriptors, such as eventfds.
+
+        The worker waits on `from_keeper`, and writes to `to_keeper` to wake the keeper.
+        """
         self._from_keeper, self._to_keeper = from_keeper, to_keeper
 
     def close(self) -> None:
@@ -188,7 +196,7 @@ class WakeUps:
         header[ARMED] = 1
 
     def disarm(self, name: str) -> None:
-        """Cancel the request of `arm`: `wake` is not called for this terminal. Idempotent."""
+        """Cancel the request of `arm`: `report_forever` skips this terminal. Idempotent."""
         self._armed.pop(name, None)
 
     def kick(self) -> None:

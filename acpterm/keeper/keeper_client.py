@@ -2,7 +2,8 @@
 
 Order of calls: `connect`, which fills `terminals` and `entries`; `watch` for each of `terminals`;
 `ready`, which waits until the keeper lets this worker serve; then `run`, in a nursery, for as long
-as the worker lives. Reports about a terminal are kept until `watch` is called for the terminal.
+as the worker lives. Reports about a terminal (the exit of its program, the end of its output) are
+kept until `watch` is called for the terminal.
 
 An *entry* is a key with a value and descriptors. A worker stores entries in the keeper (`put`), and
 its successor receives them.
@@ -97,7 +98,7 @@ class KeeperClient:
         """Send queued messages, and handle received ones, until cancelled.
 
         `on_terminate` is called once, when a signal requests that the daemon shut down. Raises
-        `KeeperLostError` when the keeper is lost.
+        `KeeperLostError` when the connection to the keeper is lost.
         """
         await trio.lowlevel.checkpoint()
         self._on_terminate = on_terminate
@@ -187,7 +188,11 @@ class KeeperClient:
         self._wake_ups.disarm(name)
 
     def kick(self) -> None:
-        """Notify the keeper that a ring has free space after it was full (`STALLED` is set)."""
+        """Notify the keeper that a ring that was full has free space.
+
+        Needed only if the ring's header word `STALLED` is set: the keeper then does not read the
+        terminal's PTY.
+        """
         self._wake_ups.kick()
 
     def put(self, key: str, value: bytes, fds: Sequence[int] = ()) -> None:
@@ -203,13 +208,13 @@ class KeeperClient:
 
     @property
     def is_flushed(self) -> bool:
-        """Whether every `put` so far was sent to the keeper."""
+        """Whether all messages so far were sent, or the connection to the keeper is lost."""
         return self._connection.is_flushed
 
     async def flushed(self) -> None:
-        """Wait until every `put` so far was sent to the keeper. Usually returns at once.
+        """Wait until all messages so far were sent, or the connection to the keeper is lost.
 
-        What was sent survives the death of this worker.
+        Usually returns at once. Values of `put` that were sent survive the death of this worker.
         """
         await self._connection.flushed()
 

@@ -1,9 +1,8 @@
-"""A worker's requests to its keeper that have no response yet: spawns and restarts.
+"""A worker's requests to its keeper that have no response yet: to start a program, or to restart.
 
-The tasks that wait are rescheduled by hand, not by a `trio.Event`, so that a request counts as
-cancelled at the moment of the cancellation. With an event, it would count as cancelled only once
-the task has run again; a response in between would be delivered to a task that discards it, and no
-task would own the new terminal.
+A task waits for its response by `trio.lowlevel.wait_task_rescheduled`, not by a `trio.Event`: only
+the former has a callback at the moment of the cancellation. If a program starts for a task that is
+cancelled already, the receiver of the response therefore knows that it has to kill the program.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from acpterm.keeper.reports import KeeperLostError, Spawned, TerminalEvents
 
 
 class PendingSpawn:
-    """A spawn request that has no response yet.
+    """A request to start a program (a spawn) that has no response yet.
 
     `make` converts the keeper's response into the result of `KeeperClient.spawn`.
     """
@@ -81,7 +80,7 @@ class PendingRequests:
         return None if spawn is None or spawn.is_cancelled else spawn
 
     async def wait_restarted(self, request: int) -> None:
-        """Wait until a restart request fails, and raise the error.
+        """Wait until the restart request with the number `request` fails, and raise the error.
 
         Never returns: if the restart succeeds, this process is killed.
         """

@@ -26,7 +26,7 @@ From the keeper:
     entry(key, value) descriptors
     state_end()
     go()
-    spawned(request, name, pid, started, way)    [ring, master]; [ring] if it has closed already
+    spawned(request, name, pid, started, way)    [ring, master]; [ring] if the PTY has closed
     refused(request, errno, message)
     exited(name, wait_status, cpu_s, max_rss_bytes, reaped_at, end)
     closed(name, end)
@@ -38,12 +38,12 @@ From the keeper:
 
 States of a worker, as the keeper sees it:
 
-    started --hello--> restoring --ready--> serving --end--> ending
-       each state --socket closes--> ended
+    starting --hello--> restoring --ready--> ready --go--> serving --end--> ending
+       each state --process exits--> ended
 
-Before it gets `go`, a worker publishes nothing: it writes no consumed position and no reply, sends
-no `put`, and accepts no connection of a client. Therefore the keeper can still kill the candidate
-of an upgrade without any effect on clients or programs.
+Before it gets `go`, a worker has no effect on clients or programs: it does not write `CONSUMED` in
+a ring, answers no query of a program, sends no `put`, and accepts no connection of a client. So the
+keeper can still kill a new worker that is to replace a serving worker.
 
 States of a terminal: *running*; *exited* when the child is reaped (`exited` is sent, and everything
 that the child wrote is before `end`); *closed* when in addition the PTY has closed (`closed` is
@@ -52,16 +52,17 @@ sent, and no more output follows). `exited` always comes before `closed`.
 Races and failures:
 
 - The worker dies between `spawn` and `spawned`: the program was started exactly once if the keeper
-  received the request. The successor finds it with its record, which is stored by the spawn.
+  received the request. The next worker is sent the new terminal, and its record (the terminal's
+  state, a field of `spawn`) as the entry "t/NAME".
 - The worker cancels a spawn: it sends `forget` once the response arrives.
 - `forget` of a running program: its process group is killed, and no `exited` is sent.
 - `close`, `forget` or `delete` of an unknown name is ignored.
 - A worker does not read: the keeper queues messages to it, and continues.
 - A message of an unknown kind is ignored, and so are additional fields: a worker may be newer than
   its keeper. A different VERSION is refused with `ProtocolError`.
-- The descriptors of a message do not fit into the receiver's table (`Message.cut`): the keeper
-  refuses such a spawn with EMFILE, and ignores such a `put`. The worker forgets a terminal whose
-  `spawned` is cut, and refuses to take over if the state is.
+- The receiver cannot open all descriptors of a message (`Message.cut`): the keeper refuses such a
+  spawn with EMFILE, and ignores such a `put`. The worker sends `forget` for such a `spawned`, and
+  `refuse` if such a message arrives before `state_end`.
 """
 
 from __future__ import annotations
@@ -195,7 +196,10 @@ def receive(sock: _socket.socket) -> Message | None:
 
 
 def _receive(sock: _socket.socket) -> tuple[bytes, list[int], bool] | None:
-    """Return the next datagram, its descriptors, and whether some of them were lost."""
+    """Return the next datagram, its descriptors, and whether some of them are missing.
+
+    Descriptors are missing if this process can open no more. Returns None if the peer has closed.
+    """
     space = _socket.CMSG_SPACE((DESCRIPTORS_MAX + 1) * _INT.size)
     try:
         data, passed, flags, _ = sock.recvmsg(DATAGRAM_BYTES, space, _CLOEXEC)

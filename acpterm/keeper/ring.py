@@ -17,15 +17,18 @@ versions.
 | `CONSUMED` | worker | everything before this position may be overwritten |
 | `STALLED` | keeper | 1 while the PTY is not read because the ring is full |
 | `ARMED` | worker sets, keeper clears | 1 while the worker waits for more output |
-| `EMULATOR` | worker | position + 1 while the emulator is fed, else 0 |
+| `EMULATOR` | worker sets, both clear | position + 1 while the emulator processes output, or 0 |
 | `REPLIED` | worker | replies to queries before this position were sent |
 | `RECORD` | keeper | location of the record: offset << 32 or-ed with its length; 0: none |
 | `PID`, `STARTED` | keeper, once | the child's pid; its start time in microseconds since boot |
 | `EXITED` | keeper | wait status + 1 once the child is reaped, `EXITED_UNKNOWN`, or 0 |
-| `EXIT_END`, `EXIT_CPU`, `EXIT_RSS`, `EXIT_AT` | keeper | the rest of the report; microseconds |
+| `EXIT_END` | keeper | position at which the child's output ends |
+| `EXIT_CPU` | keeper | the child's CPU time in microseconds |
+| `EXIT_RSS` | keeper | the child's peak resident memory in bytes |
+| `EXIT_AT` | keeper | time of reaping in microseconds since boot |
 | `CLOSED` | keeper | end + 1 once the terminal is closed, or 0 |
-| `EMULATOR_KILLS` | keeper | how often a worker was killed while the emulator was fed |
-| `MARKED` | keeper | position + 1 from which the space of a read is filled with `UNREAD`, or 0 |
+| `EMULATOR_KILLS` | keeper | how often a worker was killed while `EMULATOR` was set |
+| `MARKED` | keeper | start + 1 of the space that `mark_unread` has filled, or 0 |
 
 When a worker has ended, the keeper clears `EMULATOR`, unless the worker crashed. If the worker was
 killed while `EMULATOR` was set, the keeper increments `EMULATOR_KILLS`; from the third time on, it
@@ -121,7 +124,7 @@ class RingFile:
         return header[CONSUMED] + self.capacity - header[HEAD]
 
     def release_free_pages(self) -> None:
-        """Return the memory of the ring's free space to the system, where possible (Linux).
+        """Release the memory of the ring's free space to the system, where possible (Linux).
 
         Only the keeper may call this, or a worker once the keeper writes no more: output that is
         written during the call would be lost.
@@ -160,8 +163,9 @@ class RingFile:
         return start, copy
 
     def mark_unread(self, head: int, end: int) -> None:
-        """Fill the space for the next read with `UNREAD`, so that `recover` finds what was read.
+        """Fill the space that the next read of the PTY writes to with 0xff bytes (`UNREAD`).
 
+        If the keeper is killed after the read, `recover` finds by these bytes how much was read.
         The space is from position `head` to `end`. At most `len(UNREAD)` bytes are filled, since a
         single read of a PTY returns no more.
         """

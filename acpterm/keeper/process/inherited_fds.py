@@ -5,10 +5,11 @@ with the names in `LISTEN_FDNAMES`.
 
 - PTY masters and rings that a previous keeper has stored with the service manager (see `notify`)
   become terminals again. Their programs are not children of this process, so their exit is detected
-  by pidfd, or without one when the PTY hangs up. Their exit status is unknown, unless the ring's
-  header already contains the report.
-- The directory of the control groups, which is locked by its open descriptor, becomes the entry
-  `trees` of the store again. (An *entry* is a value with descriptors that is kept for the worker.)
+  by pidfd, or without one when the PTY hangs up. Their exit status is unknown, unless the previous
+  keeper has written it into the ring's header.
+- The descriptor of the control groups' directory becomes the entry `trees` of the store again.
+  While the descriptor is open, it holds the daemon's lock on the directory. (An *entry* is a value
+  with descriptors that the keeper stores for the worker.)
 - All other descriptors are for the worker: they become entries `listen/0`, `listen/1`, …, whose
   value is the descriptor's name.
 """

@@ -34,14 +34,13 @@ _ONE = (1).to_bytes(8, sys.byteorder)
 
 
 class Keeper:
-    """Owns the terminals, and what workers store in the keeper; sends both to the next worker.
+    """The part of a keeper that owns the terminals, and the entries that workers store.
 
-    Workers store *entries*: values with descriptors, by key.
+    An *entry* is a value with descriptors, stored under a key. Each new worker is sent all
+    terminals and entries, and from then on a report when a program exits or an output ends.
 
-    Reports the exit of a program, and the end of a terminal's output, to the worker.
-
-    With `embedded`, the keeper is the child of its worker. With `pidfds`, the exit of a child is
-    detected by its pidfd if the system supports that, otherwise by SIGCHLD.
+    `embedded` is true if this process is the child of its worker. With `pidfds`, the exit of a
+    program is detected by a pidfd where the system has pidfds, otherwise by SIGCHLD.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Keeper:
             handler(message)
 
     def send_state(self, link: Link, *, takeovers: int) -> None:
-        """Send a worker all terminals and stored entries, and from now on all reports.
+        """Send a worker all terminals and entries, and from now on the reports about terminals.
 
         `takeovers` is the number of workers that served before this one.
         """
@@ -107,9 +106,10 @@ class Keeper:
         _notify(self._wake_worker[1])
 
     def before_wait(self) -> float | None:
-        """Wake the worker if it waits for output that was written in this turn of the loop.
+        """Wake the worker if it waits for output of a terminal that has new output.
 
-        Also resumes reading the PTYs whose ring was full and has free space again.
+        The loop calls this before each wait for events. Also resumes reading the PTYs whose ring
+        was full and has free space again.
 
         Returns the maximum number of seconds that the loop may wait; None for no maximum.
         """

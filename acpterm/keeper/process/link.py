@@ -1,8 +1,8 @@
 """The keeper's end of its socket to one worker. Queues messages while the socket's buffer is full.
 
 A queued message has no descriptors, but a callback that returns them when the message is sent. So
-the queue needs no duplicates of descriptors. The callback returns None, which drops the message, if
-the terminal that the message is about was forgotten in the meantime.
+the queue needs no duplicates of descriptors. If the callback returns None, the message is dropped:
+the terminal or entry that it describes no longer exists.
 """
 
 from __future__ import annotations
@@ -118,9 +118,10 @@ class Link:
             self._queue.popleft()
 
     def _wait(self, *, blocked: bool) -> None:
-        """Send the queue again later: after a short time, or when the socket is writable.
+        """Schedule the next attempt to send the queue, after an attempt has failed.
 
-        `blocked` is true if the socket's buffer is full, so that it will become writable.
+        `blocked` is true if the socket's buffer was full. The next attempt is then made when the
+        socket is writable, otherwise after a short time.
         """
         if blocked:
             try:

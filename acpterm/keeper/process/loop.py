@@ -154,10 +154,10 @@ class Loop:
         self._running = False
 
     def run(self, before_wait: Callable[[], float | None]) -> None:
-        """Run turns until `stop` is called.
+        """Wait for events and call their handlers, repeatedly, until `stop` is called.
 
-        `before_wait` is called before each turn, and returns how many seconds the turn may wait
-        for events; None for no limit.
+        `before_wait` is called before each wait, and returns the maximum number of seconds to wait;
+        None for no maximum.
         """
         while self._running:
             self.turn(before_wait())
@@ -195,4 +195,4 @@ class Loop:
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """Ignore the call: the loop reads the signal's number from the wake-up pipe instead."""
+    """Do nothing: the loop reads the number of the signal from the pipe of `set_wakeup_fd`."""

@@ -75,7 +75,7 @@ def prepare_process() -> tuple[int, int]:
 
 
 def _open_standard_fds() -> None:
-    """Open `/dev/null` as descriptors 0 to 2 if they are closed, so that no PTY becomes one."""
+    """Open `/dev/null` as each of the descriptors 0 to 2 that is closed, so that no PTY gets it."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         continue
     os.close(fd)

@@ -21,7 +21,10 @@ _DELAYS_S = (0.0, 0.1, 0.5, 2.0)
 
 
 class Respawn:
-    """Calls `start` after each death of a worker, with a growing delay; gives up after too many."""
+    """The restart policy: calls `start` after each death of a worker, with a growing delay.
+
+    Gives up after `DEATHS_MAX` deaths within `WINDOW_S` seconds, until `reset` is called.
+    """
 
     def __init__(
         self, loop: Loop, store: Store, notifier: Notifier, start: Callable[[], None]
@@ -66,10 +69,10 @@ class Respawn:
         self._feed_watchdog()
 
     def _feed_watchdog(self) -> None:
-        """Reset the service manager's watchdog repeatedly, in place of a worker, until `reset`.
+        """Reset the service manager's watchdog repeatedly, until `reset` is called.
 
-        Otherwise the manager would end the service, and so kill all programs. The failure is
-        visible in the service's status line.
+        After giving up there is no worker that resets the watchdog, and the manager would end the
+        service with all programs.
         """
         interval = self._notifier.watchdog_s
         if self.given_up and interval is not None:

@@ -125,7 +125,10 @@ def _replace(path: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
 
 
 def search_path(name: str, env: Mapping[str, str]) -> list[str]:
-    """Return the paths at which a program may be: `name` if it has a slash, else in the PATH."""
+    """Return the paths at which to search for a program, in order.
+
+    With a slash in `name`, only `name` itself; otherwise `name` in each directory of `PATH`.
+    """
     if "/" in name:
         return [name]
     path = env.get("PATH", os.defpath)

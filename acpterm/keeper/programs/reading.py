@@ -2,7 +2,9 @@
 
 On Linux a kernel thread moves output from a PTY's slave to its master, in steps of 4 KiB. A reader
 that sleeps and is woken for each step is 25 % slower than a reader that stays awake. So there are
-three ways to read; the right one depends on whether the keeper has other work.
+three ways to read: `GATHER`, used if no other descriptor is ready, waits a short time for more
+output; `AVAILABLE`, used otherwise, does not wait; `PLAIN`, used after the child has ended, reads
+all that is left.
 """
 
 from __future__ import annotations

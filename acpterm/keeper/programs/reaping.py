@@ -1,8 +1,8 @@
-"""The process of a terminal's program: its exit, its reaping, and the report of both.
+"""The process of a terminal's program: the detection of its end, its reaping, and the exit report.
 
-Exit and reaping are two steps. A child that has *ended* is a zombie, and its pid cannot be reused.
-Once it is *reaped*, its pid may belong to another process. The report is stored in the ring's
-header, so that it outlives the keeper.
+End and reaping are two steps. A child that has *ended* is a zombie, and its pid cannot be reused.
+Once it is *reaped*, its pid may belong to another process. The exit report (exit status, CPU time
+and so on) is stored in the ring's header, so that it outlives the keeper.
 """
 
 from __future__ import annotations
@@ -67,10 +67,11 @@ class Child:
             os.close(pidfd)
 
     def exists(self) -> bool:
-        """Return whether the process runs or is a zombie, so that its pid is not reused.
+        """Return whether the process still exists, running or as a zombie; True if unknown.
 
-        Returns True if that is unknown. A child of this keeper exists until the keeper reaps it; a
-        program that an earlier keeper started may be reaped by another process at any time.
+        While it exists, its pid cannot belong to another process. A child of this keeper exists
+        until the keeper reaps it; a program that an earlier keeper started may be reaped by another
+        process at any time.
         """
         try:
             os.getpgid(self.pid)
@@ -82,8 +83,9 @@ class Child:
     def check_ended(self) -> bool:
         """Return whether a process without a pidfd has ended.
 
-        Must be called at each SIGCHLD. The exit of a program that an earlier keeper started causes
-        no SIGCHLD. With a pidfd, returns False: `watch` reports the end.
+        Must be called at each SIGCHLD. For a program that an earlier keeper started, must be called
+        when the PTY hangs up, since its exit causes no SIGCHLD here. Returns False for a process
+        with a pidfd, whose end `watch` reports.
         """
         if self._pidfd is not None:
             return False

@@ -71,12 +71,12 @@ def _kill_round(sessions: dict[int, float], unreaped: dict[int, Terminal]) -> bo
 
 
 def _session_members(sessions: dict[int, float]) -> Iterator[int]:
-    """Yield the pids of the running processes in `sessions`.
+    """Yield the pids of the running processes in the programs' sessions.
 
-    `sessions` has the ids of the programs' sessions, each with the time, in seconds since boot,
-    until which the id was certainly not reused. The kernel does not reuse the id of a session that
-    has members. So if any member was started before that time, the session is still the program's,
-    and all members are yielded; otherwise another program may have created it.
+    `sessions` maps the id of each session to a time, in seconds since boot, until which the id was
+    certainly not reused. A session none of whose members was started before that time is skipped,
+    since its id may have been reused. Otherwise the id was not reused, because the kernel reuses
+    no id of a session that has members.
     """
     if not system.LINUX or not sessions:
         return

@@ -99,7 +99,7 @@ class Terminal:
     def descriptors(self) -> list[int] | None:
         """Return the descriptors for a worker: the ring and, while it is open, the PTY's master.
 
-        Returns None if the terminal was forgotten.
+        Returns None after `forget`.
         """
         if self._forgotten:
             return None
@@ -149,7 +149,10 @@ class Terminal:
                 self._close_if_finished()
 
     def forget(self) -> None:
-        """Release all resources of the terminal. The child is still reaped when it ends."""
+        """Close the PTY's master and the ring, and report nothing about the terminal any more.
+
+        Does not kill the child. The child is still reaped when it ends.
+        """
         self._forgotten = True
         self.close_master()
         self._unmap()
@@ -243,7 +246,10 @@ class Terminal:
             self._reap()
 
     def _reap(self) -> None:
-        """Reap the child, report its exit, and resume reading output of other processes."""
+        """Reap the child and report its exit; if a debugger traces the child, retry later.
+
+        Then resumes reading the PTY, which other processes may still write to.
+        """
         if self.exit is not None:
             return
         end = 0 if self.ring is None else self.ring.header[HEAD]

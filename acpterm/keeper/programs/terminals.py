@@ -1,4 +1,4 @@
-"""All terminals of a keeper, with the wake-ups and timers that they share."""
+"""All terminals of a keeper, and the timers that serve several terminals at once."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _EMULATOR_KILLS_MAX = 3
 class Terminals:
     """All terminals of a keeper.
 
-    `by_name` has all of them; `by_pid` has those whose child is not reaped yet. For each terminal
-    that is not forgotten, calls `exited` once, with the report of the child's exit, and later
-    `closed` once, with the position at which the output ends.
+    `by_name` has all of them; `by_pid` has those whose child is not reaped yet. For each terminal,
+    calls `exited` once, with the report of the child's exit, and later `closed` once, with the
+    position at which the output ends; neither after `Terminal.forget`.
     """
 
     def __init__(
@@ -57,10 +57,7 @@ class Terminals:
         self._trimming = False
 
     def mark_written(self, terminal: Terminal) -> None:
-        """Record that a terminal has new output.
-
-        Its consumer, in the worker, is woken at the end of this turn of the loop.
-        """
+        """Record that a terminal has new output: `disarm_waiting` will check its ring twice."""
         self._written[terminal] = 0
 
     def trim_when_idle(self, terminal: Terminal) -> None:
@@ -87,11 +84,7 @@ class Terminals:
 
     @property
     def needs_recheck(self) -> bool:
-        """Whether `disarm_waiting` has to be called again soon.
-
-        A consumer in the worker may have set `ARMED` just after `disarm_waiting` checked its ring,
-        without having seen the latest output.
-        """
+        """Whether `disarm_waiting` must be called again soon, to check some ring a second time."""
         return bool(self._written)
 
     def disarm_waiting(self) -> bool:
@@ -99,7 +92,8 @@ class Terminals:
 
         A consumer in the worker sets this word in the ring's header before it waits. Returns
         whether there was such a ring: the worker must then be woken. Each ring with new output is
-        checked by two calls, because its consumer may set `ARMED` after the first.
+        checked by two calls, because its consumer may set `ARMED` just after the first check,
+        without having seen the new output.
         """
         wake = False
         for terminal, checks in tuple(self._written.items()):
@@ -114,12 +108,14 @@ class Terminals:
         return wake
 
     def clear_emulator_marks(self, *, was_killed: bool = False) -> None:
-        """Clear the word `EMULATOR` in all rings, because the worker has ended without a crash.
+        """Clear the word `EMULATOR` in all rings, after the end of a worker that did not crash.
 
-        The word is set while the emulator processes output. If the next worker finds it set, it
-        uses no emulator for that terminal. If the worker was killed (`was_killed`), an emulator may
-        have used up all memory. So the word stays set in a ring in which it was set at the death of
-        `_EMULATOR_KILLS_MAX` workers that were killed.
+        A worker sets the word while the emulator processes output of the terminal. If the next
+        worker finds the word set, it uses no emulator for the terminal.
+
+        `was_killed` is true if SIGKILL ended the worker, but not for a planned replacement. Since
+        an emulator may have used up all memory, each ring whose word is set then counts one kill.
+        The word stays set in rings with at least `_EMULATOR_KILLS_MAX` kills.
         """
         for terminal in self.by_name.values():
             # Access the file, since the ring of a closed terminal is not mapped.
