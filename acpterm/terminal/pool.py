@@ -121,7 +121,8 @@ class Pool:
 
         If the program cannot be found or run, the terminal prints a message, and its program exits
         with 127 or 126. Raises `OSError` if the system has no PTY, process or descriptor left, and
-        `ShutDownError`. If cancelled, it leaves nothing running.
+        `ShutDownError` if the pool does not run or is shut down. If cancelled, `create` leaves
+        nothing running.
         """
         if self._closing or self._nursery is None:
             raise ShutDownError(_SHUT_DOWN)
