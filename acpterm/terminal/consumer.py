@@ -4,15 +4,15 @@ There is one consumer per terminal. It consumes output in slices of at most `SLI
 which take about `SLICE_S` seconds, and yields to the event loop after each slice. All consumers
 take turns by one lock, so requests are served between two slices, however many programs flood.
 
-Only the consumer advances the ring, which makes output readable and frees room for the keeper.
-All other readers of the ring only keep a position.
+Only the consumer advances the ring: this makes output readable and gives the keeper room to write.
+Other readers only read, each at a position of its own; they may hold output (`SharedRing.hold`).
 
 The emulator replies to the program's queries. Each reply is typed once: before a reply is typed,
 the ring's header records the position up to which queries are answered. After a take-over, the new
-worker consumes the retained output again, and skips the queries before that position.
+worker consumes the retained output again, and types no replies to queries before that position.
 
-The ring's header is marked while the emulator is fed. A new worker that finds the mark knows on
-which terminal's output the old worker crashed, and continues that terminal without an emulator.
+A flag in the ring's header is set while the emulator runs. A new worker that finds the flag set
+knows that the old worker crashed on this terminal's output, and uses no emulator for the terminal.
 
 States: *idle*, after requesting a wake-up from the keeper (`SharedRing.arm`); *behind*, while there
 is output to consume. `catch_up` consumes a small backlog at once, for requests that must not miss
@@ -47,7 +47,7 @@ _QUIET_S: Final = 0.05
 
 
 class Turns:
-    """Lets the consumers of a worker take turns, so that only one processes output at a time."""
+    """The lock of a worker's consumers, so that only one of them processes output at a time."""
 
     def __init__(self) -> None:
         self._lock = trio.Lock()

@@ -1,13 +1,14 @@
 """All terminals of one worker: creating, adopting, running, ending and finding them.
 
 Ownership: `run` has one task per terminal, from `create` until the terminal is closed. The keeper
-owns the programs. The pool drops a terminal when it is released; the keeper keeps the output of a
-released terminal that is `retained`, until `forget` is called. A terminal's id contains a random
-number of 128 bits, so ids can be neither guessed nor repeated.
+owns the programs. The pool drops a terminal when the terminal is released. The keeper drops the
+output of a released terminal once the terminal is closed; if `Terminal.retained` is set, only
+after a call of `forget`. A terminal's id contains a random number of 128 bits, so ids can be
+neither guessed nor repeated.
 
 `create` raises `ShutDownError` unless `run` is running, and after `shut_down`. When `run` is
-cancelled, the processes of all terminals are killed without grace. When the keeper is lost, all
-running terminals are ended, and their exit status is reported as lost.
+cancelled, the processes of all terminals are killed without grace. When the keeper dies, all
+running terminals are ended. Programs whose exit the keeper had not reported get `EndedBy.LOST`.
 """
 
 import math
@@ -120,7 +121,8 @@ class Pool:
 
         If the program cannot be found or run, the terminal prints a message, and its program exits
         with 127 or 126. Raises `OSError` if the system has no PTY, process or descriptor left, and
-        `ShutDownError`. If cancelled, it leaves nothing running.
+        `ShutDownError` if the pool does not run or is shut down. If cancelled, `create` leaves
+        nothing running.
         """
         if self._closing or self._nursery is None:
             raise ShutDownError(_SHUT_DOWN)
@@ -193,7 +195,7 @@ class Pool:
                 await terminal.wait_closed()
 
     def lose_keeper(self) -> None:
-        """End all running terminals: the keeper is lost, and with it every exit status."""
+        """End all running terminals, and create no more, because the keeper has died."""
         self._closing = True
         for terminal in list(self._running):
             terminal.lost()

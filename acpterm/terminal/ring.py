@@ -1,6 +1,8 @@
-"""A ring in this process's memory, for text that a client follows. Terminals use `shared_ring`.
+"""A ring in this process's memory, for the text of terminals that an agent runs itself.
 
-`Slice` and `bounds` serve both kinds of ring. States and rules of a ring:
+`shared_ring` is for all other terminals; `Slice` and `bounds` serve both kinds of ring.
+
+States and rules of a ring:
 
 - The first byte of the stream has position 0. Positions only grow and are never reused.
 - The bytes with `start <= position < end` are retained; `end - start` never exceeds the capacity.

@@ -7,16 +7,18 @@ Positions are absolute and only grow. Three of them divide the stream:
     0 ── start ─────── position ─── head
          └ retained ─┘ └ unread ──┘
 
-- from `start` to `position`: consumed here and still readable;
-- from `position` to `head`: written by the keeper and not consumed yet;
-- before `start`: released. The keeper overwrites only released bytes, so a read never races with
-  the keeper. When no room is left, the keeper stops reading the PTY, and the program blocks.
+- before `start`: *released* bytes, which the keeper may overwrite. The keeper overwrites no others,
+  so a read never races with it. When the file has no room left, the keeper stops reading the PTY,
+  and the program blocks;
+- from `start` to `position`: consumed by this worker and still readable;
+- from `position` to `head`: written by the keeper and not consumed yet.
 
-A reader that must not miss any output holds a position (`hold`): no byte from there on is released.
+A reader that must not miss any output holds a position (`hold`): no byte from that position on is
+released.
 
 After a take-over the new worker maps the same file, and consumes again from the oldest byte that
-the old worker had not released. Output up to `restored_end`, which was written before the
-take-over, is readable at once, so readers continue at the positions that they had.
+the old worker had not released. Output up to `restored_end` (the `head` at the take-over) can be
+read even before it is consumed, so readers continue at the positions that they had.
 """
 
 from collections.abc import Callable
@@ -33,10 +35,10 @@ _TRIM_MIN_BYTES: Final = 64 * 1024
 
 
 class EmulatorMark:
-    """A context manager that marks a ring's header while the emulator processes its output.
+    """A context manager that sets a flag in a ring's header while the emulator runs.
 
-    A new worker that finds the mark continues the terminal without an emulator, since the emulator
-    has probably crashed the previous worker.
+    A new worker that finds the flag set continues the terminal without an emulator, since the
+    emulator has probably crashed the previous worker.
     """
 
     __slots__ = ("_header",)
@@ -136,7 +138,10 @@ class SharedRing:
         return data
 
     def advance(self, count: int) -> None:
-        """Consume `count` bytes; release the oldest bytes, so that `retained` stay readable."""
+        """Record the next `count` bytes as consumed, and release the oldest consumed bytes.
+
+        The last `retained` consumed bytes, and bytes that a reader holds, are not released.
+        """
         self.position += count
         if self._header[layout.REPLIED] > self.position >= self.replied_until:
             # `claim_reply` has recorded all peeked bytes as answered. These were not all consumed.
@@ -161,7 +166,7 @@ class SharedRing:
 
     @property
     def emulator_mark(self) -> EmulatorMark:
-        """A reusable context manager that marks the header while the emulator processes output."""
+        """A reusable context manager that sets a flag in the header while the emulator runs."""
         return EmulatorMark(self._header)
 
     @property
@@ -180,15 +185,15 @@ class SharedRing:
         return True
 
     def hold(self, reader: object, position: int) -> None:
-        """Retain all bytes from `position` on, even if they are more than `retained`.
+        """Release no bytes from `position` on, even if more than the ring's `retained` bytes stay.
 
-        Lasts until `hold` is called for the same `reader` with a later position, or `let_go`.
+        The hold lasts until the next call of `hold` or `let_go` for the same `reader`.
         """
         self._holds[reader] = position
         self._release()
 
     def let_go(self, reader: object) -> None:
-        """End the hold of `reader`: release bytes that were retained only for it. Idempotent."""
+        """End the hold of `reader`: release bytes that only this reader held. Idempotent."""
         if self._holds.pop(reader, None) is not None:
             self._release()
 

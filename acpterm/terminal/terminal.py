@@ -1,6 +1,6 @@
 """One terminal: a program on its PTY, its output, and its exit status.
 
-One long file, since it is one state machine, whose states all parts read and change.
+The file is long because all methods of `Terminal` read and change the same states.
 
 States, in order; none is entered twice:
 
@@ -17,7 +17,7 @@ processes that are left are being ended.
 
 The keeper reports two facts, in this order: the program's exit, with the position at which its
 output ends; and, once no process has the PTY open, the position at which all output ends. Each
-report takes effect when the consumer has reached its position.
+report takes effect once all output before the reported position is consumed.
 
 Ownership: the keeper owns the program's process and the ring file. `run` owns this process's
 duplicate of the PTY's master, the process tree and the tasks, from the terminal's start to its end.
@@ -173,7 +173,11 @@ class Terminal:
 
     @property
     def output_closed(self) -> bool:
-        """Whether the output is complete: the program has exited, and the PTY is closed."""
+        """Whether the output is complete.
+
+        That is so once the program has exited and either no process has the PTY open any more and
+        all output is consumed, or the worker has closed the PTY.
+        """
         return self.exit is not None and (self._output_ended or self._master.closed)
 
     @property
@@ -287,7 +291,10 @@ class Terminal:
         self._after_consuming()
 
     def lost(self) -> None:
-        """Record the loss of the keeper: the program's exit status will never be known."""
+        """Begin to end all processes: the keeper has died.
+
+        Unless the keeper has reported the program's exit, the exit status is reported as unknown.
+        """
         if self.exit is None and self._report is None:
             self._ended_by = EndedBy.LOST
         self._ending.set()
@@ -363,10 +370,7 @@ class Terminal:
         self.kill(EndedBy.TIMEOUT)
 
     def _after_consuming(self) -> None:
-        """Apply the keeper's reports (exit, end of output) that the consumer has come up to.
-
-        A report is applied once all output before its position is consumed.
-        """
+        """Apply the keeper's reports (exit, end of output) up to the consumer's position."""
         report = self._report
         if self.ring.position >= self._closed_at:
             self._end_output()

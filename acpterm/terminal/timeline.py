@@ -53,9 +53,9 @@ class Timeline:
     """The times of one terminal's output. `start` is the time at which the terminal was created.
 
     `kept` is the number of bytes of output that the terminal retains; older output needs no times.
-    `size` is the columns and rows at the start. `end` is the position at which recording begins; it
-    grows with each `record`. Output before `known_from` was already consumed by an earlier worker,
-    so its real times are unknown.
+    `size` is the columns and rows at the start, and `end` the position of the next byte to be
+    recorded. Output before `known_from` was already consumed by an earlier worker, so its real
+    times are unknown.
     """
 
     __slots__ = (
@@ -140,10 +140,11 @@ class Timeline:
         return self.resized - len(self._resizes)
 
     def slice_at(self, position: int) -> TimedSlice:
-        """Return the slice that begins at `position` and ends where the next recorded time begins.
+        """Return the slice from `position` to the next sample (a recorded position and time).
 
-        Output before the oldest time that is kept gets that time. Raises `ValueError` unless a byte
-        was recorded at `position`; the byte need not be retained.
+        Its time is that of the last sample at or before `position`; if there is none, of the oldest
+        sample. Raises `ValueError` unless a byte was recorded at `position`; the byte need not be
+        retained.
         """
         if not 0 <= position < self.end:
             raise ValueError(f"no such position: {position}; the stream is at 0 to {self.end}")

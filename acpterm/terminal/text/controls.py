@@ -16,9 +16,9 @@ Rules:
   `CSI Ps G` with a first parameter of 0 or 1, which becomes a CR.
 - Within an ESC or CSI sequence TAB, LF, CR and BS take effect at once and the sequence continues,
   as on a VT. A character beyond ASCII is not part of any sequence: it ends the sequence, as text.
-- OSC, APC, PM and SOS are strings, whose content is dropped. BEL ends an OSC as well. LF ends each
-  of these strings and is kept, so an unterminated title hides one line at most. Only DCS (sixel)
-  may contain LF.
+- OSC, APC, PM, SOS and DCS begin strings, whose content is dropped. BEL ends an OSC as well. LF
+  ends every string except DCS and is kept, so an unterminated title hides one line at most. In DCS
+  (sixel) LF is content.
 - A sequence has at most SEQUENCE_MAX characters; the characters after that are text. The parser
   stores only its state, the length of the sequence and one parameter.
 - BEL, CAN and SUB outside a sequence are dropped.

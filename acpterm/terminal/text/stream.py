@@ -8,10 +8,9 @@ Rules:
 - The text consists of the finished lines and the current line. The view keeps the last `limit`
   UTF-8 bytes of the text, cut at a character boundary. A text of exactly `limit` bytes is not cut.
 - Ten megabytes of progress bar are one line, and push out no other line.
-- `truncated` is true once the beginning of the text is dropped. That happens when the finished
-  lines exceed the limit. If they exceed it only together with the current line, it happens when
-  `truncated` or `text` is called. From then on `truncated` stays true. It does not depend on how
-  the bytes were divided into calls of `feed`.
+- `truncated` is true if the finished lines exceed the limit, or if finished lines and current line
+  together exceeded it at a call of `truncated` or `text` (later the current line may get shorter).
+  Once true, it stays true. It does not depend on how the bytes were divided into calls of `feed`.
 - If much output is fed at once, the view skips the beginning and *restarts* at a line that depends
   on nothing before it, provided that the text after that line exceeds the limit. The resulting
   text is the same.
@@ -52,7 +51,7 @@ class _Deferred(NamedTuple):
 class TextView:
     """The last `limit` bytes of a terminal's text; a limit of 0 keeps no text.
 
-    Set `truncated` if there was earlier output, which this view is not fed.
+    The argument `truncated` must be true if the view is not fed the terminal's first output.
     """
 
     __slots__ = (
@@ -120,10 +119,10 @@ class TextView:
         self._cached = None
 
     def _parts(self) -> tuple[int, bytes]:
-        """Divide the text within the limit into finished lines and the current line.
+        """Return how many bytes at the end of the finished lines to keep, and the current line.
 
-        Returns the number of bytes at the end of the finished lines, and the current line. If the
-        current line alone exceeds the limit, its beginning is cut off.
+        Together they fit into the limit. If the current line alone exceeds the limit, its beginning
+        is cut off, and no finished line is kept.
         """
         line = self._line.text().encode()
         if len(line) > self._limit:

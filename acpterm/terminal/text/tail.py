@@ -83,7 +83,10 @@ class Tail:
         return self._retained - skip
 
     def _locate(self, index: int) -> tuple[int, int]:
-        """Return which piece has the byte at `index`, and the byte's index within that piece."""
+        """Return the number of the piece with a retained byte, and the byte's index in that piece.
+
+        `index` is the byte's index in the retained text. The open piece has the highest number.
+        """
         number = 0
         while number < len(self._pieces) and index >= len(self._pieces[number]):
             index -= len(self._pieces[number])

@@ -310,9 +310,10 @@ def _stack(index: int, flags: bytes) -> tuple[int, ...]:
 
 
 def _link(data: memoryview, at: int) -> tuple[str, int]:
-    """Return the hyperlink at index `at`, and the index just past it.
+    """Return the hyperlink encoded at index `at` of `data`, and the index just past its encoding.
 
-    The hyperlink is its parameters, a semicolon and its address; or empty if it is ignored.
+    The hyperlink is its parameters, a semicolon and its address. It is empty if the address is
+    empty or too long, a character is not printable ASCII, or the parameters have a semicolon.
     """
     kind = data[at]
     at += 5

@@ -8,10 +8,10 @@ States:
   `REPLIES_MAX_BYTES` of them. A reply is a number, a state or fixed text (see `replies`).
 
 Sizes: the native terminal has at least `SIZE_MIN` columns and rows, because smaller ones have
-crashed the library; the screen of a smaller terminal is a part of it. Terminals of more than
-`LINKS_CELLS_MAX` cells have no hyperlinks, because the library ends the process if one page has
-more links than fit. While a terminal has more than `CELLS_MAX` cells, the native terminal keeps
-its previous size, and `screen` raises an error. A program cannot change the size (DECCOLM).
+crashed the library; a smaller terminal shows a part of its native terminal's screen. Terminals of
+more than `LINKS_CELLS_MAX` cells have no hyperlinks, because the library ends the process if one
+page has more links than fit. While a terminal has more than `CELLS_MAX` cells, the native terminal
+keeps its previous size, and `screen` raises an error. A program cannot change the size (DECCOLM).
 
 If the library is not installed, nothing is emulated, and `screen` raises `EmulatorMissingError`.
 

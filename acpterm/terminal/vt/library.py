@@ -162,7 +162,10 @@ def _path() -> str:
 
 
 def load() -> Library:
-    """Return libghostty-vt, loaded at the first call. Raises `EmulatorMissingError`."""
+    """Return libghostty-vt, loaded at the first call.
+
+    Raises `EmulatorMissingError` if libghostty-vt is not installed or cannot be loaded.
+    """
     found = _load()
     if isinstance(found, str):
         raise EmulatorMissingError(found)

@@ -24,7 +24,7 @@ _APC_MAX_BYTES: Final = 64 * 1024
 
 
 class Feeding:
-    """What the callbacks of libghostty-vt need while a terminal is fed: its size and replies."""
+    """The size of the terminal that is fed output now, and the replies that callbacks collect."""
 
     __slots__ = ("cols", "is_own_query", "replies", "rows")
 
@@ -191,6 +191,6 @@ def _colour(number: int) -> tuple[int, int, int]:
 def native() -> Native:
     """Return the only `Native`; the first call loads libghostty-vt.
 
-    Raises `EmulatorMissingError`.
+    Raises `EmulatorMissingError` if libghostty-vt is not installed or cannot be loaded.
     """
     return Native(load())

@@ -203,10 +203,10 @@ def _cursor(
 ) -> Iterable[str]:
     """Return the sequences that move the cursor to column `x` and row `y` of the screen.
 
-    They address the cursor relative to `origin`. In two cases they also write the character before
-    the cursor again: if the next character is to wrap (`x` is the screen's width), and if that
-    character is the last one printed, so that a later REP repeats it. `main` selects the main
-    screen, otherwise the current one.
+    They address the cursor relative to `origin`. In two cases they write the character before the
+    cursor again: if the cursor is past the last column (`x` is the screen's width), so that the
+    next character wraps; and if the character before the cursor equals the last one printed, so
+    that a later REP repeats it. `main` selects the main screen, otherwise the current one.
     """
     left, top = origin
     cells = screen.cells(y, main=main) if y < screen.rows else []

@@ -56,7 +56,7 @@ def _erase_halves(ffi: Any, lib: Any, terminal: Any) -> None:
 
 
 def _switch_off(ffi: Any, lib: Any, terminal: Any, number: int) -> Any:
-    """Reset mode `number`; return the option value that restores the mode."""
+    """Reset mode `number`; return its old setting, which `ghostty_terminal_set` restores."""
     before = _mode(ffi, lib, terminal, number)
     off = ffi.new("GhosttyTerminalModeConfig *", (number, False))
     lib.ghostty_terminal_set(terminal, lib.GHOSTTY_TERMINAL_OPT_MODE, off)

@@ -177,7 +177,7 @@ class Screen:
 
     @property
     def modes(self) -> tuple[int, ...]:
-        """The private modes set by the program that an attached user's terminal must have too."""
+        """The private modes that the program has set and that a viewer's terminal must have too."""
         modes = [mode for mode in _MODES if mode in self._dump.modes]
         modes += [mode for mode in (self._dump.mouse_event, self._dump.mouse_format) if mode]
         return tuple(modes)

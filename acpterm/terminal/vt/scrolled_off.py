@@ -3,7 +3,7 @@ r"""Find output that scrolls off the screen before it can be seen, and need not 
 In simple output (`simple_output`), the output after a CR LF begins at the left of a row, whatever
 came before. If the screen has N rows, the cursor is in the last row once N lines have followed, and
 every row shows one of these lines once 2 N lines have followed. So the screen depends only on the
-last 2 N lines, and on the pen (the attributes of later cells) at their beginning, provided that
+last 2 N lines, and on the pen (the attributes of later cells) where these begin, provided that
 
 - the output does not begin within an escape sequence, and
 - the whole screen scrolls: no margins are set.
