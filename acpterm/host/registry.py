@@ -220,7 +220,7 @@ class TerminalRegistry:
         self._bus.publish_terminal("renamed", entry, EndedBy.USER.value)
 
     def expire(self) -> None:
-        """Forget terminals that exceed the limits of `retention`, such as their age."""
+        """Forget the terminals that are over and too old, too many or too large (`retention`)."""
         if self._remove_surplus():
             self._on_change()
 

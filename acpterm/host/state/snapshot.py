@@ -1,8 +1,8 @@
 """The previous worker's records in the store, read and checked before anything is restored.
 
 If any record was written by a newer version of acpterm, nothing is restored (`StateVersionError`):
-a worker of that version must serve. If a record is damaged, or its parent (the session of a tool
-call, the connection of a session) has no record, only this record is lost.
+a worker of that version must serve. A damaged record is skipped, together with its children: the
+children of a connection are its sessions, and those of a session its tool calls.
 """
 
 from collections.abc import Mapping

@@ -73,7 +73,7 @@ class UpdateBacklog:
         self._merge(call, dict.fromkeys(MEMBER_NAMES))
 
     def pop(self) -> tuple[str, dict[str, Raw]] | None:
-        """Remove the next update; return the tool call's id and the members to send, if any.
+        """Remove and return the next update: the tool call's id, and the members to send.
 
         Return None if the backlog is empty.
         """
