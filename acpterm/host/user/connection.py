@@ -115,9 +115,9 @@ class UserConnection:
     ) -> Iterator[None]:
         """Register an ongoing request under its token during the block.
 
-        The client chooses the token; the request's notifications contain it. For an
-        attach request, `attached` is its terminal and its window: `window` returns them. The block
-        is cancelled when the connection closes. Raises `RpcError` (-32602) if the token is in use.
+        The client chooses the token; the request's notifications contain it. For an attach request,
+        `attached` is its terminal and its window: `window` returns them. The block is cancelled
+        when the connection closes. Raises `RpcError` (-32602) if the token is in use.
         """
         if token in self._tokens:
             raise RpcError(INVALID_PARAMS, f"token {quote(token)} is in use: choose another")

@@ -76,7 +76,7 @@ class UpdateEncoder(Protocol):
         """
 
     def forget(self, terminal: str) -> None:
-        """Drop the encoder's state of a terminal, which will not be encoded again."""
+        """Drop the encoder's state of a terminal. Called after the terminal's last update."""
 
 
 class V1MetaEncoder:
