@@ -67,7 +67,7 @@ def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> 
 
 
 def _set_close_on_exec(handed: Container[int]) -> None:
-    """Prevent programs from inheriting descriptors, except 0, 1, 2 and those in `handed`."""
+    """Mark all open descriptors close-on-exec, except 0, 1, 2 and those in `handed`."""
     for fd in _open_descriptors():
         if fd > 2 and fd not in handed:
             with contextlib.suppress(OSError):
@@ -100,7 +100,8 @@ async def serve(
     terminals were released. Raises `ListenError` if a socket cannot be opened, `TrackingError` if
     the processes of terminals cannot be tracked as the settings require, and `StateVersionError`,
     before anything is restored, if the previous worker was a newer version of acpterm. If the
-    keeper is lost, ends all terminals and raises `KeeperLostError`.
+    keeper dies, raises `KeeperLostError`: first all terminals are ended, unless the service manager
+    stores them for the next keeper.
     """
     context = exec_context.current()
     raise_open_files()

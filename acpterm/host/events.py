@@ -121,7 +121,7 @@ class EventBus:
 
         `by` is the event's cause, such as `user`; None if no cause is given. The event describes
         the terminal as it is now, since the event may be read much later. Whether the program waits
-        for input is not checked for the event: it has the result of the input monitor's last check.
+        for input is taken from the input monitor's last check.
         """
         if self.has_subscribers:
             info = terminal_info(entry, waiting=entry.waiting)

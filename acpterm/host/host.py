@@ -225,8 +225,8 @@ class Host:
     async def run_keeper(self, on_terminate: Callable[[], None]) -> None:
         """Receive the keeper's reports; call `on_terminate` when the keeper requests a shutdown.
 
-        When the keeper is lost, end all terminals, since exit statuses can no longer be determined,
-        and call `on_terminate`. But if the service manager stores the terminals' descriptors, the
+        If the keeper dies, end all terminals, since exit statuses can no longer be determined, and
+        call `on_terminate`. But if the service manager stores the terminals' descriptors, the
         programs keep running: then only raise `KeeperLostError`.
         """
         try:
@@ -240,7 +240,7 @@ class Host:
             on_terminate()
 
     async def end_terminals(self) -> None:
-        """End all terminals after the loss of the keeper, and wait until they have exited."""
+        """End all terminals because the keeper has died; wait until their programs have exited."""
         _log.error("the keeper is lost: all terminals are ended")
         self.pool.lose_keeper()
         with trio.move_on_after(_END_TIMEOUT_S):
@@ -251,8 +251,8 @@ class Host:
 def release_memory() -> None:
     """Collect garbage, and return the heap's free memory to the system.
 
-    This takes about 1 ms, and another 1 ms for each thousand terminals and connections. It would
-    take longer if the objects from the start of the worker were not exempt (`daemon.freeze`).
+    This takes about 1 ms, and another 1 ms for each thousand terminals and connections. Objects
+    that `daemon.freeze` has exempted from garbage collection cost no time.
     """
     gc.collect()
     linux.trim_memory()

@@ -138,6 +138,6 @@ class HostState:
     def terminal_info(self, entry: TerminalEntry) -> TerminalInfo:
         """Describe a terminal for the wire.
 
-        This takes some 100 µs, to check whether the terminal's program waits for input.
+        Checks whether the terminal's program waits for input, which takes some 100 µs.
         """
         return terminal_info(entry, waiting=is_waiting(entry))

@@ -16,7 +16,7 @@ TOTAL_BYTES: Final = 128 * 1024 * 1024
 
 
 class Counted(Protocol):
-    """A session whose memory is limited: `SessionMemory` and `ConnectionMemory` count it."""
+    """A session whose memory `SessionMemory` and `ConnectionMemory` count and limit."""
 
     @property
     def size(self) -> int:
@@ -55,8 +55,8 @@ class SessionMemory:
 class ConnectionMemory(Generic[C]):
     """Counts the memory of one connection's sessions, until `close`.
 
-    The constructor's `shrink` frees memory of the session that it is called with: then it calls
-    `recount`, or `remove` if it has dropped the session.
+    The function `shrink`, passed to the constructor, frees memory of the session that is its
+    argument. It must then call `recount`, or `remove` if it has dropped the session.
     """
 
     def __init__(self, memory: SessionMemory, shrink: Callable[[C], None]) -> None:

@@ -34,7 +34,7 @@ _EXPIRY_PERIOD_S: Final = 60.0
 class Supervision:
     """The callbacks by which a host ends its process.
 
-    `on_terminate` is called when the keeper requests a shutdown, and when the keeper is lost.
+    `on_terminate` is called when the keeper requests a shutdown, and when the keeper dies.
     `on_failure` is called with the error of a failed task of the host, before the other tasks are
     cancelled: the worker of a daemon then exits, and leaves the programs to the next worker.
     Without `on_failure`, errors just propagate.
@@ -76,8 +76,8 @@ async def open_host(
 ) -> AsyncIterator[Host]:
     """Run a host during the block; at the end of the block close it, which ends its terminals.
 
-    `context` is the default execution context of terminals. `keeper` starts the programs: a client
-    that is connected, and on which `ready` was not called yet. Without `keeper`, a child of this
+    `context` is the default execution context of terminals. `keeper` is the worker's client for the
+    keeper: it is connected, and its `ready` was not called yet. Without `keeper`, a child of this
     process is the keeper. `snapshot` has the previous worker's records. `daemon_info` describes the
     daemon that the host is in. If an earlier daemon with the same agents' socket was killed, the
     processes of its terminals that still run are ended. Raises `TrackingError` if the processes of
@@ -139,7 +139,7 @@ async def open_host(
 
 
 def _handover(keeper: KeeperClient) -> Handover | None:
-    """Return what the previous worker has stored about terminals' process trees, or None."""
+    """Return what the previous worker stored about process trees; None if it stored nothing."""
     entry = keeper.entries.get(TREES_KEY)
     return None if entry is None else Handover(entry.value, entry.fds)
 

@@ -90,7 +90,7 @@ class TerminalRegistry:
         """Reserve a name for a terminal that is created in the block; None reserves nothing.
 
         Raises `RpcError` (-32602) if the name is not allowed, is reserved already, or is the name
-        of another terminal. Terminals of which only output is left do not count.
+        of another terminal that is not over (see `TerminalEntry.is_over`).
         """
         if name is None:
             yield
@@ -210,7 +210,7 @@ class TerminalRegistry:
         """Set or replace the name of a terminal.
 
         Raises `RpcError` (-32602) if the name is not allowed, is reserved, or is the name of
-        another terminal. Terminals of which only output is left do not count.
+        another terminal that is not over (see `TerminalEntry.is_over`).
         """
         if entry.name == name:
             return
@@ -220,7 +220,7 @@ class TerminalRegistry:
         self._bus.publish_terminal("renamed", entry, EndedBy.USER.value)
 
     def expire(self) -> None:
-        """Forget terminals that exceed the limits of `retention`, such as their age."""
+        """Forget the terminals that are over and too old, too many or too large (`retention`)."""
         if self._remove_surplus():
             self._on_change()
 

@@ -145,12 +145,11 @@ class Restorer:
             host.registry.release(entry, EndedBy.DISCONNECT)
 
     def _connection_of(self, record: TerminalRecord) -> AgentConnection | None:
-        """Return the agent's connection that created the terminal of `record`, or None.
+        """Return the agent's connection that created the terminal of `record`.
 
-        There is none if the user created the terminal, or if the connection has ended.
-
-        If the previous keeper has died too, only the records of terminals are left. The connection
-        is then created from such a record, with the execution context of the daemon.
+        Return None if the user created the terminal, or if the connection has ended. If the keeper
+        has died as well as the worker, connections have no records: then create the connection from
+        the terminal's `record`, with the execution context of the daemon.
         """
         name = record.connection
         if name is None:

@@ -61,8 +61,9 @@ def read(
 ) -> Coroutine[Any, Any, ReadResponse]:
     """Return a coroutine that returns the output after the position `since`, or the screen.
 
-    The coroutine waits for such output up to `wait_ms`, or until the program exits. Raises
-    `RpcError` (-32602) at once if `since` is after the end of the output.
+    The coroutine waits at most `wait_ms` milliseconds for output after `since`, or until the
+    program exits. `read` itself raises `RpcError` (-32602) if `since` is after the end of the
+    output.
     """
     view = params.format or terminal.view
     if view == "screen":

@@ -6,6 +6,6 @@
 - `session_methods`: the handlers of `initialize`, `session/*` and `_acpterm/session/set`.
 - `terminal_methods`: the handlers of `terminal/*` and `_acpterm/terminal/*`.
 - `creates`: recognises a `terminal/create` request that is repeated after a reconnect.
-- `resumption`: lets a client that lost its transport continue its connection on another one.
+- `resumption`: moves a connection to a new transport after its peer has reconnected.
 - `relay_parent`: finds the agent behind a process that only relays messages.
 """

@@ -65,9 +65,9 @@ class TerminalParams(Protocol):
 class AgentConnection:
     """The state of one agent's connection.
 
-    `connection` is the connection's id. `secret` is the secret of a restored connection, by which
-    its client can resume it; None generates a new one. `holders` are the processes that use the
-    connection, each as pid and start time.
+    `connection` is the connection's id. A peer that sends `secret` can resume the connection: pass
+    the stored secret for a restored connection, or None to generate one. `holders` are the
+    processes that use the connection, each as pid and start time.
     """
 
     def __init__(
@@ -113,10 +113,9 @@ class AgentConnection:
         self.host.state_writer.flush()
 
     def find_session(self, params: TerminalParams) -> Session:
-        """Return the session that `params`, of a request about a terminal, names.
+        """Return the session that a request about a terminal names in its `params`.
 
-        Raises `RpcError` (-32002) if the connection has no such session: the same error as for a
-        terminal that the session does not have.
+        Raises `RpcError` (-32002, no such terminal) if the connection has no such session.
         """
         try:
             return self.sessions[params.session_id]

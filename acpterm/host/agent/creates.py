@@ -5,8 +5,8 @@ stdio`. After its connection was resumed on another transport, it repeats the re
 has no response. A repeated request has the same JSON-RPC id as before. States of an id:
 
 - *in flight*: the terminal is being created.
-- *unconfirmed*: the terminal exists, and its record contains the id. This ends when a later request
-  names the terminal, since that proves that the client has received the response.
+- *unconfirmed*: the terminal exists, and its record contains the id. The state ends when a later
+  request names the terminal, which proves that the client has received the response.
 - *repeatable*: the id was in flight or unconfirmed when the connection was resumed (`resumed`), and
   the request has not been repeated since.
 
@@ -71,9 +71,9 @@ class Creates:
     def repeated(self, request: RequestId | None) -> TerminalEntry | None:
         """Return the terminal that a repeated request created before; None for a new request.
 
-        `request` is the request's JSON-RPC id. If a new request has the id of an earlier one, the
-        client has reused the id. So the client has received the response to the earlier request,
-        and the terminal of that request is confirmed (`confirm`).
+        `request` is the request's JSON-RPC id. If a new request reuses the id of an earlier one,
+        also `confirm` the earlier request's terminal: a client reuses an id only after it has
+        received the response.
         """
         entry = None if request is None else self._entries.get(request)
         if entry is None:

@@ -8,9 +8,8 @@ States of a terminal in its session:
   requests get an error that says that the terminal was released. How long the terminal's output is
   retained is up to `host.registry`.
 
-A session is created by the first request that names it: in ACP the client and the agent create
-sessions between them, and the host does not see that. The session has a directory only if
-`_acpterm/session/set` has set one.
+The host does not see how the agent and its ACP client create a session, so a `Session` is created
+by the first request that names it. It has a directory only if `_acpterm/session/set` has set one.
 """
 
 import itertools

@@ -45,7 +45,7 @@ _NAME_MAX: Final = 100
 
 
 def initialize(connection: AgentConnection, params: InitializeRequest) -> InitializeAnswer:
-    """`initialize`: record the agent's name and execution context, or resume a lost connection.
+    """`initialize`: record the agent's name and execution context, or resume a connection.
 
     If the request contains the secret of an earlier connection, the peer continues that connection.
     """
@@ -75,9 +75,9 @@ def agent_name(info: Raw | UnsetType) -> str | None:
 
 
 def update(connection: AgentConnection, params: SessionNotification) -> None:
-    """`session/update`: record the tool call that the update describes, or the terminal.
+    """`session/update`: record what the update describes: a tool call or a terminal.
 
-    An update describes only terminals that the agent runs itself, not those of this host.
+    The terminal is one that the agent runs itself, not one of this host.
     """
     received = read_update(params.update)
     if isinstance(received, OtherUpdate):

@@ -48,10 +48,11 @@ def terminal_environment(
     attended: bool = False,
     agent_env: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Return the environment of a terminal's program: that of `context`, adapted, and `more`.
+    """Return the environment of a terminal's program: the one of `context`, changed by `more`.
 
-    The variables in `more` take precedence. `attended`: whether the user creates the terminal. For
-    an agent's terminal, pagers are disabled and the variables of the setting `agent_env` added.
+    Variables that are wrong in a new terminal, such as `LINES`, are removed, and `TERM` is set.
+    Unless `attended` (the user creates the terminal), pagers are disabled, and `agent_env` (a
+    setting) is added. The variables in `more` take precedence over all others.
     """
     env = {name: value for name, value in context.env.items() if name not in _NOT_INHERITED}
     env.update(_ALWAYS_SET)

@@ -33,12 +33,13 @@ _ADVICE: Final = {
 
 
 class LaunchRequest:
-    """A checked request for a terminal, of an agent or (`attended`) of the user.
+    """A checked request for a terminal.
 
-    `size` is columns and rows. `shell` says whether `command` is shell text; None decides by the
-    rules of `launch.command`. `stdin` is the path of a file to use as stdin, not the terminal. The
-    constructor checks the values without access to the file system, and raises `RpcError` (-32602)
-    for a command or an environment that no program can be given.
+    `attended`: whether the user sends the request, not an agent. `size` is columns and rows.
+    `shell` says whether `command` is shell text; None decides by the rules of `launch.command`.
+    `stdin` is the path of a file to use as stdin, not the terminal. The constructor checks the
+    values without access to the file system, and raises `RpcError` (-32602) for a command or an
+    environment that no program can be given.
     """
 
     def __init__(
@@ -86,10 +87,9 @@ class LaunchRequest:
         lifetime: float = math.inf,
         view: str = "text",
     ) -> TerminalRecord:
-        """Return the record of the terminal to be started, in which the user is the owner.
+        """Return the record of the terminal that `start` will start.
 
-        For an agent's terminal, the caller changes the owner.
-
+        The record names the user as the owner; for an agent's terminal, the caller changes that.
         `command` is the summary for lists. `limit` is how many bytes of text to retain; None means
         the default. The program is killed after `lifetime` seconds. `view` is the default format of
         the output: "text", "raw" or "screen".

@@ -83,10 +83,10 @@ class Walk:
         return Event(found.time, OUTPUT, data)
 
     def _skip(self) -> Event:
-        """Skip the output that is missing; return a marker with the number of skipped bytes.
+        """Skip output that the ring has dropped; return a marker with the number of skipped bytes.
 
-        The ring no longer has the missing output. The retained output is skipped too, up to the
-        first byte from which it can be displayed (see `resync`).
+        Also skip retained output that may be the rest of an escape sequence or a character, mostly
+        the rest of the line (see `resync`).
         """
         ring, timeline = self._terminal.ring, self._terminal.timeline
         before = self.position

@@ -63,7 +63,7 @@ class CastFile:
     def open(self, first: bytes) -> None:
         """Create the file, with `first` as its first line. Raises `OSError`.
 
-        The oldest recordings are removed first, so that there are at most `record_files` then.
+        First remove the oldest recordings, so that with the new one at most `record_files` exist.
         """
         with self._lock, self._creating:
             if self.closing:

@@ -161,7 +161,7 @@ class _Recording:
         self.has_exit = False
 
     def record_input(self, piece: bytes, echoed: bool) -> None:
-        """Record the input `piece` if `echoed`: if the terminal has echoed it.
+        """Record an input, `piece`, unless the terminal did not echo it (`echoed` is False).
 
         Called for each input that the terminal has taken: see `keyboard.Listener`.
         """

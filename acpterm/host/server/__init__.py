@@ -1,4 +1,4 @@
-"""The listening sockets, and what serves each connection, whether an agent's or a user's client's.
+"""Listening sockets, and the code that serves a connection of an agent or of a user's client.
 
 - `sockets`: all sockets that a daemon listens on, and how they outlive a worker.
 - `listener`: binds one Unix socket, and holds the lock on its path.

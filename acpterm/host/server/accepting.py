@@ -35,8 +35,8 @@ class Acceptor:
     """Accepts connections of one kind: agents' or those of the user's clients.
 
     Each connection is served by `serve`, in a task of the nursery `connections`. `reserved`:
-    whether a connection may use one of the descriptors that are reserved for when no other is left
-    (`runtime.descriptors`).
+    whether connections are accepted even if that takes a descriptor of acpterm's reserve
+    (`runtime.descriptors`); otherwise they are refused.
     """
 
     def __init__(self, serve: Serve, connections: trio.Nursery, *, reserved: bool) -> None:

@@ -58,11 +58,11 @@ _log = structlog.get_logger("acpterm.connection")
 
 
 class _NoContext:
-    """Replaces the context of a connection that was abandoned (`Connection.abandon`).
+    """A context that does nothing, for a connection that was abandoned (`Connection.abandon`).
 
-    The former context is served by another connection, so the end of the abandoned connection must
-    not close it. Closing this context does nothing. Responses to requests that are still pending on
-    the abandoned connection have no effect, since its peer is gone.
+    Another connection now serves the former context (the state of the peer), which must not be
+    closed when the abandoned connection ends. Responses to requests that are still pending on the
+    abandoned connection have no effect, since its peer is gone.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -80,8 +80,8 @@ class Connection:
     """The host's end of one connection: serves the peer at the other end of `stream`.
 
     `context` is the peer's state, which handlers get. `name` is for logs. `high` is the high-water
-    mark of the send queue, in bytes. A response is sent only after all state that was put into
-    `store` before the response has been sent.
+    mark of the send queue, in bytes. With a `store`, the state that was put into it is sent to the
+    keeper before any later response is sent to the peer.
 
     No object that a connection refers to may refer back to it: without reference cycles the
     connection's memory is freed at once, not by the next garbage collection.

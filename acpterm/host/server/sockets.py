@@ -94,7 +94,7 @@ class Sockets:
         return has_queued([*self.agent.listeners, *self.user.listeners])
 
     def store(self, store: StateStore) -> None:
-        """Store the sockets that this worker has bound in `store`, the keeper's store."""
+        """Put the sockets that this worker has bound into `store`, the keeper's store."""
         for kind in self._kinds:
             if not kind.is_restored:
                 kind.store(store)

@@ -2,8 +2,8 @@
 
 Implements sd_listen_fds(3): if `LISTEN_PID` is this process, `LISTEN_FDS` is the number of
 descriptors, which begin at 3. The keeper takes the descriptors (`keeper.process.inherited_fds`) and
-holds the sockets for every worker. They are checked here, before the keeper starts, so that
-`acpterm serve` can report an unusable descriptor.
+holds the sockets for every worker. This module checks the descriptors before the keeper starts, so
+that `acpterm serve` can report an unusable descriptor.
 """
 
 import os

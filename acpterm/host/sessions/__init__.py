@@ -1,4 +1,4 @@
-"""The parts of an agent's session that the user's side may see, and so belong to neither side.
+"""The parts of an agent's session that both `host.agent` and `host.user` use.
 
 - `observed`: the interface of a session for the user's side.
 - `tool_calls`: the session's tool calls, retained for clients that subscribe later.

@@ -41,7 +41,8 @@ class ToolCall:
     """One tool call: its members, its `_meta`, and the ids of the terminals that it shows.
 
     `number` is unique in the session; numbers grow in the order in which tool calls began.
-    `changes` is the number of the last change, counted over all tool calls of the session.
+    `changes` grows with each change of any tool call of the session: the tool call with the larger
+    `changes` was changed more recently.
     """
 
     def __init__(self, number: int) -> None:

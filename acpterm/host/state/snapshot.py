@@ -1,8 +1,8 @@
 """The previous worker's records in the store, read and checked before anything is restored.
 
 If any record was written by a newer version of acpterm, nothing is restored (`StateVersionError`):
-a worker of that version must serve. If a record is damaged, or its parent (the session of a tool
-call, the connection of a session) has no record, only this record is lost.
+a worker of that version must serve. A damaged record is skipped. So are a session's record without
+the record of its connection, and a tool call's record without the record of its session.
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ class Snapshot:
         return found
 
     def _add(self, kind: str, parts: list[str], value: bytes) -> bool:
-        """Add a record to the snapshot; return False if it is damaged or its parent has no record.
+        """Add a record to the snapshot; return False if the record is skipped (see the module).
 
         `kind` and `parts` are what `parse_key` returned for its key; `value` is the encoded record.
         """

@@ -85,7 +85,7 @@ def launch_key(terminal: str) -> str:
 def parse_key(key: str) -> tuple[str, list[str]] | None:
     """Return the kind (`c`, `s`, `k`, `t` or `l`) of a record's key, and the key's other parts.
 
-    Return None for the key of another value.
+    Return None for a key of another form, such as `host` or `listen/agent`.
     """
     kind, *parts = key.split("/")
     count = {"c": 1, "s": 2, "k": 3, "t": 1, "l": 1}.get(kind)

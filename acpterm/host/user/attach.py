@@ -2,7 +2,9 @@
 
 A window is in one of two states. A change of state repaints the whole window:
 
-    passthrough ◀──sizes equal or not──▶ painted
+    passthrough ──sizes differ──▶ painted
+         ▲                           │
+         └────────sizes equal────────┘
 
 - *passthrough*, if the window has the terminal's size: the window is sent a snapshot of the screen,
   then the program's own output from the position of the snapshot on. No byte is sent twice, and
@@ -12,10 +14,10 @@ A window is in one of two states. A change of state repaints the whole window:
 - *painted*, if the sizes differ: the window is sent frames of the screen. A frame has the changes
   since the previous frame; there is at most one every `FRAME_INTERVAL_S` seconds.
 
-The window's main screen is not touched until there is something to show on it. While a full-screen
-program runs, only the alternate screen is painted. If the terminal's main screen is blank, painting
-waits up to `_BLANK_MAX_S` seconds for the program to switch to the alternate screen. So when a
-full-screen program has ended, the window looks as it did before the program.
+While a full-screen program runs, only the window's alternate screen is painted, and its main screen
+stays unchanged. If the terminal's main screen is blank, painting waits up to `_BLANK_MAX_S` seconds
+for the program to switch to the alternate screen. So when a full-screen program has ended, the
+window looks as it did before the program.
 
 Without an emulator every window is in passthrough, and begins with the last output instead of a
 snapshot. It is then not possible to attach to a full-screen program.
@@ -62,9 +64,9 @@ async def attach(
 ) -> AttachResponse:
     """Show a terminal in a window until its program ends or the terminal is released.
 
-    Raises `RpcError` (-32602) if the client runs in this terminal, or in one that this terminal
-    shows, since the two would show each other without end; if this terminal is too large for a
-    screen; or if displaying it needs an emulator and none is installed.
+    Raises `RpcError` (-32602) if the client runs in the terminal, or in one that is attached inside
+    the terminal (`Windows.is_shown_in`); if the terminal is too large for a screen; or if showing
+    it needs an emulator and none is installed.
     """
     nested_in = user.terminals
     if user.host.windows.is_shown_in(nested_in, entry):
@@ -159,7 +161,7 @@ class _Attachment:
         )
 
     async def _pass_through(self) -> bool:
-        """Send the next chunk of output, or a snapshot; return whether more can be sent at once."""
+        """Send the next chunk of output, or a snapshot; return whether more is to be sent now."""
         terminal, position = self._terminal, self._position
         size = terminal.cols, terminal.rows
         behind = BEHIND_BYTES + 1 if position is None else terminal.ring.end - position
@@ -192,7 +194,7 @@ class _Attachment:
     async def _paint(self) -> bool:
         """Send a frame with the changes of the screen since the previous frame.
 
-        Return False, which means, as for `_pass_through`, that nothing more can be sent at once.
+        Return False: unlike `_pass_through`, there is never more to be sent now.
         """
         screen, _ = await current_screen(self._user.sender, self._terminal)
         window, self._position = self._window, None
@@ -209,7 +211,7 @@ class _Attachment:
     async def _begin(self) -> bool:
         """Send the snapshot with which passthrough begins; return whether the snapshot was sent.
 
-        It is not sent while the screen is blank and may stay so for now (`_may_stay_blank`).
+        A blank screen is not sent yet if a full-screen program may be starting (`_may_stay_blank`).
         """
         terminal = self._terminal
         queries = QueryFilter(clipboard=self._user.settings.clipboard)

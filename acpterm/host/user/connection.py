@@ -115,8 +115,8 @@ class UserConnection:
     ) -> Iterator[None]:
         """Register an ongoing request under its token during the block.
 
-        The client chooses the token; the request's notifications contain it. `attached` is the
-        terminal and the window of an attach request, which `window` returns. The block is cancelled
+        The client chooses the token; the request's notifications contain it. For an attach request,
+        `attached` is its terminal and its window: `window` returns them. The block is cancelled
         when the connection closes. Raises `RpcError` (-32602) if the token is in use.
         """
         if token in self._tokens:

@@ -2,8 +2,7 @@
 
 No byte is sent twice. If the client reads more slowly than the program prints, the ring drops
 output, and the next notification has the number of missing bytes. With `hold` the program blocks
-instead. All output is sent even if an agent releases the terminal right after its program has
-ended, since the terminal itself is followed, and not its entry in the registry.
+instead. If an agent releases the terminal, following continues until all output was sent.
 
 Following runs in the request's task. It ends when the program has ended, or when the request is
 cancelled.
@@ -32,9 +31,11 @@ CATCH_UP_INTERVAL_S: Final = 0.05
 
 
 async def follow(user: UserConnection, terminal: Terminal, params: FollowRequest) -> FollowResponse:
-    """Send the output of a terminal live, as the members of `FollowRequest` describe.
+    """Send the output of a terminal, from the position or time that `params` names, then live.
 
-    Raises `RpcError` (-32602) if the output has not reached the position `since`.
+    Without `stay`, return once the current output was sent; otherwise once the program has ended
+    and all output was sent. The response has the position just past the sent output. Raises
+    `RpcError` (-32602) if the output has not reached the position `since`.
     """
     if params.since_time is not None:
         # Output has a time only once the consumer has processed it.

@@ -1,7 +1,7 @@
 """The dispatch table of the user's socket: each method with its params and its handler.
 
-A refused connection is not closed: it gets the table that `refusing` returns, so that the client is
-sent the reason.
+A connection that `user.admission` refuses is not closed: it gets the table that `refusing` returns,
+so that the client is sent the reason.
 """
 
 from collections.abc import Iterator, Mapping

@@ -67,13 +67,13 @@ class UpdateBacklog:
     def add_all(self, call: str) -> None:
         """Queue all members of the tool call with the id `call`.
 
-        Their values are read when the call is sent. For tool calls from before the subscription.
-        Call this only before the first `add`, so that the order is kept.
+        Their values are read when the call is sent. Use this for the tool calls that began before
+        the subscription, and only before the first `add`, so that the order is kept.
         """
         self._merge(call, dict.fromkeys(MEMBER_NAMES))
 
     def pop(self) -> tuple[str, dict[str, Raw]] | None:
-        """Remove the next update; return the tool call's id and the members to send, if any.
+        """Remove and return the next update: the tool call's id, and the members to send.
 
         Return None if the backlog is empty.
         """

@@ -1,8 +1,8 @@
 """Makes the content of tool calls valid by the schema of ACP v1, and converts it to ACP v2.
 
-Everything returned is valid, whatever an agent has sent. An invalid value is dropped together with
-as little around it as the schema allows. Members that are not in the schema are dropped, except
-`_meta`.
+Everything returned is valid, whatever an agent has sent. An invalid value is dropped; if the
+schema requires the value, the smallest object around it that may be missing is dropped. Members
+that are not in the schema are dropped, except `_meta`.
 
 ACP v2 restricts URIs, paths (absolute ones only) and times further, and represents a diff as a
 patch (`git_patch`).

@@ -76,7 +76,7 @@ class UpdateEncoder(Protocol):
         """
 
     def forget(self, terminal: str) -> None:
-        """Drop the encoder's state of a terminal that has no more updates."""
+        """Drop the encoder's state of a terminal. Called after the terminal's last update."""
 
 
 class V1MetaEncoder:
@@ -137,7 +137,7 @@ class V1MetaEncoder:
         return [*updates, _terminal_update(call, "terminal_exit", terminal, **status)]
 
     def forget(self, terminal: str) -> None:
-        """Drop the incomplete character at the end of the output of a terminal that is over."""
+        """Drop the terminal's incomplete character, if any: see `UpdateEncoder.forget`."""
         self._decoders.pop(terminal, None)
 
     def _decoder(self, terminal: str) -> codecs.IncrementalDecoder:

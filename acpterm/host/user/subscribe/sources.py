@@ -2,7 +2,7 @@
 
 - `LocalSource`: a terminal of this host.
 - `AgentSource`: a terminal that the agent runs itself and describes in session updates.
-- `Tombstone`: either of them, after it was forgotten.
+- `Tombstone`: what is left of a forgotten terminal of either kind.
 """
 
 from typing import Final, Protocol
@@ -141,7 +141,7 @@ class AgentSource:
 
 
 class Tombstone:
-    """What is left of `source`, which is no longer retained: its length and end, but no output."""
+    """The length and the end of a forgotten terminal, copied from its `source`; without output."""
 
     is_over: Final = True
     survives_session: Final = True
