@@ -80,7 +80,7 @@ class OutputPoller:
         """Set once `on_exit` was called."""
 
     async def run(self) -> None:
-        """Poll until the terminal has exited, the host has failed, or this is cancelled."""
+        """Poll until the program has exited, a request to the host fails, or this is cancelled."""
         try:
             while not self.done.is_set():
                 await self._drain()

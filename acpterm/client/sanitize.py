@@ -1,6 +1,6 @@
 """Makes untrusted text safe to print: agents and programs must not control the user's terminal.
 
-Control sequences can rename a window, write to the clipboard or hide text. `strip_controls` removes
+Control sequences can set titles, write to the clipboard or hide text. `strip_controls` removes
 control characters and sequences; `keep_sgr` does too, but retains colours (SGR in ECMA-48). The
 `escape_…` functions and `one_line` replace control characters and invisible ones by escapes.
 

@@ -57,8 +57,8 @@ _CLOSING: Final = ("session/close", "session/delete")
 class Relay:
     """Relays messages between one editor and one agent.
 
-    `editor` and `agent` are the queues of messages to them. `host` runs the agent's terminals; it
-    is None if the editor does.
+    `editor` and `agent` are the queues of messages to them. `host` runs the agent's terminals;
+    None if the editor runs them.
     """
 
     def __init__(
