@@ -12,7 +12,7 @@ Connecting to a daemon:
 
 - `daemon`: connects to a daemon and starts it if necessary; blocking.
 - `daemon_process`: starts a daemon as a separate process.
-- `daemon_stream`: the same connections as trio streams; reconnects after a loss.
+- `daemon_stream`: the same connections as trio streams; reconnects if one is lost.
 - `handshake`: `initialize`, and when to stop trying to reconnect; no I/O.
 - `host_connection`: the connection to the host that runs an agent's terminals.
 - `unanswered`: the messages to send again after a lost connection; no I/O.

@@ -48,9 +48,10 @@ class StartError(Exception):
 
 
 class _Stdout(trio.abc.ReceiveStream):
-    """The agent's stdout as a stream, which ends soon after the agent has exited.
+    """The agent's stdout as a stream.
 
-    It then ends even if other processes still have stdout open.
+    `drain` makes the stream end after the agent has exited, even if a process that the agent
+    started still has stdout open.
     """
 
     def __init__(self, stream: trio.abc.ReceiveStream) -> None:
@@ -59,7 +60,7 @@ class _Stdout(trio.abc.ReceiveStream):
         self._receiving: trio.CancelScope | None = None
 
     def drain(self) -> None:
-        """Make the stream end as soon as nothing has arrived for `DRAIN_TIMEOUT_S`.
+        """Make the stream end once no bytes have arrived for `DRAIN_TIMEOUT_S`.
 
         Called when the agent has exited.
         """
@@ -158,7 +159,10 @@ class AgentProcess:
             await stderr.aclose()
 
     async def reap(self, tree: ProcessTree) -> None:
-        """Wait until the agent has exited; set `returncode`, and record the exit in `tree`."""
+        """Wait until the agent has exited and is reaped; then set `returncode` and drain stdout.
+
+        Notify `tree`, the agent's processes, that the agent's pid may be reused.
+        """
         await self._process.wait()
         tree.reaped()
         self.exited.set()
@@ -261,7 +265,7 @@ def _not_found(command: str) -> str:
 
 
 def exit_status(code: int | None) -> int:
-    """Return the exit status of this command after an agent has exited with `code`.
+    """Return the exit status for an acpterm command whose agent has exited with `code`.
 
     `code` is as in `subprocess`: -N, for signal N, becomes 128 + N; None (unknown) becomes 1.
     """

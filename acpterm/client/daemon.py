@@ -200,7 +200,10 @@ def connect_running(settings: Settings) -> socket.socket | None:
 
 
 class Lock(NamedTuple):
-    """The content of the lock file, which the daemon's keeper writes beside the agents' socket."""
+    """The content of `SOCKET.lock`, a file beside the agents' socket that prevents a second daemon.
+
+    The daemon holds a lock on the file as long as the daemon runs.
+    """
 
     pid: int | None = None
     """The keeper's process id."""

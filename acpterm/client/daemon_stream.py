@@ -1,4 +1,4 @@
-"""Connects to the daemon as `daemon` does, but with trio streams; reconnects after a loss.
+"""Connects to the daemon as `daemon` does, but with trio streams; reconnects lost connections.
 
 Commands that send one request or read one stream of output use `user.blocking_client` instead,
 which does without trio.

@@ -53,11 +53,11 @@ OnResponse: TypeAlias = Callable[[Response], None]
 
 
 class Recovery(Protocol):
-    """Provides an endpoint with another stream when its stream is lost."""
+    """Replaces the stream of an endpoint after the stream has ended or broken."""
 
     @property
     def unanswered(self) -> Unanswered:
-        """Where the endpoint records the messages that it has to send again after a loss."""
+        """The record of the messages that the endpoint sends again on the next stream."""
 
     async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
         """Return another stream, and the bytes that were already received on it.
@@ -71,7 +71,7 @@ class Endpoint:
 
     `name` is what error messages call the peer. `max_line` is the maximum length of a received
     line, in bytes. If `lenient`, lone surrogates in received lines are replaced instead of being an
-    error. `recovery` reconnects a lost stream; without it the endpoint is closed.
+    error. `recovery` replaces a stream that has ended or broken; without it the endpoint is closed.
 
     - `on_request` is called with each request. The response is sent with `respond` or `fail`, in
       the callback or later. By default every request is refused.

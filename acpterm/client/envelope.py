@@ -1,7 +1,7 @@
 """Parses the outer members of a JSON-RPC message: enough to route it without decoding its contents.
 
-A message to pass on unchanged is sent as the line that was received, so an `Envelope` is never
-encoded. `params`, `result` and `error` are the raw JSON that was received.
+An `Envelope` is never encoded: to pass a message on unchanged, send the line that was received.
+`params`, `result` and `error` are the raw JSON that was received.
 """
 
 from typing import Final, cast

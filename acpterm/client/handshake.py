@@ -6,7 +6,8 @@ still has the client's sessions. Each response replaces the secret.
 
 A connection is lost when the daemon's worker dies. The keeper continues to listen, so a new
 connection succeeds at once, and the next worker responds on it when ready. If no process listens,
-the daemon itself has ended. Only a service manager would start it again, and would do so soon.
+the daemon itself has ended. A service manager may be starting it again, so a client retries for a
+short time before it stops.
 """
 
 import math
@@ -202,8 +203,8 @@ class ReconnectAttempts:
     def give_up(self, why: str | None = None) -> DaemonError:
         """Return the error to raise instead of trying again.
 
-        Its message is `why`, by default that no worker has answered in time, and the keeper's
-        explanation if there is no worker.
+        The error's message is `why`, by default that no worker has answered in time. If there is no
+        worker, the message continues with the keeper's explanation.
         """
         why = why or f"no worker answers within {self._seconds:g} s"
         message = read_lock(self._settings).message

@@ -54,9 +54,10 @@ _exit_responses: Final = msgspec.json.Decoder(WaitForTerminalExitResponse)
 class OutputPoller:
     """Polls `terminal` through `host` until it has exited.
 
-    `on_output` is called with each piece of output and the number of bytes lost before it, and
-    `on_exit` once at the end. `drain` waits until earlier output was passed on; it is
-    awaited before each read, so that a slow receiver slows the polling down.
+    `on_output` is called with each piece of output and the number of bytes lost before it.
+    `on_exit` is called once, with the program's exit, or with an unknown exit if reading fails.
+    `drain` is awaited before each read of output, and should wait until the receiver has taken
+    earlier output: then a slow receiver slows the polling down.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class OutputPoller:
         """Set once `on_exit` was called."""
 
     async def run(self) -> None:
-        """Poll until the terminal has exited, the host has failed, or this is cancelled."""
+        """Poll until the program has exited, a request to the host fails, or this is cancelled."""
         try:
             while not self.done.is_set():
                 await self._drain()
@@ -99,7 +100,7 @@ class OutputPoller:
                 self._finish(ProgramExit(None, None))
 
     def expedite(self) -> None:
-        """Omit the next pause between two reads, for a caller that waits for the event `done`."""
+        """Omit the next pause between two reads, so that the end of the output is read sooner."""
         self._expedited.set()
 
     def final_read(self) -> None:

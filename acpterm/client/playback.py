@@ -1,9 +1,10 @@
 """Plays an asciicast on a terminal, controlled by keys.
 
-States: *playing* and *paused*. The space bar switches between them, and a step pauses. Playback
-time is the cast's time with each idle period cut to the idle limit; `speed` is playback seconds per
-real second. Seeking backwards reads the cast again from its start, feeds an emulator up to the new
-time, and paints only the final screen, so that earlier output does not flash by.
+States: *playing* and *paused*. The space bar switches between them. A step (`Key.STEP`) plays up to
+the next output event and pauses. Playback time is the cast's time with each idle period cut to the
+idle limit; `speed` is playback seconds per real second. Seeking backwards reads the cast again from
+its start, feeds an emulator up to the new time, and paints only the final screen, so that earlier
+output does not flash by.
 
 A playback writes the recorded program's own bytes, including escape sequences. Only terminal
 queries are left out, since the replies would become input of the next command. After a playback on
@@ -145,7 +146,6 @@ class Playback:
         self.time, self._clock = time, trio.current_time()
 
     async def _show_next(self) -> None:
-        """Play the next event, which is due."""
         assert self._next is not None  # noqa: S101  the caller has checked it
         time, event = self._next
         self._clock += (time - self.time) / self.speed

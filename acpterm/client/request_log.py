@@ -19,7 +19,10 @@ from acpterm.jsonrpc import LineSplitter, Oversized, RpcError, encode_error
 
 
 class RequestLog:
-    """The agent's unanswered messages, and the secret that resumes its connection to the daemon.
+    """Parses both directions for the agent's pending requests and for the resume secret.
+
+    The pending requests and the notifications to send again are in `unanswered`; the secret, which
+    resumes the connection to the daemon, is in `secret`.
 
     `max_line` is the maximum length of a line from the agent, in bytes.
     """
@@ -37,8 +40,8 @@ class RequestLog:
     def sent(self, data: bytes) -> bytes:
         """Queue bytes from the agent for parsing; return the bytes to pass on to the daemon.
 
-        These are the same bytes, except after a loss in the middle of a line that is too long to
-        be kept and sent again: the rest of that line is left out.
+        The returned bytes are `data`, with one exception. If the connection was lost in the middle
+        of a line that is too long to be kept and sent again, the rest of that line is left out.
         """
         self._unparsed.append((True, data))
         if self._drops_line:
@@ -83,11 +86,11 @@ class RequestLog:
                 self.secret = read_welcome(message.result).secret or self.secret
 
     def repeat(self) -> tuple[list[bytes], bytes]:
-        """Return what to send after a loss: lines for the next connection, bytes for the agent.
+        """Return what to send after a lost connection: lines to the daemon, bytes to the agent.
 
-        The lines are the unanswered messages that are sent again, and the beginning of the line
-        that the agent has not completed. The bytes are error responses to the requests that cannot
-        be sent again.
+        The lines are sent on the next connection: the unanswered messages that are sent again, and
+        the beginning of the line that the agent has not completed. The bytes are error responses to
+        the requests that cannot be sent again.
         """
         self.settle()
         lines, errors = self.unanswered.lost()

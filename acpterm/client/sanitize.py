@@ -1,11 +1,11 @@
 """Makes untrusted text safe to print: agents and programs must not control the user's terminal.
 
-Control sequences can rename a window, write to the clipboard or hide text. There are three kinds of
-functions: `strip_controls` and `keep_sgr` remove control characters and sequences; the `escape_…`
-functions and `one_line` show them as escapes. `keep_sgr` retains colours (SGR in ECMA-48).
+Control sequences can set titles, write to the clipboard or hide text. `strip_controls` removes
+control characters and sequences; `keep_sgr` does too, but retains colours (SGR in ECMA-48). The
+`escape_…` functions and `one_line` replace control characters and invisible ones by escapes.
 
-The patterns are strings, which the `re` module compiles and caches at their first use. Compiling
-all of them takes longer than a short command takes, and most text is plain ASCII.
+The patterns are strings, which the `re` module compiles and caches at their first use. Most text is
+plain ASCII and needs no pattern, and compiling all of them takes longer than a short command runs.
 """
 
 import re

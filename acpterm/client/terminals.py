@@ -6,7 +6,8 @@ the end of the next turn releases them. Closing a session releases its terminals
 handles `session/cancel`: it kills the terminals at once, and releases them after two seconds.
 Closing the connection to the host ends all remaining terminals.
 
-Each terminal that is shown has an `OutputPoller`, from when it is first shown until it has exited.
+The output of a terminal is read only after a call of `follow`, which the caller makes when a tool
+call embeds the terminal: then the terminal has an `OutputPoller` until it has exited.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -44,7 +45,8 @@ class Terminals:
     - `on_output` is called with output of a terminal for which `follow` was called, and with the
       number of bytes lost before that output.
     - `on_exit` is called when such a terminal has exited.
-    - `drain` is awaited before more output is read.
+    - `drain` is awaited before more output is read, and should wait until the receiver has taken
+      earlier output.
     """
 
     def __init__(

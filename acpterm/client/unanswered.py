@@ -19,13 +19,13 @@ Sent again, in the original order:
 - `session/update` and `session/cancel`, unless they are known to have been read. The daemon handles
   messages in order, so a notification has been read once a later request has its response. Sending
   an update twice is harmless, since its content is the same.
-- Except a `session/cancel` that is followed by a `terminal/create` of its session that has no
-  response yet: repeating the cancel could end the terminal created after it. The agent would not
-  have sent that create if the cancel were still to take effect.
+- Except a `session/cancel`, if a `terminal/create` of the same session was sent after it. The dead
+  worker may have created the terminal already, and the repeated cancel would end it, although the
+  agent created it after the cancel.
 
-Bounds: `size` is the number of bytes of the requests; the caller stops sending above a limit.
-Above `NOTIFICATION_BYTES_MAX` the oldest notifications are dropped. That is more than a Unix socket
-on Linux holds unread, so older notifications have been read.
+Bounds: `size` is the number of bytes of the requests, so that the caller can stop sending above a
+limit. If the notifications exceed `NOTIFICATION_BYTES_MAX`, the oldest are dropped. The worker has
+read those, since a Unix socket on Linux holds fewer unread bytes than this limit.
 
 Requests with a null id cannot be distinguished, so they are not recorded and not sent again.
 """
@@ -63,7 +63,7 @@ _lines: Final = msgspec.json.Decoder(_Line)
 
 
 class Lost(NamedTuple):
-    """What to do with the unanswered messages of a lost connection."""
+    """After a lost connection: the messages to send again, and the requests that fail instead."""
 
     lines: list[bytes]
     """Lines to send on the next connection, in this order."""
@@ -91,7 +91,10 @@ class _Notification(NamedTuple):
 
 
 class Unanswered:
-    """The unanswered messages of one client. Lines include their newline."""
+    """The requests without a response, and the notifications that the daemon may not have read.
+
+    They are those of one client. Lines include their newline.
+    """
 
     def __init__(self) -> None:
         self._next = 0
@@ -156,12 +159,9 @@ class Unanswered:
         return request.method
 
     def lost(self) -> Lost:
-        """Record that the connection was lost.
+        """Record that the connection was lost; return what to send on the next connection.
 
-        Returns the messages to send on the next connection, and the requests that get an error
-        instead.
-
-        The messages to send again remain recorded; the requests that get an error do not.
+        The messages to send again remain recorded. The requests that get an error instead do not.
         """
         errors: list[tuple[Id, RpcError]] = []
         for id_, request in list(self._requests.items()):
@@ -182,7 +182,7 @@ class Unanswered:
         return self._next
 
     def _drop_cancel(self, create: bytes) -> None:
-        """Drop the `session/cancel`s of the session in which `create` creates a terminal."""
+        """Drop the recorded `session/cancel`s of the session of `create`, a `terminal/create`."""
         if not any(sent.method == _CANCEL for sent in self._notifications):
             return
         session = _session(create)

@@ -43,7 +43,7 @@ _any: Final = msgspec.json.Decoder(Raw)
 
 
 class WireLog:
-    """An open wire log, which puts its lines into `queue`. A task writes them to the file.
+    """An open wire log. Its lines go to `queue`, which a task of `open_log` writes to the file.
 
     If `queue` is None, nothing is logged.
     """
@@ -146,7 +146,7 @@ class LoggedStream(trio.abc.Stream):
         return data
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait as the wrapped stream does."""
+        """Wait until `send_all` of the wrapped stream might not block."""
         await self._stream.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:

@@ -62,9 +62,9 @@ class Workspace(NamedTuple):
 class AcpClient:
     """A client of the agent at the other end of `stream`; `host` runs the agent's terminals.
 
-    `turn` prints the updates of the open session and the output of terminals. `drain` waits until
-    what was printed is written; it is awaited before more is printed. `before_question` is awaited
-    with a tool call before the user is asked to permit it.
+    `turn` prints the updates of the open session and the output of terminals. `drain` is awaited
+    before more is printed; it waits until the queue of printed data is no longer full.
+    `before_question` is awaited with a tool call before the user is asked to permit the call.
     `max_line` is the maximum length of a line from the agent, in bytes. `on_invalid` is called for
     each line that is not a message. `exit_reason` is awaited when the stream has ended, and returns
     the reason.
@@ -211,7 +211,7 @@ class AcpClient:
     # Messages from the agent
 
     async def _before_event(self, event: Event) -> None:
-        """Wait for output that must be printed before the agent's message `event` is handled.
+        """Wait for output that is to be printed above the effects of the agent's message `event`.
 
         This is the remaining output of terminals that were just released, and of terminals in a
         tool call that `event` reports as finished.

@@ -1,9 +1,10 @@
 """`fs/read_text_file` and `fs/write_text_file`, restricted to the session's directories.
 
-Symbolic links in a path are resolved. The actual path of an opened file is checked again, so that a
-link created in between cannot lead outside of the directories (but an empty file or directory may
-be created where it points). Only regular files are read and written, so a pipe cannot block.
-Writing replaces the content of the same file, so the file keeps its owner, mode and hard links.
+Symbolic links in a path are resolved. After a file is opened, its actual path is checked again
+(on Linux): if a link was created meanwhile that leads outside of the directories, nothing is read
+or written there, but an empty file or directory may have been created. Only regular files are read
+and written, so a pipe cannot block. Writing replaces the content of the same file, so the file
+keeps its owner, mode and hard links.
 """
 
 import errno

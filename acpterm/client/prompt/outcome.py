@@ -26,7 +26,10 @@ _STATUS: Final = {"end_turn": 0, "cancelled": CANCELLED}
 
 
 class Outcome:
-    """The outcome of a run. `notice` prints messages for the user during the run."""
+    """Records why a run ends, and its exit status; ends the run by cancelling `scope`.
+
+    `notice` is called with each message for the user.
+    """
 
     def __init__(self, notice: Callable[[str], None]) -> None:
         self.scope: Final = trio.CancelScope()
@@ -54,9 +57,9 @@ class Outcome:
     def turn_ended(self, reason: str, *, refusals: int = 0) -> None:
         """Record that the turn has ended with the stop reason `reason`.
 
-        `refusals` is the number of permissions that the agent was refused, or 0 if the agent has
-        nevertheless done something (`ToolCalls.acted`). The exit status does not change if a
-        signal, a timeout or a write error came before.
+        The exit status is set, unless a signal, a timeout or a write error has set it before.
+        `refusals` is the number of permissions that the agent was refused; above 0, a normal end
+        has the status `NOT_ALLOWED`. Pass 0 if the agent has acted despite the refusals.
         """
         self.stop_reason = reason
         status = _STATUS.get(reason, FAILED)
@@ -74,9 +77,10 @@ class Outcome:
             )
 
     async def watch(self, signals: AsyncIterator[int]) -> None:
-        """End the run on each signal from `signals`, and set the exit status.
+        """End the run on a signal; set the exit status, unless an earlier cause has set it.
 
-        The first SIGINT only cancels the turn, unless something else is ending the run already.
+        As an exception, a SIGINT that sets the exit status cancels only the turn, if it can be
+        cancelled already.
         """
         async for number in signals:
             if self.stop_reason is not None:

@@ -14,9 +14,10 @@ Handler: TypeAlias = Callable[[RequestReceived], Coroutine[Any, Any, Any]]
 
 
 class RequestTasks:
-    """The tasks in `nursery` that handle requests of `agent`: at most `PENDING_MAX`.
+    """Runs handlers of the requests of `agent`, as tasks in `nursery`.
 
-    A handler that raises fails only its own request.
+    At most `PENDING_MAX` requests are pending; further requests get an error response. A handler
+    that raises fails only its own request.
     """
 
     def __init__(self, agent: Endpoint, nursery: trio.Nursery) -> None:

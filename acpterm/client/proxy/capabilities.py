@@ -32,10 +32,10 @@ def editor_capabilities(params: Raw | UnsetType) -> Capabilities:
 def with_terminals(params: Raw | UnsetType, *, ours: bool) -> dict[str, object]:
     """Return the editor's `initialize` params, with capabilities added for the agent to see.
 
-    `_meta.terminal_output` is always added: it says that the editor shows terminals which the agent
+    Params in the form of ACP v2, which has no such capabilities, are returned unchanged. To params
+    of v1, `_meta.terminal_output` is added: it says that the editor shows terminals which the agent
     runs itself. `ours` means that acpterm's host runs the agent's terminals: then the capability
-    `terminal` and acpterm's extensions are added too. Params in the form of ACP v2, which has no
-    such capabilities, are returned unchanged.
+    `terminal` and acpterm's extensions are added too.
     """
     fields = members(params)
     if "clientCapabilities" not in fields and "capabilities" in fields:

@@ -3,9 +3,9 @@
 The terminal may be the host's or the agent's own. Its output is fed as bytes, and the text kept is
 bounded. `fence` renders it as a console block of Markdown, for an editor without terminals.
 
-For a terminal that it runs itself, an agent may report the output in the tool call's `rawOutput`,
-instead of or in addition to the updates of the terminal. Output that is reported in both ways is
-rendered once. Raw output is rendered in full, as the editor would do without the console block.
+An agent may report the output of its own terminal in the terminal's updates, in the tool call's
+`rawOutput`, or in both; output that is reported in both is rendered once. Of output from updates,
+only the last lines are rendered; a `rawOutput` is rendered in full, as the editor itself would.
 """
 
 import re
@@ -75,7 +75,7 @@ class Display:
         return size > 0 and len(other) >= self._lines and one[-size:] == other[-size:]
 
     def finish(self, end: ProgramExit | None) -> None:
-        """Record how the program exited; if `end` is None, it has not exited."""
+        """Set the exit of the program to `end`; None means that the program still runs."""
         self.end = end
         if end is not None:
             self._text.finish()
@@ -83,10 +83,9 @@ class Display:
     def fence(self, *, even_silent: bool = False) -> str | None:
         """Return a console block of Markdown: the command, the last lines and the exit status.
 
-        While there is nothing to show but the command, return None, so that the editor shows
-        something of its own; or if `even_silent`, a block with only the command. An exit status
-        of 0 is not shown. If the agent runs the terminal itself, an exit status alone is not
-        enough for a block.
+        An exit status of 0 is not shown. Without output, return None, with two exceptions: the
+        host runs the terminal and an exit status is shown; or `even_silent` is true and the command
+        is known.
         """
         body = []
         if self.command is not None:

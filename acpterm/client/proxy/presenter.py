@@ -36,7 +36,7 @@ class Presenter(Protocol):
         """Return the lines to send to the editor for an update, which was received as `line`."""
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
-        """Translate the terminals that the tool call of a `session/request_permission` embeds.
+        """Present the terminals that the tool call of a `session/request_permission` embeds.
 
         Return the lines to send to the editor before the request, and the request's translated
         params; None instead of the params means that they are passed on unchanged.

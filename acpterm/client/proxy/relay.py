@@ -57,8 +57,8 @@ _CLOSING: Final = ("session/close", "session/delete")
 class Relay:
     """Relays messages between one editor and one agent.
 
-    `editor` and `agent` are the queues of messages to them. `host` runs the agent's terminals; it
-    is None if the editor does.
+    `editor` and `agent` are the queues of messages to them. `host` runs the agent's terminals;
+    None if the editor runs them.
     """
 
     def __init__(
@@ -186,7 +186,10 @@ class Relay:
 
     @staticmethod
     def _is_for_host(line: bytes) -> bool:
-        """Return whether `line`, an invalid message of the agent, names a method of the host."""
+        """Return whether the method of `line`, a message with an invalid id, is in `HOST_METHODS`.
+
+        The caller then sends the agent an error response with a null id.
+        """
         return text(members(Raw(line)).get("method")) in HOST_METHODS
 
     def _translate(self, line: bytes, message: Envelope) -> list[bytes]:

@@ -2,14 +2,15 @@
 
 Such an editor has the capability `_meta.terminal_output`. To it, the host's terminals are presented
 like the agent's own: with `terminal_info` when a tool call first embeds a terminal, then
-`terminal_output` as the program prints, and `terminal_exit`. Updates of the agent's own terminals
-pass unchanged in this form, and are converted if they have the form of ACP v2. If the output of the
-agent's own terminal is only in a tool call's `rawOutput`, it is sent as `terminal_output` as well.
+`terminal_output` as the program prints, and `terminal_exit`. An agent reports its own terminals in
+this form, which is passed on unchanged, or in the form of ACP v2, which is converted. If the output
+of the agent's own terminal is only in a tool call's `rawOutput`, it is sent as `terminal_output` as
+well.
 
 Zed, which introduced this form, reads `terminal_info` only from a `tool_call`, and rejects a call
 that embeds an unknown terminal. Most agents embed terminals in a `tool_call_update`. So such an
-update is sent as a `tool_call` with the same id and everything known of the call, which Zed treats
-as an update of the call.
+update is sent as a `tool_call` with the same id and everything known of the call. Zed applies a
+second `tool_call` with the same id to the existing call.
 """
 
 import codecs

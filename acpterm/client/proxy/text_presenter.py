@@ -151,8 +151,8 @@ class TextPresenter:
     def render(self, session: str | None = None) -> list[bytes]:
         """Return updates to send to the editor, for tool calls whose text has changed.
 
-        Calls for which an update was sent just before are left for later, except those of
-        `session`.
+        A call whose last update was sent less than `RENDER_INTERVAL_S` ago is left for later,
+        unless it belongs to `session`.
         """
         now = self._clock()
         lines = []
