@@ -216,7 +216,7 @@ class LineSearch:
         self._retained, self._begin = "", 0
 
     def _keep(self, text: str) -> None:
-        """Retain the last `RETAINED_CHARS` characters of `text`, or fewer to begin a line."""
+        """Retain at most the last `RETAINED_CHARS` characters, from a line's start if possible."""
         if len(text) <= RETAINED_CHARS:
             self._retained = text
             return

@@ -141,7 +141,10 @@ def _key(name: str, modifiers: int) -> KeyEvent:
 
 
 def _is_letter(code: int) -> bool:
-    """Return whether a character code is a letter with an upper and a one-character lower case."""
+    """Return whether a character code is a letter that has an upper case and a lower case.
+
+    A letter whose lower case is more than one character does not count.
+    """
     if not 0 < code < 0x110000:
         return False
     char = chr(code)

@@ -3,10 +3,10 @@
 A `TextStream` converts output to text incrementally: complete lines, and the current line. The
 result equals the text that the daemon retains of the same bytes.
 
-The daemon retains text for longer than bytes, unless an agent has requested a small limit for the
-text (`outputByteLimit`). So the first text is either the daemon's text or converted from the
-daemon's bytes, whichever reaches back further. Later output is received as bytes and converted
-here.
+The daemon retains text for longer than bytes, unless the limit of the text is small (the agent's
+`outputByteLimit`, or the setting `output_bytes`). So the first text is either the daemon's text or
+converted from the daemon's bytes, whichever reaches back further. Later output is received as bytes
+and converted here.
 """
 
 from collections.abc import Generator, Iterator
