@@ -50,9 +50,9 @@ def call(
 def call_running(
     config: str | None, socket: str | None, work: Callable[[BlockingClient], T]
 ) -> T | None:
-    """Run `work` with a connection to the daemon, and return its result; None without a daemon.
+    """Run `work` with a connection to the daemon and return its result; None if no daemon runs.
 
-    This is `call`, except that no running daemon is not an error.
+    No daemon is started. Any other error is printed, and the command exits with status 1.
     """
     loaded = settings(config, socket=socket)
     try:

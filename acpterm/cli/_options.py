@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def common(function: F) -> F:
-    """Add `--config` and the log options to the daemon's command, or one that serves an agent."""
+    """Add `--config`, `--log-level` and `--log-format` to `serve`, `stdio`, `proxy` or `prompt`."""
     for option in (
         click.option("--config", metavar="FILE", help="Read the settings from FILE."),
         click.option(

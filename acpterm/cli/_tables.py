@@ -1,4 +1,7 @@
-"""The table of terminals, without borders: fitted to the window, or as wide as its content."""
+"""The table of terminals, without borders.
+
+Its columns are dropped or cut to fit the window, or it is as wide as its content.
+"""
 
 import os
 import time
@@ -134,10 +137,10 @@ def cut_to(text: str, size: int) -> str:
 
 
 def _sizes(rows: Sequence[Row], columns: int | None) -> dict[str, int]:
-    """Return the names and widths of the table's columns that fit into the window.
+    """Choose the columns of a table of `rows`; return the width of each by its name.
 
-    `columns` is the window's width in character cells; None means that all columns fit. The ID is
-    neither dropped nor cut, even if it does not fit.
+    `columns` is the window's width in character cells, into which they have to fit; None means that
+    any width fits. The column `id` is neither dropped nor cut, even if it does not fit.
     """
     needs = {
         name: max(cell_len(getattr(row, name)) for row in (HEADER, *rows)) for name in Row._fields

@@ -1,4 +1,4 @@
-"""`acpterm ls --watch`: shows the list again whenever something changes, until Ctrl-C or q.
+"""`acpterm ls --watch`: shows the list of terminals after each change, until Ctrl-C or q.
 
 If stdout is a terminal, the list fills its screen, and keys control it.
 
@@ -140,7 +140,7 @@ async def _write(text: str) -> None:
 
 
 class _Screen:
-    """A context manager: the window's alternate screen, on which the list is drawn repeatedly."""
+    """A context manager that switches the window to its alternate screen, to draw the list on."""
 
     def __init__(self) -> None:
         self._styles = Styles.COLOURS if is_colour_wanted() else Styles.ATTRIBUTES
@@ -181,7 +181,7 @@ def _last_line(view: ListView, part: Part, note: str) -> str:
 
 
 class _WatchScreen:
-    """The list on the whole screen, until the user quits it or opens a terminal."""
+    """A display of the list on the whole window, until the user quits it or opens a terminal."""
 
     def __init__(
         self,

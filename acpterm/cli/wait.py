@@ -118,12 +118,10 @@ def _give_up(*_: object) -> NoReturn:
 
 
 def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
-    """Wait for the programs of all terminals to end.
+    """Wait for the programs of all terminals to end; remove the names of the ended from `left`.
 
-    Return the exit status of `acpterm wait`, and "" as its error message.
-
-    `ids` has the terminals' ids by name. The names of those that have ended are removed from
-    `left`.
+    `ids` has the terminals' ids by name. Return the exit status of `acpterm wait`, and "" in place
+    of the error message that `_wait_printed` returns.
     """
     codes: dict[str, int] = {}
     order = list(ids)
@@ -140,11 +138,11 @@ def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) ->
 def _take_printed(
     client: BlockingClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
 ) -> None:
-    """Search, after the timeout, the terminals that `_wait_printed` did not get to.
+    """Search once the current output of each terminal that was not searched before the timeout.
 
-    These are all of `left` but the first. Each is searched once, as far as its output has come.
-    Print the matches, and remove from `left` the names of terminals that have one. `ids` has the
-    terminals' ids by name.
+    `left` has the names of terminals without a match; all but its first were not searched, because
+    `_wait_printed` searches one after the other. Print the matches, and remove the names of their
+    terminals from `left`. `ids` has the terminals' ids by name.
     """
     client.deadline = time.monotonic() + _LAST_READ_TIMEOUT_S
     # An error now is irrelevant: the timeout has passed already.
@@ -186,9 +184,10 @@ def _wait_printed(
 
 
 class LineSearch:
-    """Searches for `pattern` in a terminal's text, which is passed to `find` in pieces.
+    """A search for `pattern` in a terminal's text, which is passed to `find` in pieces.
 
-    A match may span pieces, up to about `RETAINED_CHARS` characters: only those are retained.
+    The last `RETAINED_CHARS` characters of the complete lines in earlier pieces are retained and
+    searched again, so a match may span pieces.
     """
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
@@ -198,10 +197,11 @@ class LineSearch:
         self._begin = 0
 
     def find(self, over: str, line: str) -> str | None:
-        """Search the retained text, `over` and `line`; return the lines that a match spans, if any.
+        """Search for the pattern in the retained text, followed by `over` and `line`.
 
-        `over` are the lines completed since the last call; they are retained for the next call.
-        `line` is the incomplete last line.
+        Return the lines that the first match spans; None if there is no match. `over` are the lines
+        completed since the last call; they are retained for the next call. `line` is the incomplete
+        last line.
         """
         text = self._retained + over + line
         if found := self._pattern.search(text, self._begin):
@@ -212,11 +212,11 @@ class LineSearch:
         return None
 
     def forget(self) -> None:
-        """Drop the retained text. Called when text after it was lost, so no match spans the gap."""
+        """Drop the retained text, so that no match spans text that is missing after it."""
         self._retained, self._begin = "", 0
 
     def _keep(self, text: str) -> None:
-        """Retain the last `RETAINED_CHARS` characters, or fewer to begin with a whole line."""
+        """Retain at most the last `RETAINED_CHARS` characters, from a line's start if possible."""
         if len(text) <= RETAINED_CHARS:
             self._retained = text
             return

@@ -102,10 +102,10 @@ class BlockingClient(BlockingConnection):
                 self.reconnect(error)
 
     def _answers(self, sent: Mapping[int, int], slow: Slow | None) -> Iterator[tuple[int, Answer]]:
-        """Yield the id and the response of each request in `sent`, which maps ids to indices.
+        """Yield the id and the response of each request in `sent`.
 
-        The caller must remove each yielded id from `sent`; the iteration ends when `sent` is empty.
-        The indices are what `slow` reports.
+        `sent` maps the ids of requests to the indices that are passed to `slow.report`. The caller
+        must remove each yielded id from `sent`; the iteration ends when `sent` is empty.
         """
         slow_at = math.inf if slow is None else time.monotonic() + slow.after_s
         while sent:

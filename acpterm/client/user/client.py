@@ -43,8 +43,9 @@ class Stream(Generic[W]):
     """The params of the notifications that a request causes, to iterate over once.
 
     `UserClient.stream` creates it. The iteration ends when the response arrives; `response` is then
-    what `decode` returns for it. The iteration raises as `UserClient.call` does. After a
-    `LostError` the reader calls `UserClient.reconnect` with `endpoint`, and opens another stream.
+    what `decode` returns for it. The iteration raises the exceptions of `UserClient.call`. After a
+    `LostError`, the caller passes `endpoint` (the connection that has ended) to
+    `UserClient.reconnect`, and opens another stream.
     """
 
     response: W

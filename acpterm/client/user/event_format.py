@@ -37,7 +37,7 @@ class EventRow(NamedTuple):
     def text(self, most: int | None = None) -> str:
         """Return the columns as one line, cut to `most` characters if given.
 
-        Columns have a fixed width, since later lines are not known yet; a longer word shifts the
+        Columns have a fixed width, since later lines are not known yet; a longer value shifts the
         columns after it.
         """
         event, terminal = self.event.ljust(_EVENT), self.terminal.ljust(_ID)

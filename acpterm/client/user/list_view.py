@@ -34,15 +34,15 @@ class Action(Enum):
 
 
 class Part(NamedTuple):
-    """The rows that fit the window, and their place in the whole (filtered) list."""
+    """The rows of the filtered list that fit the window, and where they are in that list."""
 
     rows: list[Row]
     selected: int | None
     """Index in `rows` of the selected row; None if the list is empty."""
     first: int
-    """Index in the whole list of the first of `rows`."""
+    """Index in the filtered list of the first of `rows`."""
     total: int
-    """Number of rows in the whole list that match the filter."""
+    """Number of rows in the filtered list."""
 
 
 class ListView:

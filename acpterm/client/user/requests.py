@@ -42,7 +42,7 @@ _TERMINAL: Final = re.compile(r"terminal 'term_[0-9a-f]{32}'")
 
 
 class StreamRequest(Protocol):
-    """The params of a request that causes notifications; these carry the same token."""
+    """The params of a request that causes notifications, which carry the token of the request."""
 
     token: str
 

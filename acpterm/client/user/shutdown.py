@@ -17,7 +17,7 @@ _POLL_S: Final = 0.02
 
 
 class ShutdownResult(NamedTuple):
-    """The result of a shutdown."""
+    """The outcome of a shutdown: the daemon's process, and whether it has exited."""
 
     pid: int
     """The daemon's process id."""

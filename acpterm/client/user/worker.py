@@ -1,8 +1,9 @@
 """Reads the status of the daemon, and replaces its worker: `acpterm status` and `restart`.
 
 A daemon is two processes: the keeper, which owns the programs and the listening sockets, and the
-worker, which responds to requests. While there is no worker, connections wait in the queue. The
-keeper writes the reason, and what to do about it, to the lock file beside the agents' socket.
+worker, which responds to requests. While there is no worker, new connections wait in the listening
+sockets' queues, and the keeper writes why there is none, and what to do about it, to the lock file
+beside the agents' socket.
 """
 
 import os

@@ -1,9 +1,10 @@
 """Shows a terminal of the daemon in this window, and sends what is typed there to its program.
 
 States: *attached*, until the program exits, the user presses the detach keys, a signal ends this
-process, or the daemon ends. In each case the window's modes are restored, and only the printed text
-remains. Full-screen programs are shown on the window's alternate screen. The window's previous
-content is scrolled into its scrollback before anything else is printed.
+process, or the daemon ends. In each case the window's modes are restored. Full-screen programs are
+shown on the window's alternate screen and leave nothing behind; other output remains in the window.
+The window's previous content is scrolled into its scrollback before the terminal's main screen is
+first shown.
 
 The connection is lost when the daemon's worker dies. The window is then *waiting* for the next
 worker, for at most `resume_timeout` seconds (a setting): it keeps its content, and is repainted
@@ -13,8 +14,8 @@ keys still work.
 
 Tasks: one prints, one reads input, one handles signals (window size, continue after a stop,
 shutdown); the `terminal/attach` request stays pending for the whole time. The connection is only
-read as fast as this window prints, so a slow window delays no other client: the daemon sends
-pictures of the screen instead of all output. Input and signals are not delayed either, because
+read as fast as this window prints, so a slow window delays no other client: the daemon sends it
+snapshots of the screen instead of all output. Input and signals are not delayed either, because
 their requests do not wait for a response.
 """
 
@@ -81,10 +82,11 @@ async def attach(
     *,
     read_only: bool = False,
 ) -> AttachResponse | None:
-    """Show the daemon's terminal `info` in the window `terminal`; send input to its program.
+    """Attach the window `terminal` to the daemon's terminal `info`: show output, and send input.
 
-    If `read_only`, send no input. Return how the program exited; None if the window was detached
-    before: by the user, by a signal, or because it was closed. Raises `RpcError`, `DaemonError`.
+    If `read_only`, send no input. Return how the program exited; None if the program was still
+    running when the user detached, a signal arrived, or the window was closed. Raises `RpcError`,
+    `DaemonError`.
     """
     notice = await _notice(client, info, detach_filter)
     attachment = _Attachment(client, terminal, info, detach_filter, notice, read_only=read_only)
@@ -121,7 +123,7 @@ async def _notice(client: UserClient, info: TerminalInfo, detach_filter: DetachF
 
 
 def _tab_stops(cols: int) -> bytes:
-    """Return bytes that set a tab stop every 8 columns on a terminal of `cols` columns.
+    """Return bytes that set a tab stop every 8 columns in a window of `cols` columns.
 
     DECST8C would do this in one short sequence, but not all windows support it.
     """
@@ -211,9 +213,9 @@ class _Attachment:
             self._repaint()
 
     def _choose_screen(self, *, alternate: bool) -> None:
-        """Prepare the window for a picture of the terminal's main or `alternate` screen.
+        """Prepare the window for a snapshot of the terminal's main or `alternate` screen.
 
-        Before the first picture of the main screen, scroll the window's own content into its
+        Before the first snapshot of the main screen, scroll the window's own content into its
         scrollback, so that it is not overwritten.
         """
         if not alternate and not self.has_main:
@@ -293,9 +295,11 @@ class _Attachment:
             self._repaint()
 
     async def _paint_final_screen(self) -> None:
-        """Replace the first lines, which name the detach keys, by the terminal's final screen.
+        """Erase the notice of `_show_notice` by painting the terminal's final screen.
 
         Needed after the program has exited, because the daemon no longer repaints the window then.
+        If the window has another size than the screen, nothing is painted. If the terminal was
+        removed, only the last line is cleared.
         """
         cols, rows = self._terminal.size
         try:

@@ -28,10 +28,10 @@ _PASTE_END: Final = b"\x1b[201~"
 
 
 class _Match(Enum):
-    """A kind of input, which `_Step.match` finds at the start of what was typed."""
+    """What input begins with, compared to one of the detach keys."""
 
     KEY = auto()
-    """The key that is searched for."""
+    """The detach key."""
     MINOR = auto()
     """A report of a release, a repetition or a modifier by itself: no new key press."""
     INCOMPLETE = auto()
@@ -102,7 +102,7 @@ class DetachFilter:
         self._held.clear()
 
     def _paste(self, typed: bytes, passed: list[bytes]) -> bytes:
-        """Append the pasted text at the start of `typed` to `passed`; return the bytes after it.
+        """Move pasted text from the beginning of `typed` to the end of `passed`; return the rest.
 
         Hold back bytes at the end of `typed` that may be the start of the paste's end marker.
         """
@@ -130,12 +130,15 @@ class _Step:
         self._first: Final = re.compile(b"[\x1b%s]" % re.escape(self._bytes[:1]))
 
     def find_start(self, typed: bytes) -> int:
-        """Return the first position in `typed` at which the key may start; `len(typed)` if none."""
+        """Return the first index in `typed` at which the key may start; `len(typed)` if none."""
         found = self._first.search(typed)
         return found.start() if found else len(typed)
 
     def match(self, typed: bytes) -> tuple[_Match, int]:
-        """Return the kind of input that `typed` starts with, and that input's length in bytes."""
+        """Compare the beginning of `typed` to this key.
+
+        Return what `typed` begins with, and the length of that in bytes.
+        """
         if typed.startswith(_PASTE_START):
             return _Match.PASTE, len(_PASTE_START)
         if report := find_key_event(typed):

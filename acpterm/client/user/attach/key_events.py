@@ -55,7 +55,7 @@ class KeyEvent(NamedTuple):
 
 
 class KeyEvents(NamedTuple):
-    """A key event as a terminal reported it, with all keys that it may stand for."""
+    """The result of parsing the report of one key event, which may stand for several keys."""
 
     size: int
     """Length of the report in bytes."""
@@ -66,7 +66,7 @@ class KeyEvents(NamedTuple):
 
 
 def key_event_of(name: str) -> KeyEvent:
-    """Return the event of pressing a key, such as `C-b`, that is named as in `acpterm.keys`.
+    """Parse the name of a key with its modifiers, such as `C-b` (see `acpterm.keys`).
 
     Raises `ValueError` for invalid names.
     """
@@ -128,7 +128,7 @@ def _xterm_keys(code: int, modifiers: int) -> set[KeyEvent]:
 
 
 def _keys(code: int, modifiers: int) -> set[KeyEvent]:
-    """Return a set with the key of this character code; an empty set if the code is invalid."""
+    """Return a set of one key: a character code with modifiers. It is empty for invalid codes."""
     if not 0 < code < 0x110000:
         return set()
     return {_key(_CODES.get(code) or chr(code), modifiers)}
@@ -141,7 +141,10 @@ def _key(name: str, modifiers: int) -> KeyEvent:
 
 
 def _is_letter(code: int) -> bool:
-    """Return whether a character code is a letter with an upper and a one-character lower case."""
+    """Return whether a character code is a letter that has an upper case and a lower case.
+
+    A letter whose lower case is more than one character does not count.
+    """
     if not 0 < code < 0x110000:
         return False
     char = chr(code)

@@ -123,9 +123,9 @@ async def follow(
 async def _kill_on_shutdown(
     shutdown: trio.Event, received: list[Signals], client: UserClient, info: TerminalInfo
 ) -> None:
-    """Wait until `shutdown` is set, then kill the program; `received` then has the signal.
+    """Wait until `shutdown` is set by the signal that `received` then contains; kill the program.
 
-    If the signal is SIGINT, send SIGINT to the program first, and kill the program `kill_grace`
+    If that signal is SIGINT, send SIGINT to the program first, and kill the program `kill_grace`
     seconds (a setting) later.
     """
     await shutdown.wait()
@@ -143,7 +143,7 @@ async def _print(
 ) -> ExitInfo | None:
     """Print all output, converted by `output` if that is not None.
 
-    Return how the program exited; None if stdout lost its reader before.
+    Return how the program exited; None if stdout lost its reader before the program exited.
     """
 
     async def put_part(part: Part) -> None:

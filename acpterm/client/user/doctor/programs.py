@@ -35,8 +35,9 @@ class ProgramResult(NamedTuple):
 async def run(*command: str, stderr: bool = True) -> ProgramResult:
     """Run a program, and kill it after `TIMEOUT_S`; return its exit status and its output.
 
-    The output includes stderr if `stderr` is true. After a timeout, the exit status is 124 and
-    `line` says so. Raises `OSError` if the program cannot be started.
+    The output includes stderr if `stderr` is true. After a timeout, the exit status is 124, and
+    the result's `line` is a message about the timeout. Raises `OSError` if the program cannot be
+    started.
     """
     with trio.move_on_after(TIMEOUT_S):
         done = await trio.run_process(

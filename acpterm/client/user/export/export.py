@@ -41,7 +41,7 @@ async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Repor
 
 
 def _replace_if_better(file: BinaryIO, path: str) -> Report:
-    """Replace the content of `file` with the recording at `path`, unless that has less content.
+    """Copy the recording at `path` over `file`, unless the recording has less content.
 
     Return the report of the recording if it was copied, else an empty one.
     """

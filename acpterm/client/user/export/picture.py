@@ -246,7 +246,7 @@ def _decoration(style: Style) -> str:
 
 
 def _colours(style: Style) -> tuple[str, str]:
-    """Return foreground and background of a style as `#rrggbb`, exchanged for reverse video."""
+    """Return the colours of text and background as `#rrggbb`; reverse video exchanges them."""
     foreground = _FOREGROUND if style.fg == DEFAULT else _colour(style.fg)
     background = _BACKGROUND if style.bg == DEFAULT else _colour(style.bg)
     return (background, foreground) if style.flags & REVERSE else (foreground, background)

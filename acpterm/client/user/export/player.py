@@ -34,9 +34,10 @@ _TYPED: Final = re.compile(
 
 
 async def play_here(playback: Playback) -> int | None:
-    """Play a recording in the window on stdout; return the signal that ended it, or None.
+    """Play a recording in this command's window, controlled by keys, until it ends or q is typed.
 
-    `playback` must write to stdout.
+    Return the number of the signal that ended it earlier, or None. `playback` must write to stdout,
+    which must be the window.
     """
     cast, size = playback.cast, os.get_terminal_size(1)
     # A window of unknown size reports 0.
@@ -97,7 +98,7 @@ def keys_in(typed: bytes) -> Iterator[Key]:
 
 
 async def print_all(cast: Cast) -> None:
-    """Print all output of a recording at once, for a stdout that is not a window."""
+    """Print all output of a recording at once, for a stdout that is not a terminal."""
     async with while_read():
         for event in cast.events:
             if event.code == replay.OUTPUT:

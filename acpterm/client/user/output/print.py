@@ -39,7 +39,7 @@ def note(text: str) -> None:
 
 
 def window(fd: int = STDOUT) -> tuple[int, int]:
-    """Return the columns and lines of the terminal `fd`; 80 and 24 if they are unknown."""
+    """Return columns and rows of the terminal that `fd` refers to; 80 and 24 if unknown."""
     try:
         size = os.get_terminal_size(fd)
     except OSError:  # it is no terminal, or its window was closed

@@ -3,9 +3,10 @@
 A `TextStream` converts output to text incrementally: complete lines, and the current line. The
 result equals the text that the daemon retains of the same bytes.
 
-The daemon retains text for longer than bytes, unless the text has a small limit. So the first text
-is either the daemon's text or converted from the daemon's bytes, whichever reaches back further.
-Later output is received as bytes and converted here.
+The daemon retains text for longer than bytes, unless the limit of the text is small (the agent's
+`outputByteLimit`, or the setting `output_bytes`). So the first text is either the daemon's text or
+converted from the daemon's bytes, whichever reaches back further. Later output is received as bytes
+and converted here.
 """
 
 from collections.abc import Generator, Iterator
@@ -91,10 +92,10 @@ class NewLines(NamedTuple):
 
 
 class _TextFollower:
-    """A converter of output, received in `parts`, to text.
+    """A converter of output to text: retained text, if given, continued by live output.
 
-    If `output` is not None, the result begins with the text in `output`, which is all that the
-    daemon retains.
+    `parts` are the output as bytes. `output` has the text that the daemon retains, with which the
+    result begins unless `parts` reach back further; if it is None, only `parts` are converted.
     """
 
     def __init__(self, parts: Iterator[TimedPart], output: OutputResponse | None) -> None:
@@ -115,10 +116,10 @@ class _TextFollower:
         yield NewLines(self._stream.finish(), self._stream.line)
 
     def _begin(self, output: OutputResponse) -> NewLines:
-        """Return the text up to the end of `output`, or of the part in which `output` ends.
+        """Return the text of `output`, or of the parts received so far if these reach back further.
 
-        The text is that of `output`, or is converted from the parts if these reach back further.
-        Later parts are left to `run`.
+        Parts are received up to the one with the last byte of `output`, and the result includes all
+        of that part. `run` converts the later parts.
         """
         pieces: list[bytes] = []
         start = position = 0
