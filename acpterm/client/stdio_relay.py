@@ -28,6 +28,8 @@ States:
 Threads: only `_pump_to_agent` detects that the connection is lost, closes it, and writes to the
 agent. `_pump_to_daemon` sends to the daemon, and so does `_repeat` after a loss, but never at the
 same time: `_sending` is true while one of them sends. `_changed` guards the shared state.
+
+The file is long because both directions share these states.
 """
 
 import contextlib

@@ -5,6 +5,8 @@ lasts for a turn. `cancel` ends the turn early: the agent still responds to `pro
 
 While `run` is running, the agent's requests are handled: `Files` reads and writes files in a
 thread, `Permissions` decides on permissions, and the host handles `terminal/*`.
+
+The file is long because it has one method for each method of ACP.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -10,6 +10,8 @@ States of a terminal in its session:
 
 The host does not see how the agent and its ACP client create a session, so a `Session` is created
 by the first request that names it. It has a directory only if `_acpterm/session/set` has set one.
+
+The file is long because all methods of `Session` read and change the same states.
 """
 
 import itertools

@@ -22,6 +22,8 @@ Rules:
 - A sequence has at most SEQUENCE_MAX characters; the characters after that are text. The parser
   stores only its state, the length of the sequence and one parameter.
 - BEL, CAN and SUB outside a sequence are dropped.
+
+The file is long because the rules and the parser that implements them belong together.
 """
 
 from __future__ import annotations

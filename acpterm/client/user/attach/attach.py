@@ -17,6 +17,8 @@ shutdown); the `terminal/attach` request stays pending for the whole time. The c
 read as fast as this window prints, so a slow window delays no other client: the daemon sends it
 snapshots of the screen instead of all output. Input and signals are not delayed either, because
 their requests do not wait for a response.
+
+The file is long because all tasks share the state of the window.
 """
 
 import base64
