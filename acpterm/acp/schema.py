@@ -126,9 +126,10 @@ def _is_struct(annotation: Any) -> bool:
 
 
 def _words(plain: Any, metas: tuple[Meta, ...] = ()) -> str:
-    """Describe in words a value of the type `plain`, which is no union and has no annotations.
+    """Describe in words a value of the type `plain`: no union, and without its `Annotated`.
 
-    `metas` are the value's annotations, from which an integer's range is read.
+    `metas` are the `Meta` objects that were removed with `Annotated`. An integer's range is read
+    from them.
     """
     origin, arguments = get_origin(plain), get_args(plain)
     words = _SIMPLE.get(plain, "a JSON value")

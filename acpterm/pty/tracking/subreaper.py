@@ -124,9 +124,10 @@ class Subreaper:
     def has_orphans_of(self, tree: DescendantTree) -> bool | None:
         """Return whether any running orphan belongs to `tree`; None if that is unknown.
 
-        Reads only the children of the process `parent`, except known programs of terminals. A
-        program that is just being started is not known yet, and is treated as an orphan. Returns
-        True if orphans appear and end faster than they can be read. Raises `OSError`.
+        Checks the children of the process `self.parent`, without the programs of open trees and the
+        excluded processes. A program that is just being started is in no tree yet, so it counts as
+        an orphan. Returns True if orphans appear and end faster than they can be read. May kill an
+        orphan of a closed tree. Raises `OSError`.
         """
         if not linux.AVAILABLE or self.parent == 1:
             return None

@@ -165,8 +165,9 @@ class Emulator:
     def feed_simple_for(self, data: bytes, seconds: float) -> int:
         """Emulate as much of `data`, the next output, as possible in about `seconds`.
 
-        `data` must be simple output (see `simple_output`). Lines that later lines in `data` scroll
-        off the screen are skipped. Returns how many bytes were processed or skipped.
+        `data` must be simple output (see `simple_output`). Its beginning is skipped as far as it is
+        certain to scroll off the screen (see `scrolled_off`). Returns how many bytes were processed
+        or skipped.
         """
         end = time.monotonic() + seconds
         fed = 0
