@@ -117,9 +117,10 @@ async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
         worker.keeper.put("t/flood", b"record of flood")
         quiet = await spawn(worker.keeper, "read x; echo got $x; exit 7; :", name="quiet")
         known = await spawn(worker.keeper, "echo bye; exit 3; :", name="known", record=b"first")
-        meanwhile = await spawn(worker.keeper, "read x; exit 4; :", name="meanwhile")
         await known.wait_closed()
         worker.keeper.put("t/known", b"record of known")
+        # The response shows that the keeper has handled the record too.
+        meanwhile = await spawn(worker.keeper, "read x; exit 4; :", name="meanwhile")
         await flood.wait_for(lambda self: len(self.output) > 100_000)
         output, pids = bytes(flood.output), [flood.pid, quiet.pid, meanwhile.pid]
         manager.receive()
