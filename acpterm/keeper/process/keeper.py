@@ -181,8 +181,9 @@ class Keeper:
             self._notifier.store(TREES_NAME, fds[0])
         if key.startswith("t/"):
             terminal = self.terminals.by_name.get(key[2:])
-            if terminal is not None:
-                # The ring of a closed terminal is not mapped.
+            # Only a new keeper that gets the rings from the service manager reads these records.
+            # The ring of a closed terminal is not mapped.
+            if terminal is not None and (terminal.ring is not None or self._notifier.stores):
                 mapped = terminal.ring or ring.map_ring(terminal.ring_fd)
                 self._write_record(mapped, terminal.name, value)
                 if mapped is not terminal.ring:
