@@ -1,0 +1,293 @@
+"""Profiles: what agents may run, who is asked, where programs run, and what they may use.
+
+A profile turns the level of a command (safe, unknown, dangerous) into a decision (allow, ask,
+deny), and sets limits and the provider. There are four built-in profiles. The settings file may
+define more, each a table `[profiles.NAME]` whose missing values come from the profile that `base`
+names. `[[profile_for]]` selects a profile by directory or agent; the setting `profile` is for all
+others. Nothing that an agent sends selects a profile.
+
+The command lists of a profile are a help, and not a boundary: see docs/policy.md.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+Decision: TypeAlias = Literal["allow", "ask", "deny"]
+"""What is done with a command; the strictness increases from left to right."""
+
+Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+Bytes = Annotated[int, Meta(ge=1)]
+
+SAFE_COMMANDS: Final = [
+    "awk",
+    "cat",
+    "cd",
+    "chdir",
+    "diff",
+    "echo",
+    "find",
+    "git",
+    "grep",
+    "head",
+    "help",
+    "hostname",
+    "id",
+    "ipconfig",
+    "tee",
+    "ls",
+    "netstat",
+    "ps",
+    "pwd",
+    "sort",
+    "tail",
+    "tree",
+    "type",
+    "uname",
+    "uniq",
+    "wc",
+    "which",
+    "touch",
+    "mkdir",
+    "npm",
+    "yarn",
+    "bun",
+    "tsc",
+    "node",
+    "npx",
+    "bunx",
+    "vitest",
+]
+DANGEROUS_PATTERNS: Final = [
+    r"dd( |$)",
+    r"rm .*(-[a-zA-Z]*[rR]|--recursive|--r)",
+    r"(chmod|chown) .*(-[a-zA-Z]*R|--recursive|--rec)",
+    r"rmdir( |$)",
+    r"find .*-(delete|exec|ok)",
+    r"(sudo|del|format|reboot|shutdown)( |$)",
+    r"git .*reset",
+]
+POOL_COMMANDS: Final = [
+    "rm",
+    "sudo",
+    "chmod",
+    "chown",
+    "mkfs",
+    "dd",
+    "fdisk",
+    "shutdown",
+    "reboot",
+    "halt",
+    "poweroff",
+    "kill",
+    "killall",
+    "pkill",
+]
+POOL_PATTERNS: Final = [
+    r"rm -rf /",
+    r">\s*/dev/(?!null\b)",
+    r"\|\s*(sh|bash)\b",
+    r"\beval\b",
+    r"`",
+    r"\$\(",
+]
+
+
+class Limits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """The limits of a profile; a limit that is not set does not exist."""
+
+    terminals: Annotated[Count | None, Meta(title="Running terminals of all agents together.")] = (
+        None
+    )
+    session_terminals: Annotated[Count | None, Meta(title="Running terminals of a session.")] = None
+    agent_terminals: Annotated[
+        Count | None, Meta(title="Running terminals of one agent's connection.")
+    ] = None
+    starts_per_minute: Annotated[
+        Count | None, Meta(title="Terminals that an agent's connection may start in 60 seconds.")
+    ] = None
+    idle: Annotated[
+        Seconds | None,
+        Meta(title="Seconds without output and input after which a terminal is killed."),
+    ] = None
+    wall: Annotated[
+        Seconds | None, Meta(title="Seconds after its start when a terminal is killed.")
+    ] = None
+    output_bytes: Annotated[
+        Bytes | None, Meta(title="Maximum of a terminal's `outputByteLimit`, in bytes.")
+    ] = None
+    memory: Annotated[
+        Bytes | None, Meta(title="Memory of a terminal's programs together, in bytes.")
+    ] = None
+    cpu: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(title="CPUs that a terminal's programs may use together, such as 1.5."),
+    ] = None
+    processes: Annotated[
+        Count | None, Meta(title="Processes and threads of a terminal's programs together.")
+    ] = None
+    open_files: Annotated[Count | None, Meta(title="Open files of each program.")] = None
+    file_size: Annotated[
+        Bytes | None, Meta(title="Size of a file that a program may write, in bytes.")
+    ] = None
+    disk_io: Annotated[
+        Bytes | None,
+        Meta(title="Bytes per second that a terminal's programs may read, and write, on a disk."),
+    ] = None
+
+
+class Profile(Struct, frozen=True, kw_only=True):
+    """A profile with all its values; `resolve` makes it."""
+
+    name: str
+    safe: Annotated[Decision, Meta(title="Decision on safe commands.")] = "allow"
+    unknown: Annotated[Decision, Meta(title="Decision on unknown commands.")] = "allow"
+    dangerous: Annotated[Decision, Meta(title="Decision on dangerous commands.")] = "ask"
+    unknown_timeout: Annotated[
+        float | None,
+        Meta(ge=0, title="Seconds to wait for the answer about an unknown command; 0: no limit."),
+    ] = 0.0
+    dangerous_timeout: Annotated[
+        float,
+        Meta(ge=0, title="Seconds to wait for the answer about a dangerous command; 0: no limit."),
+    ] = 0.0
+    unattended: Annotated[
+        Literal["refuse", "wait"],
+        Meta(
+            title="What happens to a question while nobody is there to ask: no editor, no prompt, "
+            "and no `acpterm approvals --follow`."
+        ),
+    ] = "refuse"
+    provider: Annotated[
+        str | None, Meta(title="Provider of the terminals; by default that of the settings.")
+    ] = None
+    network: Annotated[
+        bool, Meta(title="Allow programs in a sandbox or container to use the network.")
+    ] = False
+    safe_commands: Annotated[list[str], Meta(title="Names of safe programs.")] = msgspec.field(
+        default_factory=lambda: list(SAFE_COMMANDS)
+    )
+    dangerous_patterns: Annotated[
+        list[str],
+        Meta(
+            title="Regular expressions of dangerous commands, each matched at the beginning of a "
+            "part: the program's name and its arguments, separated by spaces."
+        ),
+    ] = msgspec.field(default_factory=lambda: list(DANGEROUS_PATTERNS))
+    blocked_commands: Annotated[
+        list[str], Meta(title="Names of programs that are always refused.")
+    ] = msgspec.field(default_factory=list)
+    blocked_patterns: Annotated[
+        list[str],
+        Meta(title="Regular expressions of refused commands, searched in the whole line."),
+    ] = msgspec.field(default_factory=list)
+    short_messages: Annotated[
+        bool, Meta(title="Refuse with one fixed sentence, without the reason and the rule.")
+    ] = False
+    limits: Annotated[Limits, Meta(title="Limits of the terminals.")] = Limits()
+
+
+class ProfileTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A table `[profiles.NAME]` of the settings file: the values that differ from `base`."""
+
+    base: Annotated[str, Meta(title="Profile from which the missing values come.")] = "guarded"
+    safe: Decision | UnsetType = UNSET
+    unknown: Decision | UnsetType = UNSET
+    dangerous: Decision | UnsetType = UNSET
+    unknown_timeout: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
+    dangerous_timeout: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
+    unattended: Literal["refuse", "wait"] | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    network: bool | UnsetType = UNSET
+    safe_commands: list[str] | UnsetType = UNSET
+    dangerous_patterns: list[str] | UnsetType = UNSET
+    blocked_commands: list[str] | UnsetType = UNSET
+    blocked_patterns: list[str] | UnsetType = UNSET
+    short_messages: bool | UnsetType = UNSET
+    limits: Limits | UnsetType = UNSET
+
+
+class ProfileFor(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A table `[[profile_for]]`: the profile of agents in a directory, or of some agents.
+
+    A table applies if all its patterns match. The first table that applies wins.
+    """
+
+    profile: Annotated[str, Meta(title="Name of the profile.")]
+    directory: Annotated[
+        str | None,
+        Meta(title="Pattern (`*`, `?`) of the directory that the agent works in; `~` is allowed."),
+    ] = None
+    agent: Annotated[
+        str | None, Meta(title="Pattern of the name of the agent's program, such as `codex*`.")
+    ] = None
+
+
+BUILTIN: Final[Mapping[str, Profile]] = {
+    profile.name: profile
+    for profile in (
+        Profile(name="open", dangerous="allow"),
+        Profile(name="guarded"),
+        Profile(name="confirm", unknown="ask", unknown_timeout=10.0, unattended="wait"),
+        Profile(
+            name="pool",
+            dangerous="deny",
+            dangerous_patterns=[],
+            blocked_commands=POOL_COMMANDS,
+            blocked_patterns=POOL_PATTERNS,
+            short_messages=True,
+            limits=Limits(agent_terminals=5, starts_per_minute=3, idle=300.0),
+        ),
+    )
+}
+
+
+def resolve(tables: Mapping[str, ProfileTable]) -> dict[str, Profile]:
+    """Return all profiles by name: the built-in ones, and those of the settings file.
+
+    A table with the name of a built-in profile replaces it, and may have it as its `base`. Raises
+    `ValueError` for an unknown base, for bases that form a circle, and for an invalid pattern.
+    """
+    found: dict[str, Profile] = {}
+    for name in (*BUILTIN, *tables):
+        found[name] = _resolve(name, tables, ())
+    return found
+
+
+def _resolve(name: str, tables: Mapping[str, ProfileTable], seen: tuple[str, ...]) -> Profile:
+    table = tables.get(name)
+    if table is None or name in seen:
+        if name in BUILTIN:
+            return BUILTIN[name]
+        known = ", ".join(sorted({*BUILTIN, *tables}))
+        problem = "is its own base" if name in seen else "is not defined"
+        raise ValueError(f"profile {name!r} {problem}: the profiles are {known}")
+    base = _resolve(table.base, tables, (*seen, name))
+    values = {
+        field: value
+        for field in table.__struct_fields__
+        if field != "base" and (value := getattr(table, field)) is not UNSET
+    }
+    if table.limits is not UNSET:
+        own = msgspec.structs.asdict(table.limits)
+        inherited = msgspec.structs.asdict(base.limits)
+        values["limits"] = Limits(
+            **{key: inherited[key] if own[key] is None else own[key] for key in own}
+        )
+    for key in ("dangerous_patterns", "blocked_patterns"):
+        for pattern in values.get(key, ()):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(
+                    f"profile {name!r} has the pattern {pattern!r} in {key}, which is no regular "
+                    f"expression: {error}"
+                ) from error
+    return msgspec.structs.replace(base, name=name, **values)

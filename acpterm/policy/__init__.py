@@ -1,0 +1,7 @@
+"""The policy: what agents may run, who is asked about it, and the record of it.
+
+- `syntax`, `wrappers`, `judge`: the level of a command, and the decision on it;
+- `rules`: the user's prefix rules;
+- `approvals`: questions to the user;
+- `audit`: the record of what happened.
+"""

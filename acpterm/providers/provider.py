@@ -1,0 +1,85 @@
+"""The interface of a provider: it turns a command into what the keeper runs.
+
+Each provider has an isolation, which the user sees, and a rank. A higher rank is stricter: an agent
+may request a provider of a higher rank than that of its profile, never one of a lower rank.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+
+Isolation: TypeAlias = Literal["none", "sandbox", "container"]
+
+RANKS: Final[Mapping[str, int]] = {
+    "local": 0,
+    "landlock": 1,
+    "bubblewrap": 2,
+    "podman": 3,
+    "docker": 3,
+}
+"""The strictness of each provider."""
+
+
+class ProviderError(Exception):
+    """A provider cannot be used here; the message has the cause and what to do about it."""
+
+
+class Command(NamedTuple):
+    """A command for a provider, with the terminal's requirements."""
+
+    argv: Sequence[str]
+    """The program and its arguments."""
+    fallback_argv: Sequence[str] | None
+    """The argv to execute if the program of `argv` does not exist; or None."""
+    env: Mapping[str, str]
+    """The complete environment."""
+    cwd: str
+    """The working directory, an absolute path in or below `workspace` or anywhere else."""
+    workspace: str
+    """The session's directory, an absolute path: the program may write there."""
+    shell: str
+    """The path of the POSIX shell of the settings."""
+    network: bool = False
+    """Whether the program may use the network."""
+    hidden: Sequence[str] = ()
+    """Absolute paths that the program must not reach: acpterm's sockets and state."""
+
+
+class Prepared(NamedTuple):
+    """What the keeper runs for a command."""
+
+    argv: Sequence[str]
+    fallback_argv: Sequence[str] | None
+    env: Mapping[str, str]
+    cwd: str
+    token: str | None = None
+    """What `Provider.clean_up` needs, at most 256 characters; None if nothing is to be cleaned up."""
+
+
+class Provider(Protocol):
+    """Where programs run. Its methods do not block the event loop."""
+
+    @property
+    def name(self) -> str:
+        """The name, a key of `RANKS`."""
+
+    @property
+    def isolation(self) -> Isolation:
+        """The isolation that the user sees."""
+
+    async def prepare(self, command: Command) -> Prepared:
+        """Return what the keeper runs for a command. Raises `ProviderError`: nothing may run then.
+
+        The result of checks of the system may be cached; a command costs at most a millisecond.
+        """
+
+    async def clean_up(self, token: str) -> None:
+        """Remove what is left of a terminal whose processes have ended. Idempotent.
+
+        `token` is that of `Prepared`; it may be from an earlier worker. Does not raise.
+        """
+
+    async def check(self) -> str:
+        """Run one command, and return a line that describes what holds here.
+
+        Raises `ProviderError`.
+        """
