@@ -22,49 +22,45 @@ MIB: Final = 1024 * KIB
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 """What is done with a command; the strictness increases from left to right."""
 
+ProviderName: TypeAlias = Literal["local", "landlock", "bubblewrap", "podman", "docker"]
+"""Where a terminal's program runs, from the least to the most isolated."""
+
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Bytes = Annotated[int, Meta(ge=1)]
 
-SAFE_COMMANDS: Final = [
-    "awk",
-    "cat",
-    "cd",
-    "chdir",
-    "diff",
-    "echo",
-    "find",
-    "git",
-    "grep",
-    "head",
-    "help",
-    "hostname",
-    "id",
-    "ipconfig",
-    "tee",
-    "ls",
-    "netstat",
-    "ps",
-    "pwd",
-    "sort",
-    "tail",
-    "tree",
-    "type",
-    "uname",
-    "uniq",
-    "wc",
-    "which",
-    "touch",
-    "mkdir",
-    "npm",
-    "yarn",
-    "bun",
-    "tsc",
-    "node",
-    "npx",
-    "bunx",
+SAFE_COMMANDS: Final = (
+    *(
+        "awk",
+        "cat",
+        "cd",
+        "chdir",
+        "diff",
+        "echo",
+        "find",
+        "git",
+        "grep",
+        "head",
+        "help",
+        "hostname",
+    ),
+    *(
+        "id",
+        "ipconfig",
+        "tee",
+        "ls",
+        "netstat",
+        "ps",
+        "pwd",
+        "sort",
+        "tail",
+        "tree",
+        "type",
+        "uname",
+    ),
+    *("uniq", "wc", "which", "touch", "mkdir", "npm", "yarn", "bun", "tsc", "node", "npx", "bunx"),
     "vitest",
-]
+)
 DANGEROUS_PATTERNS: Final = [
     r"dd( |$)",
     r"rm .*(-[a-zA-Z]*[rR]|--recursive|--r)",
@@ -74,22 +70,10 @@ DANGEROUS_PATTERNS: Final = [
     r"(sudo|del|format|reboot|shutdown)( |$)",
     r"git .*reset",
 ]
-POOL_COMMANDS: Final = [
-    "rm",
-    "sudo",
-    "chmod",
-    "chown",
-    "mkfs",
-    "dd",
-    "fdisk",
-    "shutdown",
-    "reboot",
-    "halt",
-    "poweroff",
-    "kill",
-    "killall",
-    "pkill",
-]
+POOL_COMMANDS: Final = (
+    *("rm", "sudo", "chmod", "chown", "mkfs", "dd", "fdisk", "shutdown", "reboot", "halt"),
+    *("poweroff", "kill", "killall", "pkill"),
+)
 POOL_PATTERNS: Final = [
     r"rm -rf /",
     r">\s*/dev/(?!null\b)",
@@ -166,7 +150,8 @@ class Profile(Struct, frozen=True, kw_only=True):
         ),
     ] = "refuse"
     provider: Annotated[
-        str | None, Meta(title="Provider of the terminals; by default that of the settings.")
+        ProviderName | None,
+        Meta(title="Provider of the terminals; by default that of the settings."),
     ] = None
     network: Annotated[
         bool, Meta(title="Allow programs in a sandbox or container to use the network.")
@@ -204,7 +189,7 @@ class ProfileTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     unknown_timeout: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
     dangerous_timeout: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
     unattended: Literal["refuse", "wait"] | UnsetType = UNSET
-    provider: str | UnsetType = UNSET
+    provider: ProviderName | UnsetType = UNSET
     network: bool | UnsetType = UNSET
     safe_commands: list[str] | UnsetType = UNSET
     dangerous_patterns: list[str] | UnsetType = UNSET
@@ -240,7 +225,7 @@ BUILTIN: Final[Mapping[str, Profile]] = {
             name="pool",
             dangerous="deny",
             dangerous_patterns=[],
-            blocked_commands=POOL_COMMANDS,
+            blocked_commands=list(POOL_COMMANDS),
             blocked_patterns=POOL_PATTERNS,
             short_messages=True,
             limits=Limits(agent_terminals=5, starts_per_minute=3, idle=300.0),

@@ -52,7 +52,7 @@ class Prepared(NamedTuple):
     env: Mapping[str, str]
     cwd: str
     token: str | None = None
-    """What `Provider.clean_up` needs, at most 256 characters; None if nothing is to be cleaned up."""
+    """What `Provider.clean_up` needs, at most 256 characters; None if there is nothing to do."""
 
 
 class Provider(Protocol):
