@@ -29,7 +29,8 @@ EXTENSION_METHODS: Final = (
 
 EXTENSIONS: Final[dict[str, list[str]]] = {
     "methods": list(EXTENSION_METHODS),
-    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format"],
+    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider"],
+    "createdMeta": ["provider", "isolation", "level"],
     "outputMeta": ["waitingForInput"],
     "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes"],
 }
@@ -116,7 +117,9 @@ class CreateMeta(Wire, omit_defaults=True):
 
     The terminal has `cols` columns and `rows` rows. The program is killed after `timeout_ms`
     milliseconds. `shell` is true if `command` is shell text, and false if it is a program. `format`
-    is the form in which ``terminal/output`` returns the output.
+    is the form in which ``terminal/output`` returns the output. `provider` requests that the
+    program runs in a stricter isolation than the user has selected: `landlock`, `bubblewrap`,
+    `podman` or `docker`.
     """
 
     cols: Cells | None = None
@@ -124,6 +127,18 @@ class CreateMeta(Wire, omit_defaults=True):
     timeout_ms: Positive | None = None
     shell: bool | None = None
     format: Format | None = None
+    provider: str | None = None
+
+
+class CreatedMeta(Wire):
+    """``_meta.acpterm`` of a ``terminal/create`` response.
+
+    It says where the program runs, how it is isolated, and the level of the command.
+    """
+
+    provider: str
+    isolation: Literal["none", "sandbox", "container"]
+    level: str | None
 
 
 class OutputMeta(Wire):

@@ -67,6 +67,8 @@ class TerminalInfo(Wire):
     embed it. `position` is the position of the end of the output. `attached` is the number of
     windows. `recording` is the path of the recording. `waiting_for_input` is null if it cannot be
     determined. `ending` is true while the program, after a kill or release, has not exited yet.
+    `provider` says where the program runs, and `isolation` how it is isolated there. `level` is the
+    level of an agent's command: `safe`, `unknown` or `dangerous`; it is null for the user's.
     """
 
     terminal_id: str
@@ -92,6 +94,9 @@ class TerminalInfo(Wire):
     exit_status: ExitInfo | None
     ending: bool = False
     released_at: int | None = None
+    provider: str = "local"
+    isolation: Literal["none", "sandbox", "container"] = "none"
+    level: str | None = None
 
 
 class ListResponse(Wire):
@@ -107,7 +112,7 @@ class UserCreateRequest(Wire, omit_defaults=True):
     no output is lost: the program blocks when the ring is full, until this connection calls
     ``follow`` with `hold`. `stdin` is the path of a named pipe or file that becomes the program's
     standard input instead of the terminal. With `remove` the terminal is removed when its program
-    has exited.
+    has exited. `provider` says where the program runs; by default where the settings say.
     """
 
     command: Annotated[str, Meta(description="the command to run")]
@@ -120,6 +125,7 @@ class UserCreateRequest(Wire, omit_defaults=True):
     hold: bool = False
     stdin: Annotated[str | None, Meta(description="an absolute path")] = None
     remove: bool = False
+    provider: str | None = None
 
 
 class UserReadRequest(Wire, omit_defaults=True):

@@ -56,6 +56,9 @@ def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo
         exit_status=exit_info(terminal.exit),
         ending=entry.is_ending,
         released_at=None if entry.released_at is None else round(1000 * entry.released_at),
+        provider=entry.record.provider,
+        isolation=entry.record.isolation,
+        level=entry.record.level,
     )
 
 

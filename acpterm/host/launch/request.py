@@ -9,6 +9,7 @@ from acpterm.config import Settings
 from acpterm.host.launch import validation
 from acpterm.host.launch.command import with_stdin, words
 from acpterm.host.launch.environment import terminal_environment
+from acpterm.host.launch.placement import Placement
 from acpterm.host.state.records import TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
@@ -112,20 +113,30 @@ class LaunchRequest:
         )
 
     async def start(
-        self, pool: Pool, record: TerminalRecord, writer: StateWriter | None = None
+        self,
+        pool: Pool,
+        record: TerminalRecord,
+        placement: Placement,
+        writer: StateWriter | None = None,
     ) -> Terminal:
         """Start the program on a new terminal, and return the terminal.
 
-        `record` is stored together with the terminal, after all pending changes in `writer`. Raises
-        `RpcError` (-32603) if the system lacks a resource, or if the host is shutting down.
+        `placement` says where the program runs. `record` is stored together with the terminal,
+        after all pending changes in `writer`. Raises `RpcError` (-32603) if the provider cannot be
+        used, if the system lacks a resource, or if the host is shutting down.
         """
+        prepared = await placement.prepare(
+            self._argv, self._fallback_argv, self.env, self.cwd, self._settings.shell
+        )
+        record.provider, record.isolation = placement.provider.name, placement.provider.isolation
+        record.clean_up_token = prepared.token
         program = Program(
-            argv=self._argv,
-            env=self.env,
-            cwd=self.cwd,
+            argv=prepared.argv,
+            env=prepared.env,
+            cwd=prepared.cwd,
             umask=self._context.umask,
             rlimits=self._context.rlimits,
-            fallback_argv=self._fallback_argv,
+            fallback_argv=prepared.fallback_argv,
         )
         end = record.lifetime_end
         if writer is not None:

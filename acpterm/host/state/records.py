@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from acpterm import __version__
+from acpterm.providers.provider import Isolation
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
@@ -128,6 +129,10 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     """None if the environment is too large for any program: the daemon's context is used then."""
     holders: list[tuple[int, float]] = []
     """The processes that use the connection, as pid and start time: see `AgentConnection`."""
+    programs: list[str] = []
+    """The names of the agent's program, by which its profile is selected."""
+    directory: bytes | None = None
+    """The directory that the agent works in, by which its profile is selected."""
 
 
 class SessionRecord(Record, kw_only=True, omit_defaults=True):
@@ -211,6 +216,13 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """Whether the terminal is forgotten when its program exits."""
     recorded: RecordingRecord | None = None
     """The progress of the recording; None if the recording has ended."""
+    provider: str = "local"
+    """The name of the provider; `isolation` is the provider's."""
+    isolation: Isolation = "none"
+    clean_up_token: str | None = None
+    """What `Provider.clean_up` needs once the terminal is closed; None if nothing is left to do."""
+    level: str | None = None
+    """The level of the command that an agent requested: `safe`, `unknown` or `dangerous`."""
 
 
 class LaunchRecord(Record, kw_only=True, omit_defaults=True):
