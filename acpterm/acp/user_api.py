@@ -112,7 +112,7 @@ class UserCreateRequest(Wire, omit_defaults=True):
     no output is lost: the program blocks when the ring is full, until this connection calls
     ``follow`` with `hold`. `stdin` is the path of a named pipe or file that becomes the program's
     standard input instead of the terminal. With `remove` the terminal is removed when its program
-    has exited. `provider` says where the program runs; by default where the settings say.
+    has exited. `provider` says where the program runs; `local` by default.
     """
 
     command: Annotated[str, Meta(description="the command to run")]

@@ -248,7 +248,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     ] = None
     provider: Annotated[
         ProviderName,
-        Meta(title="Where terminals run, unless the profile says otherwise."),
+        Meta(title="Where agents' terminals run, unless the profile says otherwise."),
     ] = "local"
     image: Annotated[
         str | None,

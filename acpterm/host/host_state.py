@@ -1,5 +1,6 @@
 """The state that all connections of one host share: registry, windows, events, settings."""
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
@@ -7,11 +8,12 @@ from typing import Final, NamedTuple
 import trio
 
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.config import Settings
+from acpterm.config import Settings, default_file, default_record_dir
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import EventBus
 from acpterm.host.input_monitor import InputMonitor, is_waiting
 from acpterm.host.memory import SessionMemory
+from acpterm.host.policy import HostPolicy
 from acpterm.host.recording.recorder import Recorder
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import HostRecord
@@ -26,8 +28,22 @@ from acpterm.terminal.pool import Pool
 from acpterm.terminal.terminal import Terminal
 
 
+# How long a provider may take to remove what is left of a terminal.
+_CLEAN_UP_TIMEOUT_S: Final = 10.0
+
+
 def _nothing() -> None:
     pass
+
+
+def _own_paths(settings: Settings, daemon_info: "DaemonInfo") -> list[str]:
+    """Return the paths of acpterm's own files, which programs in a sandbox must not reach."""
+    sockets = (daemon_info.agent_socket, daemon_info.user_socket)
+    return [
+        *(path for path in sockets if path is not None),
+        settings.record_dir or default_record_dir(),
+        os.path.dirname(default_file()),
+    ]
 
 
 class DaemonInfo(NamedTuple):
@@ -81,6 +97,7 @@ class HostState:
             self.pool, settings, self.events, self.changed.unpark_all
         )
         self.windows: Final = Windows(self.events)
+        self.policy: Final = HostPolicy(settings, _own_paths(settings, daemon_info))
         self.input_monitor: Final = InputMonitor(self.registry, self.events)
 
     def _record_exit(self, terminal: Terminal) -> None:
@@ -121,6 +138,7 @@ class HostState:
             entry.set_recording(path)
         entry.store_launch()
         self.registry.add(entry)
+        self._clean_up_later(entry)
 
     def restore(self, entry: TerminalEntry) -> None:
         """Register a terminal of the previous worker, and resume its recording."""
@@ -134,6 +152,26 @@ class HostState:
                 on_progress=entry.set_recorded,
             )
         self.registry.restore(entry)
+        self._clean_up_later(entry)
+
+    def _clean_up_later(self, entry: TerminalEntry) -> None:
+        if entry.record.clean_up_token is not None:
+            self.nursery.start_soon(self._clean_up, entry)
+
+    async def _clean_up(self, entry: TerminalEntry) -> None:
+        """Remove what the provider has left of a terminal, once its processes have ended.
+
+        When the host is closed, this is done at once.
+        """
+        token = entry.record.clean_up_token
+        try:
+            await entry.terminal.wait_closed()
+        finally:
+            with trio.CancelScope(shield=True) as scope:
+                scope.deadline = trio.current_time() + _CLEAN_UP_TIMEOUT_S
+                await self.policy.provider(entry.record.provider).clean_up(token or "")
+                entry.record.clean_up_token = None
+                entry.mark_changed()
 
     def terminal_info(self, entry: TerminalEntry) -> TerminalInfo:
         """Describe a terminal for the wire.

@@ -17,7 +17,7 @@ from acpterm.host.agent.resumption import Resumption
 from acpterm.host.agent.session_methods import release_later
 from acpterm.host.entry import AgentInfo, Origin, Session, TerminalEntry
 from acpterm.host.host_state import HostState
-from acpterm.host.state.records import LaunchRecord, TerminalRecord
+from acpterm.host.state.records import LaunchRecord, TerminalRecord, unpack_text
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import launch_key, terminal_key
 from acpterm.keeper.client import ExitReport, Found
@@ -83,6 +83,9 @@ class Restorer:
                 context, self._host, name, self._resumption, record.secret, holders=record.holders
             )
             connection.agent.name = record.agent
+            connection.programs = record.programs
+            if record.directory is not None:
+                connection.directory = unpack_text(record.directory)
             for number, (session, calls) in stored.sessions.items():
                 connection.restore_session(number, session, calls.items())
             self._connections[name] = connection

@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+from acpterm.config.profiles import Profile
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
 from acpterm.host.agent.session import Session, SessionState, no_such_terminal
@@ -23,6 +24,7 @@ from acpterm.host.host_state import HostState
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.memory import ConnectionMemory
+from acpterm.host.profiles import programs_of
 from acpterm.host.server.dispatch import Sender
 from acpterm.host.state.records import (
     ConnectionRecord,
@@ -30,6 +32,7 @@ from acpterm.host.state.records import (
     SessionRecord,
     TerminalRecord,
     ToolCallRecord,
+    pack_text,
 )
 from acpterm.host.state.store import connection_key
 from acpterm.host.terminal_info import gives_signal_code
@@ -95,6 +98,12 @@ class AgentConnection:
         self.sessions: Final[dict[str, Session]] = {}
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
+        self.programs: list[str] = []
+        """The names of the agent's program, by which the profile is selected."""
+        self.directory = context.cwd
+        """The directory that the agent works in, by which the profile is selected: that of the
+        process that connected, which the host has read itself."""
+        self._profile: Profile | None = None
         self._memory: Final = ConnectionMemory(host.session_memory, self._shrink)
         self._closed = False
         self._key: Final = connection_key(connection)
@@ -107,6 +116,21 @@ class AgentConnection:
         See `terminal_info.gives_signal_code`.
         """
         return gives_signal_code(self.settings, self.agent.name)
+
+    @property
+    def profile(self) -> Profile:
+        """The profile of the agent, which is selected when this is first used."""
+        if self._profile is None:
+            if not self.programs:
+                self.programs = programs_of(pid for pid, _ in reversed(self.holders))
+            self._profile = self.host.policy.profiles.select(self.programs, self.directory)
+            self.mark_changed()
+        return self._profile
+
+    def workspace(self, session: Session) -> str:
+        """Return the directory in which a session's programs may write, in a sandbox."""
+        del session
+        return self.directory
 
     def flush_state(self) -> None:
         """Write all changed records to the keeper's store. Called before a response is sent."""
@@ -180,6 +204,8 @@ class AgentConnection:
             agent=self.agent.name,
             context=ContextRecord.from_context(self.context),
             holders=self.holders,
+            programs=self.programs,
+            directory=pack_text(self.directory),
         ).encode()
 
     def restore_session(
@@ -224,8 +250,8 @@ class AgentConnection:
 
     def add(
         self, session: Session, terminal: Terminal, request: LaunchRequest, record: TerminalRecord
-    ) -> None:
-        """Add a terminal that was just created; release it if the connection has closed.
+    ) -> TerminalEntry:
+        """Add a terminal that was just created, and return it; release it if the connection closed.
 
         `request` is the launch request that started `terminal`, and `record` the terminal's record.
         """
@@ -235,6 +261,7 @@ class AgentConnection:
         self.host.add(entry, request.env)
         if self._closed:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
+        return entry
 
     def release(self, session: Session, identifier: str, by: EndedBy) -> Terminal | None:
         """Make the terminal's id invalid, and end its processes; return the terminal.
