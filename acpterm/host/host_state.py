@@ -9,6 +9,7 @@ import trio
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.config import Settings, default_file, default_record_dir
+from acpterm.host.audit_trail import AuditTrail, open_audit_log
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import EventBus
 from acpterm.host.input_monitor import InputMonitor, is_waiting
@@ -27,9 +28,8 @@ from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.terminal import Terminal
 
-
 # How long a provider may take to remove what is left of a terminal.
-_CLEAN_UP_TIMEOUT_S: Final = 10.0
+_CLEAN_UP_TIMEOUT_S: Final = 4.0
 
 
 def _nothing() -> None:
@@ -91,7 +91,10 @@ class HostState:
         self.session_memory: Final = SessionMemory()
         self.changed: Final = trio.lowlevel.ParkingLot()
         """Unparked whenever the result of `Host.is_needed` may have changed."""
-        self.events: Final = EventBus()
+        self.audit_log: Final = open_audit_log(settings)
+        """The audit log; None if it is disabled. The code that creates a `HostState` must run it."""
+        self.trail: Final = AuditTrail(self.audit_log)
+        self.events: Final = EventBus(self.trail)
         self.pool: Final = Pool(keeper, trees, grace=settings.kill_grace, on_exit=self._record_exit)
         self.registry: Final = TerminalRegistry(
             self.pool, settings, self.events, self.changed.unpark_all
@@ -138,7 +141,7 @@ class HostState:
             entry.set_recording(path)
         entry.store_launch()
         self.registry.add(entry)
-        self._clean_up_later(entry)
+        self.clean_up_later(entry)
 
     def restore(self, entry: TerminalEntry) -> None:
         """Register a terminal of the previous worker, and resume its recording."""
@@ -152,9 +155,10 @@ class HostState:
                 on_progress=entry.set_recorded,
             )
         self.registry.restore(entry)
-        self._clean_up_later(entry)
+        self.clean_up_later(entry)
 
-    def _clean_up_later(self, entry: TerminalEntry) -> None:
+    def clean_up_later(self, entry: TerminalEntry) -> None:
+        """Have the provider remove what is left of a terminal, once the terminal is closed."""
         if entry.record.clean_up_token is not None:
             self.nursery.start_soon(self._clean_up, entry)
 

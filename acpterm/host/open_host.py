@@ -108,11 +108,16 @@ async def open_host(
             # another worker. From here on it changes the stored state.
             await keeper.ready()
         keeper.put(TREES_KEY, *trees.handover())
+        # The outermost nursery, so that the end of everything else is still recorded.
+        recording = await stack.enter_async_context(trio.open_nursery())
+        stack.callback(recording.cancel_scope.cancel)
         nursery = await stack.enter_async_context(trio.open_nursery())
         nursery.start_soon(supervision.run, trees.run)
         background = await stack.enter_async_context(trio.open_nursery())
         record = snapshot.host or _new_host(context)
         state = HostState(settings, keeper, trees, background, record, daemon_info=daemon_info)
+        if state.audit_log is not None:
+            await recording.start(state.audit_log.run)
         await nursery.start(state.pool.run)
         resumption = Resumption(state.events)
         host = Host(state, context, trees, resumption)

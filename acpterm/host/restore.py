@@ -130,6 +130,8 @@ class Restorer:
             terminal.retained = bool(record.tool_calls)
             if terminal.retained:
                 host.restore(entry)
+            else:
+                host.clean_up_later(entry)
             pool.release(terminal, by)
             return
         host.restore(entry)

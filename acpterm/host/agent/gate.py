@@ -12,7 +12,7 @@ The steps, in order; each can refuse the request with an `RpcError` that says wh
 Everything is written to the audit log, refusals too.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from acpterm.acp.agent_api import CreateMeta
 from acpterm.acp.terminal import CreateTerminalRequest
@@ -24,8 +24,10 @@ from acpterm.host.launch.placement import Placement, stricter
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 from acpterm.policy.judge import Level, Verdict
 
+# Characters of a command, and number of arguments, in the audit log.
+_RECORDED_MAX: Final = 16 * 1024
 # The message of refusals by a profile with `short_messages`.
-_BLOCKED = "Command blocked for security reasons"
+_BLOCKED: Final = "Command blocked for security reasons"
 
 
 class Judgement(NamedTuple):
@@ -71,9 +73,30 @@ def judge(
         allowed=session.allowed_prefixes,
     )
     judgement = Judgement(profile, verdict, provider, cwd)
+    connection.host.trail.request(
+        "create",
+        **identity(connection, session),
+        command=params.command[:_RECORDED_MAX],
+        args=None if params.args is None else [*params.args[:_RECORDED_MAX]],
+        directory=cwd,
+        provider=provider,
+        profile=profile.name,
+        level=verdict.level,
+        rule=verdict.rule,
+        decision=verdict.decision,
+    )
     if verdict.decision == "deny":
         raise refusal(judgement, summary(params.command, params.args))
     return judgement
+
+
+def identity(connection: AgentConnection, session: Session) -> dict[str, str | None]:
+    """Return the fields of the audit log that say which agent made a request."""
+    return {
+        "agent": connection.agent.name,
+        "connection": connection.agent.connection_id,
+        "session": session.id,
+    }
 
 
 def refusal(judgement: Judgement, command: str, why: str = "") -> RpcError:

@@ -228,7 +228,9 @@ def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any
 def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, Any, WriteResponse]:
     """`_acpterm/terminal/write`: write keyboard input; respond once the terminal has taken it."""
     entry = connection.find_session(params).owned(params.terminal_id, "typed into")
-    return terminal_ops.write(entry.terminal, params.data.encode())
+    data = params.data.encode()
+    connection.host.trail.input(entry, "agent", len(data))
+    return terminal_ops.write(entry.terminal, data)
 
 
 def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:

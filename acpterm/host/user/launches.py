@@ -47,7 +47,8 @@ def users_placement(host: HostState, provider: str | None, cwd: str) -> Placemen
     """Return where a program of the user runs: it may write in its working directory `cwd`.
 
     `provider` is the name of a provider; None means `local`, since the setting `provider` is for
-    agents. Programs of the user may use the network. Raises `RpcError` (-32602) for an unknown provider.
+    agents. Programs of the user may use the network. Raises `RpcError` (-32602) for an unknown
+    provider.
     """
     name = provider or "local"
     if name not in RANKS:

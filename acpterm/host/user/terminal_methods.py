@@ -150,7 +150,9 @@ def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any,
             data = base64.b64decode(params.data, validate=True)
         except (binascii.Error, ValueError) as error:
             raise RpcError(INVALID_PARAMS, f"data is not base64: {error}") from error
-    return terminal_ops.write(user.entry(params.terminal_id, own=True).terminal, data)
+    entry = user.entry(params.terminal_id, own=True)
+    user.host.trail.input(entry, "user", len(data))
+    return terminal_ops.write(entry.terminal, data)
 
 
 def resize(user: UserConnection, params: UserResizeRequest) -> Empty:
