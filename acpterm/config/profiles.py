@@ -135,7 +135,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     unknown: Annotated[Decision, Meta(title="Decision on unknown commands.")] = "allow"
     dangerous: Annotated[Decision, Meta(title="Decision on dangerous commands.")] = "ask"
     unknown_timeout: Annotated[
-        float | None,
+        float,
         Meta(ge=0, title="Seconds to wait for the answer about an unknown command; 0: no limit."),
     ] = 0.0
     dangerous_timeout: Annotated[

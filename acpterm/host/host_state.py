@@ -92,7 +92,7 @@ class HostState:
         self.changed: Final = trio.lowlevel.ParkingLot()
         """Unparked whenever the result of `Host.is_needed` may have changed."""
         self.audit_log: Final = open_audit_log(settings)
-        """The audit log; None if it is disabled. The code that creates a `HostState` must run it."""
+        """The audit log, which the creator of the `HostState` must run; None if it is disabled."""
         self.trail: Final = AuditTrail(self.audit_log)
         self.events: Final = EventBus(self.trail)
         self.pool: Final = Pool(keeper, trees, grace=settings.kill_grace, on_exit=self._record_exit)
