@@ -14,9 +14,11 @@ import trio
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
+from acpterm.host.launch.placement import Placement
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.client import embedded_keeper
+from acpterm.providers.local import LocalProvider
 from acpterm.pty import linux
 from acpterm.pty.input_wait import syscalls
 from acpterm.pty.tracking.cgroup import Cgroups
@@ -56,7 +58,8 @@ async def terminal(settings: Settings) -> list[CheckResult]:
                 cwd="/",
                 size=(80, 24),
             )
-            created = await request.start(pool, request.record(_SHELL))
+            placement = Placement(LocalProvider(), workspace="/")
+            created = await request.start(pool, request.record(_SHELL), placement)
             waits = await _detect_prompt(created)
             has_output = created.ring.end >= len(_MARKER)
             created.kill(EndedBy.USER)
