@@ -11,7 +11,7 @@ Sizes are in bytes. A position is an offset in bytes from the beginning of a ter
 
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Meta, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 from acpterm.acp.agent_api import Cells, Format, Natural, Positive
 from acpterm.acp.base import Wire
@@ -51,12 +51,17 @@ class GetRequest(UserTerminalRequest, omit_defaults=True):
 
 
 class ExitInfo(Wire):
-    """How a terminal's program ended, what ended it (such as `agent`), and how long it ran."""
+    """How a terminal's program ended, what ended it (such as `agent`), and how long it ran.
+
+    If a limit ended it, `limit` is the name of the limit, and `limit_value` its value.
+    """
 
     exit_code: int | None
     signal: str | None
     ended_by: str
     wall_ms: int
+    limit: str | UnsetType = UNSET
+    limit_value: float | UnsetType = UNSET
 
 
 class TerminalInfo(Wire):
@@ -67,6 +72,7 @@ class TerminalInfo(Wire):
     embed it. `position` is the position of the end of the output. `attached` is the number of
     windows. `recording` is the path of the recording. `waiting_for_input` is null if it cannot be
     determined. `ending` is true while the program, after a kill or release, has not exited yet.
+    `unenforced_limits` has a sentence about each limit that was set but cannot be enforced here.
     """
 
     terminal_id: str
@@ -92,6 +98,7 @@ class TerminalInfo(Wire):
     exit_status: ExitInfo | None
     ending: bool = False
     released_at: int | None = None
+    unenforced_limits: list[str] | UnsetType = UNSET
 
 
 class ListResponse(Wire):
