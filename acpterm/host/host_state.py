@@ -10,8 +10,11 @@ from acpterm.acp.user_api import TerminalInfo
 from acpterm.config import Settings
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import EventBus
+from acpterm.host.idle_terminal import IdleTerminal
 from acpterm.host.input_monitor import InputMonitor, is_waiting
+from acpterm.host.limit_monitor import LimitMonitor
 from acpterm.host.memory import SessionMemory
+from acpterm.host.quotas import Quotas
 from acpterm.host.recording.recorder import Recorder
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import HostRecord
@@ -82,6 +85,8 @@ class HostState:
         )
         self.windows: Final = Windows(self.events)
         self.input_monitor: Final = InputMonitor(self.registry, self.events)
+        self.limit_monitor: Final = LimitMonitor()
+        self.quotas: Final = Quotas(self.registry)
 
     def _record_exit(self, terminal: Terminal) -> None:
         self.registry.record_exit(terminal)
@@ -121,6 +126,9 @@ class HostState:
             entry.set_recording(path)
         entry.store_launch()
         self.registry.add(entry)
+        self._watch(entry)
+        if entry.record.limits is not None and entry.record.limits.unenforced:
+            entry.mark_changed()
 
     def restore(self, entry: TerminalEntry) -> None:
         """Register a terminal of the previous worker, and resume its recording."""
@@ -134,6 +142,15 @@ class HostState:
                 on_progress=entry.set_recorded,
             )
         self.registry.restore(entry)
+        self._watch(entry)
+
+    def _watch(self, entry: TerminalEntry) -> None:
+        """Kill an agent's terminal when it has been idle for as long as its limit allows."""
+        limits = entry.record.limits
+        if limits is None or limits.idle is None or entry.is_users:
+            return
+        if entry.terminal.exit is None:
+            self.limit_monitor.watch(IdleTerminal(entry, self.registry, limits.idle))
 
     def terminal_info(self, entry: TerminalEntry) -> TerminalInfo:
         """Describe a terminal for the wire.

@@ -84,6 +84,7 @@ class Restorer:
                 context, self._host, name, self._resumption, record.secret, holders=record.holders
             )
             connection.agent.name = record.agent
+            connection.starts.extend(record.starts)
             for number, (session, calls) in stored.sessions.items():
                 connection.restore_session(number, session, calls.items())
             self._connections[name] = connection

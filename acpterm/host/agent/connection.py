@@ -95,10 +95,17 @@ class AgentConnection:
         self.sessions: Final[dict[str, Session]] = {}
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
+        self.starts: Final[list[float]] = []
+        """When the agent has started terminals, on the boot clock; see `host.quotas`."""
         self._memory: Final = ConnectionMemory(host.session_memory, self._shrink)
         self._closed = False
         self._key: Final = connection_key(connection)
         self._numbers = itertools.count()
+
+    @property
+    def id(self) -> str:
+        """The connection's id."""
+        return self.agent.connection_id
 
     @property
     def signal_code(self) -> bool:
@@ -180,6 +187,7 @@ class AgentConnection:
             agent=self.agent.name,
             context=ContextRecord.from_context(self.context),
             holders=self.holders,
+            starts=self.starts,
         ).encode()
 
     def restore_session(

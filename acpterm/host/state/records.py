@@ -184,10 +184,11 @@ class LimitsRecord(Struct, kw_only=True, omit_defaults=True):
     """A sentence about each limit that was set, but cannot be enforced on this machine."""
 
     @classmethod
-    def from_limits(cls, limits: Limits) -> Self:
-        """Return the record of those limits that apply while a terminal runs."""
+    def from_limits(cls, limits: Limits) -> Self | None:
+        """Return the record of those limits that apply while a terminal runs; None without any."""
         names = ("idle", *ResourceLimits._fields)
-        return cls(**{name: getattr(limits, name) for name in names})
+        values = {name: getattr(limits, name) for name in names}
+        return None if all(value is None for value in values.values()) else cls(**values)
 
     @property
     def resources(self) -> ResourceLimits:

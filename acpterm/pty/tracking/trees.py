@@ -185,7 +185,8 @@ class Trees:
         """Return the limits that a previous worker has set for the terminal with id `name`."""
         if limits == NO_LIMITS:
             return None
-        return Enforcement(limits, self._cgroups and self._cgroups.directory(name))
+        directory = None if self._cgroups is None else self._cgroups.directory(name)
+        return Enforcement(limits, directory)
 
     def handover(self) -> Handover:
         """Return the state for the next worker.
