@@ -32,12 +32,14 @@ EXTENSIONS: Final[dict[str, list[str]]] = {
     "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider"],
     "createdMeta": ["provider", "isolation", "level"],
     "outputMeta": ["waitingForInput"],
-    "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes"],
+    "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes", "limit", "limitValue"],
 }
 """What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
 
 Format: TypeAlias = Literal["text", "raw", "screen"]
-EndedBy: TypeAlias = Literal["exited", "agent", "user", "timeout", "lost", "disconnect"]
+EndedBy: TypeAlias = Literal[
+    "exited", "agent", "user", "timeout", "idle", "limit", "lost", "disconnect"
+]
 
 Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -151,12 +153,18 @@ class OutputMeta(Wire):
 
 
 class ExitMeta(Wire):
-    """``_meta.acpterm`` of an exit status: what ended the program, and the resources it used."""
+    """``_meta.acpterm`` of an exit status: what ended the program, and the resources it used.
+
+    If a limit ended the program, `limit` is its name, and `limit_value` its value in its own unit:
+    bytes (`memory`, `file_size`), seconds (`idle`, `wall`) or milliseconds (`timeoutMs`).
+    """
 
     ended_by: EndedBy
     wall_ms: int
     cpu_ms: int | UnsetType = UNSET
     max_rss_bytes: int | UnsetType = UNSET
+    limit: str | UnsetType = UNSET
+    limit_value: float | UnsetType = UNSET
 
 
 class ExecContextParams(Wire, omit_defaults=True):

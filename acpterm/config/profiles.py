@@ -111,7 +111,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit
         Bytes | None, Meta(title="Memory of a terminal's programs together, in bytes.")
     ] = None
     cpu: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
+        Annotated[float, Meta(ge=0.01)] | None,
         Meta(title="CPUs that a terminal's programs may use together, such as 1.5."),
     ] = None
     processes: Annotated[
@@ -176,6 +176,13 @@ class Profile(Struct, frozen=True, kw_only=True):
     short_messages: Annotated[
         bool, Meta(title="Refuse with one fixed sentence, without the reason and the rule.")
     ] = False
+    unenforceable_limits: Annotated[
+        Literal["refuse", "warn"],
+        Meta(
+            title="What happens if a limit cannot be enforced on this machine: refuse the "
+            "terminal, or start it with a warning in the log and in its description."
+        ),
+    ] = "refuse"
     limits: Annotated[Limits, Meta(title="Limits of the terminals.")] = Limits()
 
 
@@ -196,6 +203,7 @@ class ProfileTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     blocked_commands: list[str] | UnsetType = UNSET
     blocked_patterns: list[str] | UnsetType = UNSET
     short_messages: bool | UnsetType = UNSET
+    unenforceable_limits: Literal["refuse", "warn"] | UnsetType = UNSET
     limits: Limits | UnsetType = UNSET
 
 

@@ -12,9 +12,13 @@ from acpterm.config import Settings, default_file, default_record_dir
 from acpterm.host.audit_trail import AuditTrail, open_audit_log
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import EventBus
+from acpterm.host.idle_terminal import IdleTerminal
 from acpterm.host.input_monitor import InputMonitor, is_waiting
+from acpterm.host.launch.placement import CLEAN_UP_TIMEOUT_S
+from acpterm.host.limit_monitor import LimitMonitor
 from acpterm.host.memory import SessionMemory
 from acpterm.host.policy import HostPolicy
+from acpterm.host.quotas import Quotas
 from acpterm.host.recording.recorder import Recorder
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import HostRecord
@@ -27,9 +31,6 @@ from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.terminal import Terminal
-
-# How long a provider may take to remove what is left of a terminal.
-_CLEAN_UP_TIMEOUT_S: Final = 4.0
 
 
 def _nothing() -> None:
@@ -102,6 +103,8 @@ class HostState:
         self.windows: Final = Windows(self.events)
         self.policy: Final = HostPolicy(settings, _own_paths(settings, daemon_info))
         self.input_monitor: Final = InputMonitor(self.registry, self.events)
+        self.limit_monitor: Final = LimitMonitor()
+        self.quotas: Final = Quotas(self.registry)
 
     def _record_exit(self, terminal: Terminal) -> None:
         self.registry.record_exit(terminal)
@@ -142,6 +145,9 @@ class HostState:
         entry.store_launch()
         self.registry.add(entry)
         self.clean_up_later(entry)
+        self._watch(entry)
+        if entry.record.limits is not None and entry.record.limits.unenforced:
+            entry.mark_changed()
 
     def restore(self, entry: TerminalEntry) -> None:
         """Register a terminal of the previous worker, and resume its recording."""
@@ -156,6 +162,7 @@ class HostState:
             )
         self.registry.restore(entry)
         self.clean_up_later(entry)
+        self._watch(entry)
 
     def clean_up_later(self, entry: TerminalEntry) -> None:
         """Have the provider remove what is left of a terminal, once the terminal is closed."""
@@ -172,10 +179,18 @@ class HostState:
             await entry.terminal.wait_closed()
         finally:
             with trio.CancelScope(shield=True) as scope:
-                scope.deadline = trio.current_time() + _CLEAN_UP_TIMEOUT_S
+                scope.deadline = trio.current_time() + CLEAN_UP_TIMEOUT_S
                 await self.policy.provider(entry.record.provider).clean_up(token or "")
                 entry.record.clean_up_token = None
                 entry.mark_changed()
+
+    def _watch(self, entry: TerminalEntry) -> None:
+        """Kill an agent's terminal when it has been idle for as long as its limit allows."""
+        limits = entry.record.limits
+        if limits is None or limits.idle is None or entry.is_users:
+            return
+        if entry.terminal.exit is None:
+            self.limit_monitor.watch(IdleTerminal(entry, self.registry, limits.idle))
 
     def terminal_info(self, entry: TerminalEntry) -> TerminalInfo:
         """Describe a terminal for the wire.

@@ -129,6 +129,7 @@ async def open_host(
         nursery.start_soon(supervision.run, state.state_writer.run)
         nursery.start_soon(supervision.run, host.expire_unresumed)
         nursery.start_soon(supervision.run, state.input_monitor.run)
+        nursery.start_soon(supervision.run, state.limit_monitor.run)
         nursery.start_soon(supervision.run, _expire_periodically, state)
         if daemon_info.agent_socket is not None:
             nursery.start_soon(supervision.run, trees.end_leftovers)

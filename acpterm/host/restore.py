@@ -21,6 +21,7 @@ from acpterm.host.state.records import LaunchRecord, TerminalRecord, unpack_text
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import launch_key, terminal_key
 from acpterm.keeper.client import ExitReport, Found
+from acpterm.pty.limits import NO_LIMITS
 from acpterm.pty.master import window_size
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tracking.trees import Trees
@@ -86,6 +87,7 @@ class Restorer:
             connection.programs = record.programs
             if record.directory is not None:
                 connection.directory = unpack_text(record.directory)
+            connection.starts.extend(record.starts)
             for number, (session, calls) in stored.sessions.items():
                 connection.restore_session(number, session, calls.items())
             self._connections[name] = connection
@@ -107,6 +109,7 @@ class Restorer:
         lifetime = math.inf
         if record.lifetime_end is not None and found.exit is None:
             lifetime = max(0.0, record.lifetime_end - boot_time())
+        ended_by = _ended_by(record, found.exit)
         terminal = pool.adopt(
             found,
             tree,
@@ -118,8 +121,11 @@ class Restorer:
                 view=record.view,
                 created_time=record.created_time,
                 started_at=record.started_at,
-                ended_by=_ended_by(record, found.exit),
+                lifetime_cause=record.cause_of(EndedBy.TIMEOUT),
+                ended_by=ended_by,
+                cause=record.cause_of(ended_by),
             ),
+            NO_LIMITS if record.limits is None else record.limits.resources,
         )
         connection = self._connection_of(record)
         entry = TerminalEntry(
@@ -137,7 +143,7 @@ class Restorer:
         host.restore(entry)
         host.windows.restore(entry, own)
         if record.killed_by is not None:
-            terminal.kill(record.killed_by)
+            terminal.kill(record.killed_by, record.cause_of(record.killed_by))
         if connection is not None and record.session is not None and record.is_held:
             session = connection.session(record.session)
             connection.restore_terminal(session, entry)

@@ -104,10 +104,17 @@ class AgentConnection:
         """The directory that the agent works in, by which the profile is selected: that of the
         process that connected, which the host has read itself."""
         self._profile: Profile | None = None
+        self.starts: Final[list[float]] = []
+        """When the agent has started terminals, on the boot clock; see `host.quotas`."""
         self._memory: Final = ConnectionMemory(host.session_memory, self._shrink)
         self._closed = False
         self._key: Final = connection_key(connection)
         self._numbers = itertools.count()
+
+    @property
+    def id(self) -> str:
+        """The connection's id."""
+        return self.agent.connection_id
 
     @property
     def signal_code(self) -> bool:
@@ -206,6 +213,7 @@ class AgentConnection:
             holders=self.holders,
             programs=self.programs,
             directory=pack_text(self.directory),
+            starts=self.starts,
         ).encode()
 
     def restore_session(

@@ -87,6 +87,7 @@ def judge(
     )
     if verdict.decision == "deny":
         raise refusal(judgement, summary(params.command, params.args))
+    connection.host.quotas.check(profile, connection, session.id)
     return judgement
 
 

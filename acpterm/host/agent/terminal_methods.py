@@ -97,6 +97,7 @@ def create(
                     limit=params.output_byte_limit,
                     lifetime=lifetime,
                     view=options.format or "text",
+                    limits=judgement.profile.limits,
                 )
                 record.is_users, record.request = False, request
                 agent = connection.agent
@@ -104,14 +105,19 @@ def create(
                 record.session, record.secret = session.id, connection.secret
                 record.level = judgement.verdict.level
                 placement = gate.placement(connection, session, judgement)
-                terminal = await launch.start(
-                    connection.pool, record, placement, connection.host.state_writer
-                )
-                if session.cancelled != turn:
-                    connection.pool.release(terminal, EndedBy.AGENT)
-                    connection.pool.forget(terminal)
-                    raise _cancelled()
-                entry = connection.add(session, terminal, launch, record)
+                with connection.host.quotas.starting(judgement.profile, connection, session.id):
+                    terminal = await launch.start(
+                        connection.pool,
+                        record,
+                        placement,
+                        connection.host.state_writer,
+                        strict=judgement.profile.unenforceable_limits == "refuse",
+                    )
+                    if session.cancelled != turn:
+                        connection.pool.release(terminal, EndedBy.AGENT)
+                        connection.pool.forget(terminal)
+                        raise _cancelled()
+                    entry = connection.add(session, terminal, launch, record)
             return _create_response(entry)
         finally:
             session.pending_creates -= 1

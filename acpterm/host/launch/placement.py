@@ -5,10 +5,15 @@ runs. If the provider cannot be used, nothing runs.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import trio
 
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.providers.provider import RANKS, Command, Prepared, Provider, ProviderError
+
+# How long a provider may take to remove what is left of a terminal.
+CLEAN_UP_TIMEOUT_S: Final = 4.0
 
 
 class Placement(NamedTuple):
@@ -51,6 +56,16 @@ class Placement(NamedTuple):
                 f"the command was not run: the provider {self.provider.name!r} cannot be used: "
                 f"{error}",
             ) from error
+
+    async def clean_up(self, token: str | None) -> None:
+        """Remove what `prepare` has made for a program that could not be started.
+
+        `token` is that of `Prepared`.
+        """
+        if token is not None:
+            with trio.CancelScope(shield=True):
+                with trio.move_on_after(CLEAN_UP_TIMEOUT_S):
+                    await self.provider.clean_up(token)
 
 
 def stricter(selected: str, requested: str | None) -> str:

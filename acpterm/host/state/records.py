@@ -14,7 +14,9 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from acpterm import __version__
+from acpterm.config.profiles import Limits
 from acpterm.providers.provider import Isolation
+from acpterm.pty.limits import Cause, ResourceLimits
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
@@ -133,6 +135,8 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     """The names of the agent's program, by which its profile is selected."""
     directory: bytes | None = None
     """The directory that the agent works in, by which its profile is selected."""
+    starts: list[float] = []
+    """When terminals were started, on the boot clock: see `quotas.Starts`."""
 
 
 class SessionRecord(Record, kw_only=True, omit_defaults=True):
@@ -171,6 +175,32 @@ class RecordingRecord(Struct, kw_only=True, omit_defaults=True):
     """Whether the file contains the marker with the exit status."""
 
 
+class LimitsRecord(Struct, kw_only=True, omit_defaults=True):
+    """The limits of a terminal. See `config.profiles.Limits` and `pty.limits.ResourceLimits`."""
+
+    idle: float | None = None
+    memory: int | None = None
+    cpu: float | None = None
+    processes: int | None = None
+    open_files: int | None = None
+    file_size: int | None = None
+    disk_io: int | None = None
+    unenforced: list[str] = []
+    """A sentence about each limit that was set, but cannot be enforced on this machine."""
+
+    @classmethod
+    def from_limits(cls, limits: Limits) -> Self | None:
+        """Return the record of those limits that apply while a terminal runs; None without any."""
+        names = ("idle", *ResourceLimits._fields)
+        values = {name: getattr(limits, name) for name in names}
+        return None if all(value is None for value in values.values()) else cls(**values)
+
+    @property
+    def resources(self) -> ResourceLimits:
+        """The limits of the terminal's programs."""
+        return ResourceLimits(*(getattr(self, name) for name in ResourceLimits._fields))
+
+
 class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """A terminal, from the start of its program until it is forgotten."""
 
@@ -189,6 +219,10 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     view: str = "text"
     lifetime_end: float | None = None
     """When the program is killed because of its timeout, on the boot clock; None for never."""
+    lifetime_limit: tuple[str, float] | None = None
+    """What has set `lifetime_end`, and its value: `wall` in seconds, or `timeoutMs`."""
+    limits: LimitsRecord | None = None
+    """The limits of an agent's terminal; None if it has none."""
     is_users: bool = False
     connection: str | None = None
     secret: str | None = None
@@ -223,6 +257,14 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """What `Provider.clean_up` needs once the terminal is closed; None if nothing is left to do."""
     level: str | None = None
     """The level of the command that an agent requested: `safe`, `unknown` or `dangerous`."""
+
+    def cause_of(self, by: EndedBy | None) -> Cause | None:
+        """Return the limit because of which `by` ends the program; None if there is none."""
+        if by is EndedBy.TIMEOUT and self.lifetime_limit is not None:
+            return Cause(*self.lifetime_limit)
+        if by is EndedBy.IDLE and self.limits is not None and self.limits.idle is not None:
+            return Cause("idle", self.limits.idle)
+        return None
 
 
 class LaunchRecord(Record, kw_only=True, omit_defaults=True):
