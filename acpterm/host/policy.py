@@ -1,30 +1,28 @@
-"""The policy of one host: its profiles, its rules, its providers and its audit log.
+"""The policy of one host: its profiles, its rules and its providers.
 
-The rules are read again when their file has changed. If the changed file is invalid, the previous
-rules stay in force, and the error is logged. At the start of the host an invalid file is an error.
+The rules are read again when their file has changed. While the file is invalid, no command of an
+agent can be judged, so each is refused with an error that says what is wrong with the file.
 """
 
 import os
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
-import structlog
-
-from acpterm.config import ConfigError, Settings
+from acpterm.config import Settings
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
-from acpterm.policy.rules import RulesError, default_rules_file, load_rules
+from acpterm.policy.rules import default_rules_file, load_rules
 from acpterm.providers.provider import Provider
 from acpterm.providers.registry import make_provider
 
-_log = structlog.get_logger("acpterm.policy")
+Stamp: TypeAlias = tuple[int, int, int]
+"""What changes when a file changes: its modification time, its size and its inode."""
 
 
 class HostPolicy:
     """The policy of one host.
 
-    `hidden` are the paths of acpterm's own files that programs in a sandbox must not reach. Raises
-    `ConfigError` if the file of rules is invalid.
+    `hidden` are the paths of acpterm's own files that programs in a sandbox must not reach.
     """
 
     def __init__(self, settings: Settings, hidden: Sequence[str]) -> None:
@@ -32,23 +30,22 @@ class HostPolicy:
         self.hidden: Final = hidden
         self._settings: Final = settings
         self._rules_file: Final = settings.rules or default_rules_file()
-        self._rules_stamp = _stamp(self._rules_file)
+        self._judge: Judge | None = None
+        # What `_stamp` returned for the file that the rules of `_judge` are from.
+        self._stamp: Stamp | None = None
         self._providers: dict[str, Provider] = {}
-        try:
-            self._judge = Judge(load_rules(self._rules_file))
-        except RulesError as error:
-            raise ConfigError(str(error)) from error
 
-    @property
     def judge(self) -> Judge:
-        """The judge of commands, by the rules as their file is now."""
+        """Return the judge of commands, by the rules as their file is now.
+
+        Raises `RulesError` if the file is invalid.
+        """
         stamp = _stamp(self._rules_file)
-        if stamp != self._rules_stamp:
-            self._rules_stamp = stamp
-            try:
-                self._judge = Judge(load_rules(self._rules_file))
-            except RulesError as error:
-                _log.error("the previous rules stay in force", error=str(error))
+        if self._judge is None or stamp != self._stamp:
+            # If this raises, the next call reads the file again.
+            self._judge = None
+            self._judge = Judge(load_rules(self._rules_file))
+            self._stamp = stamp
         return self._judge
 
     def provider(self, name: str) -> Provider:
@@ -58,8 +55,8 @@ class HostPolicy:
         return self._providers[name]
 
 
-def _stamp(path: str) -> tuple[int, int, int] | None:
-    """Return what changes when a file changes; None if there is no file."""
+def _stamp(path: str) -> Stamp | None:
+    """Return the stamp of a file; None if there is no file."""
     try:
         status = os.stat(path)
     except OSError:

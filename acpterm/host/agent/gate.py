@@ -21,8 +21,9 @@ from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
 from acpterm.host.launch.command import shell_line, summary
 from acpterm.host.launch.placement import Placement, stricter
-from acpterm.jsonrpc import INVALID_REQUEST, RpcError
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError
 from acpterm.policy.judge import Level, Verdict
+from acpterm.policy.rules import RulesError
 
 # Characters of a command, and number of arguments, in the audit log.
 _RECORDED_MAX: Final = 16 * 1024
@@ -65,7 +66,14 @@ def judge(
         command, args = shell_line(command, args), None
     elif options.shell is False:
         args = args or []
-    verdict = policy.judge.judge(
+    try:
+        judge_of_rules = policy.judge()
+    except RulesError as error:
+        raise RpcError(
+            INTERNAL_ERROR,
+            f"no command can be judged, so none is run: {error}; the user has to correct the file",
+        ) from error
+    verdict = judge_of_rules.judge(
         command,
         args,
         profile=profile,
