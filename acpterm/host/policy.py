@@ -13,7 +13,7 @@ from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import default_rules_file, load_rules
 from acpterm.providers.provider import Provider
-from acpterm.providers.registry import make_provider
+from acpterm.providers.registry import make
 
 Stamp: TypeAlias = tuple[int, int, int]
 """What changes when a file changes: its modification time, its size and its inode."""
@@ -51,7 +51,7 @@ class HostPolicy:
     def provider(self, name: str) -> Provider:
         """Return the provider with this name, a key of `providers.provider.RANKS`."""
         if name not in self._providers:
-            self._providers[name] = make_provider(name, image=self._settings.image)
+            self._providers[name] = make(name, image=self._settings.image or "")
         return self._providers[name]
 
 

@@ -4,14 +4,14 @@ from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
 from acpterm.providers.provider import ProviderError
-from acpterm.providers.registry import make_provider
+from acpterm.providers.registry import make
 
 
 async def provider(settings: Settings, name: str) -> CheckResult:
     """Check that the provider `name` works here. It is a problem only if the settings select it."""
     check = f"provider {name}"
     try:
-        return ok(check, await make_provider(name, image=settings.image).check())
+        return ok(check, await make(name, image=settings.image or "").check())
     except ProviderError as error:
         what = summary_line(str(error))
     if name == settings.provider:

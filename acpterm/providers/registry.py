@@ -1,0 +1,34 @@
+"""Creates a provider by its name. Each provider's module is imported only if it is used."""
+
+from typing import Final
+
+from acpterm.providers.provider import RANKS, Provider, ProviderError
+
+NAMES: Final = tuple(RANKS)
+"""The names of all providers, by increasing strictness."""
+
+
+def make(name: str, *, image: str) -> Provider:
+    """Return a new provider. Raises `ProviderError` for an unknown name.
+
+    `image` is the container image for `podman` and `docker`.
+    """
+    if name == "local":
+        from acpterm.providers.local import LocalProvider  # noqa: PLC0415  only if it is used
+
+        return LocalProvider()
+    if name == "bubblewrap":
+        from acpterm.providers.bubblewrap import (  # noqa: PLC0415  only if it is used
+            BubblewrapProvider,
+        )
+
+        return BubblewrapProvider()
+    if name == "landlock":
+        from acpterm.providers.landlock import LandlockProvider  # noqa: PLC0415  only if used
+
+        return LandlockProvider()
+    if name in ("podman", "docker"):
+        from acpterm.providers.podman import ContainerProvider  # noqa: PLC0415  only if it is used
+
+        return ContainerProvider(engine=name, image=image)
+    raise ProviderError(f"there is no provider {name!r}; there are {', '.join(NAMES)}")
