@@ -213,3 +213,18 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             "terminals. The oldest are removed first, except for recordings in progress.",
         ),
     ] = 100
+    audit_dir: Annotated[
+        str | None,
+        Meta(
+            title="Directory of the audit log, an absolute path. By default `acpterm/audit` in the "
+            "user's state directory.",
+            extra=_PATH,
+        ),
+    ] = None
+    audit_file_bytes: Annotated[
+        int, Meta(ge=64 * KIB, title="Size of a file of the audit log before rotation, in bytes.")
+    ] = 16 * MIB
+    audit_files: Annotated[
+        int,
+        Meta(ge=1, title="Number of files of the audit log to keep, with the one that is written."),
+    ] = 10
