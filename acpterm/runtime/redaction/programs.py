@@ -16,6 +16,8 @@ class Form(Enum):
 
     ATTACHED = auto()
     """Only in the same word, as in `-pSECRET`."""
+    NEXT = auto()
+    """Only in the next word."""
     ANY = auto()
     """In the same word or the next one."""
     USER = auto()
@@ -47,7 +49,7 @@ _PROGRAMS: Final[Mapping[str, Options]] = {
     "sshpass": {"p": Form.ANY},
     "redis-cli": {"a": Form.ANY},
     "openssl": {
-        "k": Form.ANY,
+        "k": Form.NEXT,
         "pass": Form.SOURCE,
         "passin": Form.SOURCE,
         "passout": Form.SOURCE,
@@ -59,6 +61,7 @@ _NAMES: Final = tuple(_PROGRAMS)
 _PORT: Final = re.compile(r"\d{1,5}(?::\d{1,5})?")
 # Options of one letter may be combined; the last one may have a value.
 _COMBINED: Final = re.compile(r"[A-Za-z]{1,8}")
+_SEPARATOR: Final = re.compile(r"=|[ \t]{1,8}")
 
 
 def has_program(text: str) -> bool:
@@ -92,14 +95,17 @@ def options_of(argument: str) -> Options | None:
 
 def attached_secret(argument: str, options: Options) -> int | None:
     """Return the index in `argument`, such as `-pSECRET`, at which the secret starts, or None."""
-    name, equals, value = argument.lstrip("-").partition("=")
-    if argument.startswith("--") or (equals and len(name) > 1 and name in options):
-        form, start = options.get(name), len(argument) - len(value)
-        return start if form and equals and _is_secret(value, form) else None
-    form = options.get(argument[1:2])
-    if not form or argument[1:] in options or not _is_secret(argument[2:], form):
+    name, equals, _ = argument.partition("=")
+    if equals and name.lstrip("-") in options and name[2:]:
+        form, start = options[name.lstrip("-")], len(name) + 1
+    elif argument[1:2] in options and argument[1:] not in options:
+        form, start = options[argument[1]], 2
+    else:
         return None
-    return 2 + _kept(argument[2:], form)
+    value = argument[start:]
+    if form is Form.NEXT or not _is_secret(value, form):
+        return None
+    return start + _kept(value, form)
 
 
 def secret_in_next(argument: str, options: Options) -> Form | None:
@@ -107,6 +113,8 @@ def secret_in_next(argument: str, options: Options) -> Form | None:
     name = argument.lstrip("-")
     if name not in options and not argument.startswith("--") and _COMBINED.fullmatch(name):
         name = name[-1]
+        if options.get(name) is Form.NEXT:
+            return None
     form = options.get(name)
     return None if form is Form.ATTACHED else form
 
@@ -121,7 +129,7 @@ def _events() -> re.Pattern[str]:
     programs = "|".join(sorted(map(re.escape, _NAMES), key=len, reverse=True))
     return re.compile(
         rf"(?<![\w-])(?P<program>{programs})(?=\s)|(?P<operator>[;&|\n])"
-        r"|(?<=\s)(?P<option>-{1,2}[A-Za-z][a-z-]{0,15})",
+        r"|(?<=\s)(?P<option>-{1,2}[A-Za-z][A-Za-z-]{0,15})",
         re.ASCII,
     )
 
@@ -131,17 +139,18 @@ def _secret_after(text: str, match: re.Match[str], options: Options) -> tuple[in
     if not options:
         return None
     option, end = match["option"], match.end()
-    after = text[end : end + 1]
-    form = secret_in_next(option, options) if after in ("=", " ", "\t") else None
-    if form:
-        end += 1
-        while text[end : end + 1] in (" ", "\t"):
-            end += 1
+    letter = options.get(option[1])
+    is_combined = letter is None or len(option) == 2 or option[1:] in options
+    form = secret_in_next(option, options) if is_combined else None
+    separator = _SEPARATOR.match(text, end)
+    if form and separator:
+        end = separator.end()
+    elif letter and letter is not Form.NEXT:
+        form, end = letter, match.start() + 2
     else:
-        form = None if option.startswith("--") else options.get(option[1])
-        end = match.start() + 2
-    value = VALUE.match(text, end) if form else None
-    if form is None or value is None or value[0].startswith("-"):
+        return None
+    value = VALUE.match(text, end)
+    if value is None or value[0].startswith("-"):
         return None
     start, stop = value.span(value.lastindex or 0)
     secret = text[start:stop]

@@ -58,9 +58,11 @@ def redact_args(args: Sequence[str], program: str = "") -> list[str]:
     for argument in args:
         if argument.startswith("-"):
             start = attached_secret(argument, options) if options else None
+            start = start or _secret_after_equals(argument)
             redacted.append(redact(argument) if start is None else argument[:start] + REDACTED)
-            certainty = is_option_of_secret(argument)
-            form = secret_in_next(argument, options) if options else None
+            has_value = start is not None
+            certainty = Strength.NONE if has_value else is_option_of_secret(argument)
+            form = secret_in_next(argument, options) if options and not has_value else None
             continue
         if form:
             redacted.append(redact(redact_value(argument, form)))
@@ -71,6 +73,15 @@ def redact_args(args: Sequence[str], program: str = "") -> list[str]:
             options = options_of(argument) or options
         certainty, form = Strength.NONE, None
     return redacted
+
+
+def _secret_after_equals(argument: str) -> int | None:
+    """Return the index at which the secret of an option such as `--password=SECRET` starts."""
+    option, equals, value = argument.partition("=")
+    certainty = is_option_of_secret(option) if equals else Strength.NONE
+    if not certainty or _has_token(value) or not _is_secret(value, certainty):
+        return None
+    return len(option) + 1
 
 
 def _is_secret(argument: str, certainty: Strength) -> bool:

@@ -140,7 +140,8 @@ _KINDS: Final = (
 _LITERALS: Final = tuple(dict.fromkeys(kind.literal for kind in _KINDS))
 # The token of a Discord bot begins with a number in base64, and so has no literal.
 _DISCORD: Final = (
-    r"(?:[MNO][DTjz][AEIMQUYcgk][wxyz0-5]){5,7}[A-Za-z0-9]{0,3}\.[\w-]{6}\.[\w-]{27,}+"
+    r"[MNO](?:(?<![A-Za-z0-9].)|(?<=\\[nrt].))[DTjz][AEIMQUYcgk][wxyz0-5]"
+    r"(?:[MNO][DTjz][AEIMQUYcgk][wxyz0-5]){4,6}[A-Za-z0-9]{0,3}\.[\w-]{6}\.[\w-]{27,}+"
 )
 _DISCORD_CHARS_MIN: Final = 55
 
@@ -169,7 +170,7 @@ def _search_discord() -> Callable[[str], re.Match[str] | None]:
 def _pattern(literal: str) -> re.Pattern[str]:
     """Return the pattern of the tokens that begin with `literal`; group 1 is what is kept."""
     if not literal:
-        return re.compile(f"()(?<![A-Za-z0-9]){_DISCORD}", re.ASCII)
+        return re.compile(f"(){_DISCORD}", re.ASCII)
     kind = next(kind for kind in _KINDS if kind.literal == literal)
     text = re.escape(literal)
     # The literal is first, so that `re` searches for it fast; it may follow an escape such as \n.

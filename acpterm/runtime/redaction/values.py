@@ -23,8 +23,9 @@ _REFERENCE: Final = re.compile(
 )
 _WORDS: Final = (
     "true false null none nil undefined yes no on off str string int bool bytes required optional "
-    "env stdin prompt file pass auto default 0 1"
+    "env stdin prompt file pass auto default"
 )
+_SMALL: Final = re.compile(r"\d{1,3}")
 _PATH: Final = re.compile(r"(?:~|\.{1,2})?(?:/[\w.@+ -]+)+/?|[A-Za-z]:[\\/].*|[\w.+-]*://.*")
 _ORDINARY: Final = re.compile(
     # Words with a number; a number; a version, a date or a time; a module or a file's name.
@@ -44,7 +45,7 @@ def may_be_secret(value: str, certainty: Strength, *, is_certain: bool) -> bool:
     `is_certain`: the name and the value belong together without doubt, as in `NAME=value`; and not
     as in `name: value`, which may be prose or code.
     """
-    if is_reference(value) or value.lower() in _WORDS.split():
+    if is_reference(value) or value.lower() in _WORDS.split() or _SMALL.fullmatch(value):
         return False
     if certainty is Strength.STRONG:
         return is_certain or _has_digit_and_letter(value, 6)
