@@ -31,6 +31,7 @@ _COMMANDS = {
     "resize": ("acpterm.cli.resize", "Resize a terminal."),
     "inspect": ("acpterm.cli.inspect", "Show the details of a terminal."),
     "events": ("acpterm.cli.events", "Print events as they happen."),
+    "audit": ("acpterm.cli.audit", "Print the audit log: what ran, and who allowed it."),
     "export": ("acpterm.cli.export", "Export a terminal as a recording, text, HTML or a picture."),
     "replay": ("acpterm.cli.replay", "Replay a terminal or a recording."),
     "status": ("acpterm.cli.status", "Show daemon status."),

@@ -260,14 +260,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     audit_dir: Annotated[
         str | None,
         Meta(
-            title="Directory of this record, an absolute path that only this user can write to. "
-            "By default `acpterm/audit` in the user's state directory.",
+            title="Directory of the audit log, an absolute path. By default `acpterm/audit` in the "
+            "user's state directory.",
             extra=_PATH,
         ),
     ] = None
-    audit_bytes: Annotated[
-        int, Meta(ge=64 * KIB, title="Size at which a new file of the record is begun, in bytes.")
+    audit_file_bytes: Annotated[
+        int, Meta(ge=64 * KIB, title="Size of a file of the audit log before rotation, in bytes.")
     ] = 16 * MIB
     audit_files: Annotated[
-        int, Meta(ge=1, title="Number of files of the record to keep; the oldest are removed.")
+        int,
+        Meta(ge=1, title="Number of files of the audit log to keep, with the one that is written."),
     ] = 10

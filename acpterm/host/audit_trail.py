@@ -27,7 +27,7 @@ def open_audit_log(settings: Settings) -> AuditLog | None:
     if not settings.audit:
         return None
     directory = settings.audit_dir or default_audit_dir()
-    return AuditLog(directory, file_bytes=settings.audit_bytes, files=settings.audit_files)
+    return AuditLog(directory, file_bytes=settings.audit_file_bytes, files=settings.audit_files)
 
 
 class AuditTrail:
