@@ -30,58 +30,41 @@ Seconds = Annotated[float, Meta(gt=0)]
 Bytes = Annotated[int, Meta(ge=1)]
 
 SAFE_COMMANDS: Final = (
-    *(
-        "awk",
-        "cat",
-        "cd",
-        "chdir",
-        "diff",
-        "echo",
-        "find",
-        "git",
-        "grep",
-        "head",
-        "help",
-        "hostname",
-    ),
-    *(
-        "id",
-        "ipconfig",
-        "tee",
-        "ls",
-        "netstat",
-        "ps",
-        "pwd",
-        "sort",
-        "tail",
-        "tree",
-        "type",
-        "uname",
-    ),
-    *("uniq", "wc", "which", "touch", "mkdir", "npm", "yarn", "bun", "tsc", "node", "npx", "bunx"),
+    "awk", "cat", "cd", "chdir", "diff", "echo", "find", "git", "grep", "head", "help", "hostname",
+    "id", "ipconfig", "tee", "ls", "netstat", "ps", "pwd", "sort", "tail", "tree", "type", "uname",
+    "uniq", "wc", "which", "touch", "mkdir", "npm", "yarn", "bun", "tsc", "node", "npx", "bunx",
     "vitest",
+)  # fmt: skip
+# The repetitions are possessive (`*+`) or lazy over words without spaces, so that no pattern takes
+# more than linear time. `--` ends the options of rm, chmod and chown.
+_OPERANDS: Final = r"(?: (?!--(?: |$))\S+)*? "
+_GIT: Final = r"git(?: (?:-[Cc]|--(?:git-dir|work-tree|namespace|exec-path)) \S+| -\S+)*+ "
+DANGEROUS_PATTERNS: Final = (
+    r"dd(?: |$)",
+    rf"rm{_OPERANDS}(?:-[a-zA-Z]*[rR]|--r)",
+    rf"(?:chmod|chown|chgrp){_OPERANDS}(?:-[a-zA-Z]*R|--rec)",
+    r"rmdir(?: |$)",
+    r"find(?: \S+)*? -(?:delete|exec|ok)",
+    r"(?:sudo|sudoedit|doas|pkexec|su|runuser)(?: |$)",
+    r"(?:del|format|mkfs(?:\.\w+)?|fdisk|wipefs|shred)(?: |$)",
+    r"(?:reboot|shutdown|halt|poweroff)(?: |$)",
+    r"systemctl(?: -\S+)*+ (?:reboot|poweroff|halt|kexec)(?: |$)",
+    rf"{_GIT}reset(?: |$)",
+    rf"{_GIT}clean(?: \S+)*? (?:-[a-zA-Z]*f|--f)",
+    rf"{_GIT}rm{_OPERANDS}-[a-zA-Z]*r",
 )
-DANGEROUS_PATTERNS: Final = [
-    r"dd( |$)",
-    r"rm .*(-[a-zA-Z]*[rR]|--recursive|--r)",
-    r"(chmod|chown) .*(-[a-zA-Z]*R|--recursive|--rec)",
-    r"rmdir( |$)",
-    r"find .*-(delete|exec|ok)",
-    r"(sudo|del|format|reboot|shutdown)( |$)",
-    r"git .*reset",
-]
 POOL_COMMANDS: Final = (
-    *("rm", "sudo", "chmod", "chown", "mkfs", "dd", "fdisk", "shutdown", "reboot", "halt"),
-    *("poweroff", "kill", "killall", "pkill"),
-)
-POOL_PATTERNS: Final = [
+    "rm", "sudo", "chmod", "chown", "mkfs", "dd", "fdisk", "shutdown", "reboot", "halt", "poweroff",
+    "kill", "killall", "pkill",
+)  # fmt: skip
+POOL_PATTERNS: Final = (
     r"rm -rf /",
     r">\s*/dev/(?!null\b)",
     r"\|\s*(sh|bash)\b",
     r"\beval\b",
     r"`",
     r"\$\(",
-]
+)
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -234,7 +217,7 @@ BUILTIN: Final[Mapping[str, Profile]] = {
             dangerous="deny",
             dangerous_patterns=[],
             blocked_commands=list(POOL_COMMANDS),
-            blocked_patterns=POOL_PATTERNS,
+            blocked_patterns=list(POOL_PATTERNS),
             short_messages=True,
             limits=Limits(agent_terminals=5, starts_per_minute=3, idle=300.0),
         ),
