@@ -36,7 +36,7 @@ from typing import Final, NamedTuple
 import trio
 
 import acpterm
-from acpterm.providers.environment import sandbox_environment
+from acpterm.providers.environment import sandbox_environment, split_environment
 from acpterm.providers.placeholders import Placeholders
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
 from acpterm.providers.secret_paths import (
@@ -80,13 +80,16 @@ class _Tools(NamedTuple):
 
 
 class BubblewrapProvider:
-    """Runs commands in a sandbox of bubblewrap. Implements `provider.Provider`."""
+    """Runs commands in a sandbox of bubblewrap. Implements `provider.Provider`.
+
+    `placeholders` are shared by all providers of the daemon.
+    """
 
     name: Final = "bubblewrap"
     isolation: Final[Isolation] = "sandbox"
 
-    def __init__(self) -> None:
-        self._placeholders: Final = Placeholders()
+    def __init__(self, placeholders: Placeholders | None = None) -> None:
+        self._placeholders: Final = placeholders or Placeholders()
         self._trial: Final = Trial()
 
     async def prepare(self, command: Command) -> Prepared:
@@ -157,6 +160,10 @@ def _prepared(
     _check_hidden(workspace, hidden)
     inside = [path for path in hidden if is_below(path, workspace.path)]
     outside = [path for path in hidden if not is_below(path, workspace.path)]
+    env = sandbox_environment(
+        command.env, [*private, *hidden, *map(os.path.abspath, command.hidden)], tmpdir=_TMP[0]
+    )
+    outer, inner = split_environment(env)
     argv = [
         *(tools.env, f"--ignore-signal={_IGNORED}", tools.bwrap),
         *("--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc"),
@@ -171,14 +178,12 @@ def _prepared(
         *(word for path in workspace.pinned for word in ("--bind", path, path)),
         *_protect(workspace.protected, placeholders),
         *(word for path in (*run, *_directories(outside)) for word in ("--remount-ro", path)),
+        *(word for variable in inner.items() for word in ("--setenv", *variable)),
         *("--chdir", _directory(command.cwd, private), "--"),
         *(tools.env, f"--default-signal={_IGNORED}"),
         *starter_argv(command.shell, command.argv, command.fallback_argv),
     ]
-    env = sandbox_environment(
-        command.env, [*private, *hidden, *map(os.path.abspath, command.hidden)], tmpdir=_TMP[0]
-    )
-    return Prepared(argv, None, env, command.cwd)
+    return Prepared(argv, None, outer, command.cwd)
 
 
 def _trial_command(tools: _Tools, directory: str) -> Prepared:
