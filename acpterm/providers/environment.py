@@ -35,6 +35,16 @@ _SECRET: Final = re.compile(
 _HARMLESS: Final = frozenset(("PWD", "OLDPWD"))
 _SCHEME: Final = re.compile(r"^(unix:(path=|//)?|file://)")
 
+# Variables that make the loader, or the C library, load code or files (ld.so(8)). The list is that
+# of the variables that glibc ignores in setuid programs.
+_LOADER_PREFIXES: Final = ("LD_", "MALLOC_", "GLIBC_")
+_LOADER: Final = frozenset(
+    (
+        *("GCONV_PATH", "GETCONF_DIR", "HOSTALIASES", "LOCALDOMAIN", "LOCPATH", "NIS_PATH"),
+        *("NLSPATH", "RESOLV_HOST_CONF", "RES_OPTIONS", "TZDIR", "TZ", "POSIXLY_CORRECT"),
+    )
+)
+
 
 def sandbox_environment(
     env: Mapping[str, str], hidden: Iterable[str], *, tmpdir: str
@@ -53,6 +63,19 @@ def sandbox_environment(
         if name in found:
             found[name] = tmpdir
     return {**found, "TMPDIR": tmpdir}
+
+
+def split_environment(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the variables for the programs that set up a sandbox, and those only for inside.
+
+    A variable such as `LD_PRELOAD` would make the former execute code outside the sandbox.
+    """
+    inner = {
+        name: value
+        for name, value in env.items()
+        if name in _LOADER or name.startswith(_LOADER_PREFIXES)
+    }
+    return {name: value for name, value in env.items() if name not in inner}, inner
 
 
 def is_secret(name: str) -> bool:
