@@ -2,15 +2,16 @@
 
 Three programs are involved; none of them interprets what the caller passes:
 
-1. A shell on the host, which runs in the terminal (`_ON_HOST`). It passes its own limits of open
-   files and processes to the engine, and executes the engine's `run`. Without these options an
-   engine of root requests limits that a container manager may forbid, and nothing starts.
+1. A Python on the host, which runs in the terminal (`_ON_HOST`). It passes its own limits of open
+   files and processes to the engine: without these options an engine of root requests limits that
+   a container manager may forbid, and nothing starts. It locks the placeholders of the workspace
+   (`placeholders`), since locks outlive exec. Then it executes the engine's `run`.
 2. The engine, in the foreground. It connects the terminal with a PTY in the container.
 3. A shell in the container, as its first process (`_INSIDE`). It changes to the working directory,
-   selects the command or the fallback, runs it, and exits with its status: 127 if the program does
-   not exist, 126 if it cannot be executed, and 128+n if signal n has ended it. While it waits it
-   also reaps orphans, so the engine's `--init`, which needs one more package, is not used. Docker
-   has its own init, which is necessary there: only an init forwards SIGTERM to the program.
+   runs the command by `starter`, and exits with its status, which is 128+n if signal n has ended
+   it. While it waits it also reaps orphans, so the engine's `--init`, which needs one more package,
+   is not used. Docker has its own init, which is necessary there: only an init forwards SIGTERM to
+   the program.
 
 Environment: the container gets the variables of the request, and of the daemon's environment only
 those in `INHERITED`. The engine itself gets none of the request's variables: it runs on the host,
@@ -20,11 +21,13 @@ values are arguments of the engine, which other users of the machine can read, l
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from acpterm.providers.protected import Protected
 from acpterm.providers.provider import Command, ProviderError
+from acpterm.providers.starter import starter_argv
+from acpterm.providers.workspace import Workspace
 
 INHERITED: Final = re.compile(
     r"TERM|COLORTERM|LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR(?:_FORCE)?"
@@ -32,53 +35,50 @@ INHERITED: Final = re.compile(
 )
 """The variables of the daemon's environment that a container gets, if the request has none."""
 
-# Arguments: the largest number of processes that may be requested; the engine and its `run`, as
-# words; and the other arguments of `run`. The engine itself lowers its limits to these maxima.
+# Arguments: the number of placeholders, and their paths; and the argv of the engine, with a `-` in
+# the place of the limits. The engine lowers its own limits to the maxima that are used here.
 _ON_HOST: Final = """\
-limits=
-while read -r a b c d e f; do
-  case "$a $b $c" in
-    "Max processes "*) soft=$c hard=$d max=$1 name=nproc ;;
-    "Max open files") soft=$d hard=$e max=1048576 name=nofile ;;
-    *) continue ;;
-  esac
-  if [ "$hard" = unlimited ] || [ "$hard" -gt "$max" ]; then hard=$max; fi
-  if [ "$soft" = unlimited ] || [ "$soft" -gt "$hard" ]; then soft=$hard; fi
-  limits="$limits --ulimit=$name=$soft:$hard"
-done 2>/dev/null </proc/self/limits
-engine=$2
-shift 2
-exec $engine $limits "$@"
+import _signal, fcntl, os, resource, sys
+for number in (_signal.SIGINT, _signal.SIGPIPE, _signal.SIGXFSZ):
+    _signal.signal(number, _signal.SIG_DFL)
+count = int(sys.argv[1])
+for path in sys.argv[2 : 2 + count]:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        os.set_inheritable(fd, True)
+        fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        sys.exit(f"acpterm: {path}: cannot be locked: {error.strerror}")
+argv = sys.argv[2 + count :]
+try:
+    with open("/proc/sys/kernel/pid_max") as file:
+        processes = min(int(file.read()), 4194304)
+except OSError:
+    processes = 32768
+limits = []
+for name, number, largest in (
+    ("nproc", resource.RLIMIT_NPROC, processes),
+    ("nofile", resource.RLIMIT_NOFILE, 1048576),
+):
+    soft, hard = (min(x if x >= 0 else largest, largest) for x in resource.getrlimit(number))
+    limits.append(f"--ulimit={name}={soft}:{hard}")
+place = argv.index("-")
+argv[place : place + 1] = limits
+try:
+    os.execvp(argv[0], argv)
+except OSError as error:
+    print(f"acpterm: {argv[0]}: cannot be run: {error.strerror}", file=sys.stderr)
+    sys.exit(126)
 """
 
-# Arguments: the working directory; the shell of the settings; the numbers of words of the command
-# and of the fallback; and these words. A command in parentheses is never a builtin of the shell.
+# Arguments: the working directory, and an argv. A command in parentheses is executed in a new process.
 # The shell's own messages, such as "Killed", are discarded.
 _INSIDE: Final = """\
 cd -- "$1" 2>/dev/null || {
   printf 'acpterm: %s: cannot be the working directory: it is not in the container\\n' "$1" >&2
   exit 126
 }
-shell=$2 count=$3 others=$4
-shift 4
-if [ "$others" != 0 ]; then
-  case $(command -v -- "$1") in
-    */*)
-      while [ "$count" -gt 0 ]; do
-        word=$1
-        shift
-        set -- "$@" "$word"
-        count=$((count - 1))
-      done
-      shift "$others"
-      ;;
-    *) shift "$count" ;;
-  esac
-fi
-if [ "$1" = "$shell" ] && ! command -v -- "$shell" >/dev/null; then
-  shift
-  set -- /bin/sh "$@"
-fi
+shift
 """
 _AS_INIT: Final = """\
 exec 9>&2 2>/dev/null
@@ -86,9 +86,11 @@ exec 9>&2 2>/dev/null
 exit $?
 """
 _BELOW_INIT: Final = 'exec "$@"\n'
-
-_PID_MAX_DEFAULT: Final = 32768
-_LIMIT_MAX: Final = 4194304
+# Executes the shell of the settings, which the image may lack.
+_SETTINGS_SHELL: Final = """\
+if command -v -- "$0" >/dev/null; then exec "$0" "$@"; fi
+exec /bin/sh "$@"
+"""
 
 
 class Setup(NamedTuple):
@@ -107,38 +109,77 @@ class Setup(NamedTuple):
     """Whether containers get a control group of their own, not that of the terminal."""
 
 
-def run_argv(setup: Setup, name: str, command: Command, files: Protected) -> list[str]:
+class Mount(NamedTuple):
+    """A file or directory of the host in the container."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+def run_argv(setup: Setup, name: str, command: Command, workspace: Workspace) -> list[str]:
     """Return the argv that runs a command in the foreground, in a new container `name`.
 
-    `files` are the protected files of the command's workspace. Raises `ProviderError` for a path
-    that cannot be mounted.
+    All `missing` paths of the workspace must have placeholders, or be impossible to create. Raises
+    `ProviderError` for a path that cannot be mounted.
     """
-    mounts = [_bind(command.workspace)]
-    mounts += map(_bind, files.pinned)
-    mounts += [_bind(path, read_only=True) for path in files.read_only]
     environment = container_environment(command.env, command.requested)
     options = [
         "--interactive",
         "--tty",
         *base_options(setup, name, network=command.network),
-        *(f"--mount={mount}" for mount in mounts),
+        *(_mount_option(mount) for mount in workspace_mounts(command.workspace, workspace)),
         *(f"--env={key}={value}" for key, value in environment.items()),
     ]
-    fallback = command.fallback_argv or ()
-    arguments = [command.cwd, command.shell, str(len(command.argv)), str(len(fallback))]
-    return shell_argv(setup, options, [*arguments, *command.argv, *fallback])
+    argv = _with_shell_of_image(command.argv, command.shell)
+    fallback = command.fallback_argv and _with_shell_of_image(command.fallback_argv, command.shell)
+    arguments = [command.cwd, *starter_argv("/bin/sh", argv, fallback)]
+    locks = [path for path in workspace.missing if os.path.lexists(path)]
+    return shell_argv(setup, options, arguments, locks)
 
 
-def shell_argv(setup: Setup, options: Sequence[str], arguments: Sequence[str]) -> list[str]:
-    """Return the argv that runs the shell in the container, with arguments as in `_INSIDE`."""
+def _with_shell_of_image(argv: Sequence[str], shell: str) -> Sequence[str]:
+    """Return `argv`, but if it begins with `shell`, let it use /bin/sh where `shell` is missing."""
+    if argv[0] != shell or shell == "/bin/sh":
+        return argv
+    return ["/bin/sh", "-c", _SETTINGS_SHELL, *argv]
+
+
+def workspace_mounts(path: str, workspace: Workspace) -> list[Mount]:
+    """Return the mounts of a workspace, in their order.
+
+    If `path`, which the session uses, has symbolic links, the workspace is mounted there too.
+    """
+    writable = [workspace.path, *workspace.pinned]
+    placeholders = [missing for missing in workspace.missing if os.path.lexists(missing)]
+    found = [Mount(source, source) for source in writable]
+    found += [Mount(source, source, read_only=True) for source in workspace.protected]
+    found += [Mount(source, source, read_only=True) for source in placeholders]
+    if path == workspace.path:
+        return found
+    start = len(workspace.path)
+    return found + [mount._replace(target=path + mount.target[start:]) for mount in found]
+
+
+def shell_argv(
+    setup: Setup, options: Sequence[str], arguments: Sequence[str], locks: Sequence[str] = ()
+) -> list[str]:
+    """Return the argv that runs the shell in the container, with arguments as in `_INSIDE`.
+
+    `options` are those of the engine's `run`. `locks` are the paths of placeholders to lock.
+    """
     script = _INSIDE + (_BELOW_INIT if setup.engine == "docker" else _AS_INIT)
     return [
-        "/bin/sh",
-        "-c",
+        sys.executable,
+        # Without the site, in a third of the time; and without the user's settings of Python.
+        "-ISc",
         _ON_HOST,
-        "acpterm",
-        str(_processes_max()),
-        " ".join([setup.engine, *global_options(setup.engine), "run"]),
+        str(len(locks)),
+        *locks,
+        setup.engine,
+        *global_options(setup.engine),
+        "run",
+        "-",
         *options,
         "--entrypoint=/bin/sh",
         setup.image,
@@ -197,11 +238,9 @@ def container_environment(env: Mapping[str, str], requested: Mapping[str, str]) 
     return {"HOME": "/tmp", **inherited, **requested}  # noqa: S108  it is the container's own
 
 
-def _bind(path: str, *, read_only: bool = False) -> str:
-    fields = ["type=bind", f"source={path}", f"target={path}"]
-    if read_only:
-        fields.append("readonly")
-    return _csv(fields)
+def _mount_option(mount: Mount) -> str:
+    fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
+    return f"--mount={_csv([*fields, 'readonly'] if mount.read_only else fields)}"
 
 
 def _csv(fields: Iterable[str]) -> str:
@@ -215,11 +254,3 @@ def _csv(fields: Iterable[str]) -> str:
             field = '"' + field.replace('"', '""') + '"'  # noqa: PLW2901  quoted in place
         quoted.append(field)
     return ",".join(quoted)
-
-
-def _processes_max() -> int:
-    try:
-        with open("/proc/sys/kernel/pid_max") as file:
-            return min(int(file.read()), _LIMIT_MAX)
-    except (OSError, ValueError):
-        return _PID_MAX_DEFAULT

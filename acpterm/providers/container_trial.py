@@ -44,7 +44,7 @@ async def try_engine(
     result = CommandResult(1, "", "")
     for setup in await _setups(engine, image, labels):
         options = base_options(setup, name, network=False)
-        argv = shell_argv(setup, options, ["/", "/bin/sh", "3", "0", "/bin/sh", "-c", _PROBE])
+        argv = shell_argv(setup, options, ["/", "/bin/sh", "-c", _PROBE])
         is_done = False
         try:
             result = await engine.run_argv(argv)

@@ -4,8 +4,8 @@ A container is started for each terminal, from the image of the settings, and re
 terminal has closed. It has the session's directory at the same path, a private /tmp, and nothing
 else of the host. Its program has no capabilities, and no network unless that is allowed.
 
-Order of events: `prepare` draws the container's name, which is also the token. The engine runs in
-the terminal, and creates the container when it likes. It removes the container when the program
+Order of events: `prepare` draws the token, from which the container's name is derived. The engine
+runs in the terminal, and creates the container. It removes the container when the program
 ends. If the engine was killed before, `clean_up` removes the container: called by this worker, or
 with the stored token by the next one. If the keeper was killed too, nobody has the token; then
 `remove_leftovers` of the next daemon finds the container by its label. It names the daemon.
@@ -14,6 +14,7 @@ What differs from other providers: background processes end with the program; a 
 n has ended is reported as exit status 128+n; and 125 is the status of an engine that failed.
 """
 
+import hashlib
 import os
 import re
 import secrets
@@ -26,8 +27,10 @@ import trio
 from acpterm.providers.container_argv import Setup, run_argv
 from acpterm.providers.container_trial import try_engine
 from acpterm.providers.engine import Engine
-from acpterm.providers.protected import Protected, protected
+from acpterm.providers.placeholders import Placeholders
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
+from acpterm.providers.secret_paths import is_below
+from acpterm.providers.workspace import Workspace
 from acpterm.pty.tracking.marks import Daemon
 from acpterm.runtime.threads import run_blocking
 
@@ -42,18 +45,23 @@ class ContainerProvider:
     """Runs programs in containers of `image`; implements `provider.Provider`.
 
     `daemon` identifies the daemon, for `remove_leftovers`; without it, containers that outlive a
-    killed daemon stay.
+    killed daemon stay. `placeholders` are shared by all providers of the daemon.
     """
 
     isolation: Final[Isolation] = "container"
 
     def __init__(
-        self, engine: Literal["podman", "docker"], image: str, daemon: Daemon | None = None
+        self,
+        engine: Literal["podman", "docker"],
+        image: str,
+        daemon: Daemon | None = None,
+        placeholders: Placeholders | None = None,
     ) -> None:
         self.name: Final = engine
         self._engine: Final = Engine(engine)
         self._image: Final = image
         self._daemon: Final = daemon
+        self._placeholders: Final = placeholders or Placeholders()
         self._setup: Setup | None = None
         self._trying: Final = trio.Lock()
 
@@ -62,21 +70,28 @@ class ContainerProvider:
 
         The first call tries the engine, which takes up to some seconds.
         """
-        files = await run_blocking(lambda: _check_workspace(command))
         setup = await self._tried()
-        name = f"acpterm-{secrets.token_hex(16)}"
-        return Prepared(
-            argv=run_argv(setup, name, command, files),
-            fallback_argv=None,
-            env=self._engine.env,
-            cwd="/",
-            token=name,
-        )
+        token, argv = await run_blocking(lambda: self._prepared(setup, command))
+        return Prepared(argv=argv, fallback_argv=None, env=self._engine.env, cwd="/", token=token)
+
+    def _prepared(self, setup: Setup, command: Command) -> tuple[str, list[str]]:
+        workspace = Workspace.of(command.workspace, os.path.expanduser("~"))
+        _check_hidden(command, workspace)
+        try:
+            token, _ = self._placeholders.create(workspace.path, workspace.missing)
+        except (OSError, ValueError) as error:
+            msg = f"{command.workspace}: its protected files cannot be created: {error}"
+            raise ProviderError(msg) from error
+        try:
+            return token, run_argv(setup, container_name(token), command, workspace)
+        except BaseException:
+            self._placeholders.remove(token)
+            raise
 
     async def clean_up(self, token: str) -> None:
         """Remove the container of a terminal, if it still exists. Does not raise."""
-        if _NAME.fullmatch(token):
-            await self._engine.remove(token)
+        await self._engine.remove(container_name(token))
+        await run_blocking(lambda: self._placeholders.remove(token))
 
     async def check(self) -> str:
         """Run one command, and return a line that describes the container. Raises `ProviderError`.
@@ -99,7 +114,8 @@ class ContainerProvider:
         except ProviderError as error:
             _log.warning("leftover containers are not removed", problem=str(error))
             return 0
-        names = [name for name in names if name not in held]
+        kept = set(map(container_name, held))
+        names = [name for name in names if name not in kept]
         for name in names:
             await self._engine.remove(name)
         return len(names)
@@ -137,24 +153,21 @@ class ContainerProvider:
         return await try_engine(self._engine, self._image, (label,), name)
 
 
-def _check_workspace(command: Command) -> Protected:
-    """Return the protected files of a command's workspace.
+def container_name(token: str) -> str:
+    """Return the name of the container of a terminal, from its token."""
+    return f"acpterm-{hashlib.blake2b(os.fsencode(token), digest_size=16).hexdigest()}"
 
-    Raises `ProviderError` if the workspace cannot be mounted, or if it contains what the program
-    must not reach. Nothing is hidden by a mount: a program could rename a directory above it, and
-    the next container would show the contents.
+
+def _check_hidden(command: Command, workspace: Workspace) -> None:
+    """Raise `ProviderError` if the workspace contains what the program must not reach.
+
+    A mount cannot hide it: a program could rename a directory above it, and the next container
+    would show it at the new path.
     """
-    workspace = command.workspace
-    if not os.path.isdir(workspace):
-        msg = f"{workspace} is no directory, so no container can have it: start the agent elsewhere"
-        raise ProviderError(msg)
-    real = os.path.realpath(workspace)
-    for path in (*command.hidden, os.path.expanduser("~"), "/proc", "/sys", "/dev"):
-        inside = os.path.realpath(path)
-        if os.path.commonpath([real, inside]) == real:
+    for path in command.hidden:
+        if is_below(os.path.realpath(path), workspace.path):
             msg = (
-                f"{workspace} cannot be the directory of a container, which could read and change "
-                f"{path} in it: start the agent in a directory of the project"
+                f"{command.workspace} cannot be the directory of a container, which could then "
+                f"reach {path}: start the agent in a directory of the project"
             )
             raise ProviderError(msg)
-    return protected(workspace)

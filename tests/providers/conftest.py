@@ -2,6 +2,7 @@
 
 import pytest
 
+from acpterm.providers.podman import ContainerProvider
 from tests.support import containers
 
 
@@ -20,3 +21,15 @@ def podman_env(podman, monkeypatch):
     for name, value in podman.items():
         monkeypatch.setenv(name, value)
     return podman
+
+
+@pytest.fixture
+def provider(podman_env):
+    return ContainerProvider("podman", containers.IMAGE)
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    directory = tmp_path / "work"
+    directory.mkdir()
+    return directory

@@ -14,6 +14,14 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from acpterm.providers.provider import Command, Provider
+from acpterm.pty.program import Program
+from acpterm.terminal.pool import Pool, TerminalSpec
+from acpterm.terminal.status import EndedBy, ExitStatus
+from acpterm.terminal.terminal import Terminal
+from tests.support.pools import running_pool
 
 IMAGE = "localhost/busybox:latest"
 REQUIRED = ("podman", "crun", "busybox", "unshare", "nsenter")
@@ -27,6 +35,13 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup
 echo ready
 exec cat
 """
+
+
+class Started(NamedTuple):
+    """A terminal with a command of a provider, and the token to clean it up."""
+
+    terminal: Terminal
+    token: str
 
 
 def missing() -> str | None:
@@ -99,3 +114,51 @@ def _busybox_image() -> bytes:
             if name != "busybox":
                 tar.addfile(entry)
     return file.getvalue()
+
+
+def command(workspace: Path, *argv: str, **more: Any) -> Command:
+    """Return a command for a provider, in the directory `workspace`."""
+    values: dict[str, Any] = {
+        "argv": argv,
+        "fallback_argv": None,
+        "env": {**os.environ, "TERM": "xterm-256color"},
+        "cwd": str(workspace),
+        "workspace": str(workspace),
+        "shell": "/bin/sh",
+        **more,
+    }
+    return Command(**values)
+
+
+def shell(workspace: Path, line: str, **more: Any) -> Command:
+    """Return a shell line as a command, in the directory `workspace`."""
+    return command(workspace, "/bin/sh", "-c", line, **more)
+
+
+async def start(provider: Provider, pool: Pool, command: Command, **spec: Any) -> Started:
+    """Start a command of a provider on a terminal."""
+    prepared = await provider.prepare(command)
+    program = Program(
+        prepared.argv, prepared.env, prepared.cwd, 0o22, fallback_argv=prepared.fallback_argv
+    )
+    terminal = await pool.create(program, TerminalSpec(**spec))
+    assert prepared.token is not None
+    return Started(terminal, prepared.token)
+
+
+async def run(provider: Provider, command: Command, **spec: Any) -> tuple[ExitStatus, str]:
+    """Run a command of a provider to its end; return its exit status, and its output."""
+    async with running_pool() as pool:
+        terminal, token = await start(provider, pool, command, **spec)
+        status = await terminal.wait_exited()
+        text = terminal.text.text()
+        pool.release(terminal, EndedBy.AGENT)
+        await terminal.wait_closed()
+        await provider.clean_up(token)
+    return status, text
+
+
+def containers() -> list[str]:
+    """Return the names of all containers of the podman in this process's environment."""
+    listed = ["podman", "ps", "--all", "--format={{.Names}}"]
+    return subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()
