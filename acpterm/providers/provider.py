@@ -55,7 +55,10 @@ class Prepared(NamedTuple):
     env: Mapping[str, str]
     cwd: str
     token: str | None = None
-    """What `Provider.clean_up` needs, at most 256 characters; None if there is nothing to do."""
+    """What `Provider.clean_up` needs, at most 256 characters; None if nothing has to be cleaned up.
+
+    If there is a token, `clean_up` must be called even if the program was not started.
+    """
 
 
 class Provider(Protocol):

@@ -1,0 +1,280 @@
+"""The provider `bubblewrap`: programs run in namespaces of their own (bwrap(1)).
+
+What holds inside:
+
+- All files of the system are readable, but secrets, sockets and acpterm's own files are hidden.
+- Only the workspace is writable, without the protected names in it (`workspace`), and private
+  directories in place of /tmp, /var/tmp and /dev/shm, which end with the sandbox.
+- There is no network, and so no abstract Unix socket, unless `Command.network` is set.
+- There are own namespaces of users, processes, IPC and host names, no capabilities, no new
+  privileges, and no further user namespaces.
+- /dev has the harmless devices and its own pseudo-terminals. The terminal of the program is
+  /dev/console there, which is what tty(1) prints; other terminals of the user are not there.
+
+The processes of a terminal are, from outside: bwrap, which is the session's leader and reports the
+exit status; the sandbox's process 1, which is bwrap too; and the programs. The first bwrap exits
+with the program. Process 1 reaps, and ends with the last process: background processes live on.
+acpterm kills them from outside like those of other terminals. bwrap is in the foreground with the
+program, so it ignores the signals that users send: it would otherwise end before its program. It
+does not ignore SIGHUP, which tells the session that its terminal is closed.
+
+Exit status: a program that dies by signal n is reported as exit code 128+n. If the sandbox cannot
+be set up, bwrap prints why and exits with 1, and the program has not run.
+
+`prepare` first runs the sandbox as a trial. A success is remembered for 60 s, as long as bwrap is
+the same file; after a failure the next command tries again. The order of mounts matters: hidden
+paths outside the workspace, the workspace, hidden paths inside it, pinned directories, protected
+names.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import trio
+
+import acpterm
+from acpterm.providers.environment import sandbox_environment, split_environment
+from acpterm.providers.placeholders import Placeholders
+from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
+from acpterm.providers.secret_paths import (
+    existing,
+    is_below,
+    listening_sockets,
+    outermost,
+    secret_paths,
+)
+from acpterm.providers.starter import starter_argv
+from acpterm.providers.trial import Trial, file_identity, run_trial
+from acpterm.providers.workspace import Workspace, is_placeholder
+
+_TMP: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  the sandbox's own
+_RUN: Final = ("/run", "/var/run")
+# What programs need of /run: their own files with NixOS.
+_RUN_KEPT: Final = ("/run/current-system", "/run/booted-system", "/run/opengl-driver")
+_RESOLV_CONF: Final = "/etc/resolv.conf"
+_IGNORED: Final = "INT,QUIT,TERM,USR1,USR2,ALRM,TSTP,TTIN,TTOU"
+_PACKAGE: Final = "install the package bubblewrap (Debian, Ubuntu: apt-get install bubblewrap)"
+
+
+class _Tools(NamedTuple):
+    """The programs that start a sandbox."""
+
+    bwrap: str
+    env: str
+
+    @classmethod
+    def find(cls) -> "_Tools":
+        """Return the programs' paths. Raises `ProviderError` if one does not exist."""
+        bwrap = shutil.which("bwrap")
+        if bwrap is None:
+            raise ProviderError(f"bubblewrap: there is no program bwrap: {_PACKAGE}")
+        env = shutil.which("env")
+        if env is None:
+            raise ProviderError(
+                "bubblewrap: there is no program env: install the package coreutils"
+            )
+        return cls(os.path.realpath(bwrap), env)
+
+
+class BubblewrapProvider:
+    """Runs commands in a sandbox of bubblewrap. Implements `provider.Provider`.
+
+    `placeholders` are shared by all providers of the daemon.
+    """
+
+    name: Final = "bubblewrap"
+    isolation: Final[Isolation] = "sandbox"
+
+    def __init__(self, placeholders: Placeholders | None = None) -> None:
+        self._placeholders: Final = placeholders or Placeholders()
+        self._trial: Final = Trial()
+
+    async def prepare(self, command: Command) -> Prepared:
+        """Return the command of a sandbox that runs `command`. Raises `ProviderError`.
+
+        Unless the program is started, the caller must call `clean_up`.
+        """
+        tools = _Tools.find()
+        await self._trial.ensure(file_identity(*tools), lambda: self._try(tools))
+        # No checkpoint from here: a clean-up must not remove the placeholders that are found.
+        workspace = Workspace.of(command.workspace, command.env.get("HOME", ""))
+        try:
+            token, placeholders = self._placeholders.create(workspace.path, workspace.missing)
+        except (OSError, ValueError) as error:
+            raise ProviderError(
+                f"{command.workspace}: cannot be protected as the workspace of a sandbox: {error}"
+            ) from error
+        try:
+            return _prepared(command, tools, workspace, placeholders)._replace(token=token)
+        except BaseException:
+            self._placeholders.remove(token)
+            raise
+
+    async def clean_up(self, token: str) -> None:
+        """Remove the placeholders of a terminal's sandbox. Idempotent; does not raise."""
+        try:
+            self._placeholders.remove(token)
+        except OSError:
+            return
+
+    async def check(self) -> str:
+        """Run `true` in a sandbox; return a line that describes what holds. Raises `ProviderError`.
+
+        The result is not taken from an earlier run.
+        """
+        version = await self._try(_Tools.find())
+        return (
+            f"{version}: programs write only to the session's directory and a private /tmp; "
+            "secrets, sockets and other processes are hidden; the network is off unless allowed"
+        )
+
+    async def _try(self, tools: _Tools) -> str:
+        """Run a trial in an empty workspace; return the version of bwrap. Raises `ProviderError`.
+
+        The trial's sandbox is the same as that of a command, except for the workspace.
+        """
+        with tempfile.TemporaryDirectory(prefix="acpterm-trial-") as directory:
+            prepared = _trial_command(tools, directory)
+            await run_trial(
+                "bubblewrap", prepared.argv, prepared.env, lambda text: _cause(text, tools.bwrap)
+            )
+        found = await trio.run_process([tools.bwrap, "--version"], capture_stdout=True)
+        return os.fsdecode(found.stdout).strip()
+
+
+def _prepared(
+    command: Command, tools: _Tools, workspace: Workspace, placeholders: Sequence[str]
+) -> Prepared:
+    run = existing(_RUN)
+    private = outermost([*existing(_TMP), *run, "/dev", "/proc"])
+    hidden = [
+        path
+        for path in outermost(
+            [*secret_paths(command.env), *existing(command.hidden), *listening_sockets()]
+        )
+        if is_below(path, workspace.path) or not any(is_below(path, one) for one in private)
+    ]
+    _check_hidden(workspace, hidden)
+    inside = [path for path in hidden if is_below(path, workspace.path)]
+    outside = [path for path in hidden if not is_below(path, workspace.path)]
+    env = sandbox_environment(
+        command.env, [*private, *hidden, *map(os.path.abspath, command.hidden)], tmpdir=_TMP[0]
+    )
+    outer, inner = split_environment(env)
+    argv = [
+        *(tools.env, f"--ignore-signal={_IGNORED}", tools.bwrap),
+        *("--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc"),
+        *("--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"),
+        *(() if command.network else ("--unshare-net",)),
+        *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+        *_private_directories(run),
+        *_hide(outside),
+        *("--bind", workspace.path, workspace.path),
+        *_hide(inside),
+        *_home(command.env, private),
+        *(word for path in workspace.pinned for word in ("--bind", path, path)),
+        *_protect(workspace.protected, placeholders),
+        *(word for path in (*run, *_directories(outside)) for word in ("--remount-ro", path)),
+        *(word for variable in inner.items() for word in ("--setenv", *variable)),
+        *("--chdir", _directory(command.cwd, private), "--"),
+        *(tools.env, f"--default-signal={_IGNORED}"),
+        *starter_argv(command.shell, command.argv, command.fallback_argv),
+    ]
+    return Prepared(argv, None, outer, command.cwd)
+
+
+def _trial_command(tools: _Tools, directory: str) -> Prepared:
+    """Return the command of a sandbox that runs `true` in the workspace `directory`."""
+    workspace = Workspace(os.path.realpath(directory), (), (), ())
+    env = {"HOME": os.path.expanduser("~"), "PATH": os.environ.get("PATH", os.defpath)}
+    command = Command(("true",), None, env, workspace.path, workspace.path, "/bin/sh")
+    return _prepared(command, tools, workspace, ())
+
+
+def _check_hidden(workspace: Workspace, hidden: Iterable[str]) -> None:
+    if workspace.path in hidden:
+        raise ProviderError(
+            f"{workspace.path}: holds secrets, which a sandbox hides: use the directory of a "
+            "project as the session's directory"
+        )
+
+
+def _private_directories(run: Iterable[str]) -> Iterator[str]:
+    for path in outermost(existing(_TMP)):
+        # --dev has made /dev/shm, which is private already.
+        if not is_below(path, "/dev"):
+            yield from ("--perms", "1777", "--tmpfs", path)
+    for path in outermost(run):
+        yield from ("--perms", "0755", "--tmpfs", path)
+    for path in (*_RUN_KEPT, os.path.realpath(_RESOLV_CONF)):
+        if any(is_below(path, one) for one in run) and os.path.exists(path):
+            yield from ("--ro-bind", path, path)
+
+
+def _directories(paths: Iterable[str]) -> Iterator[str]:
+    return filter(os.path.isdir, paths)
+
+
+def _hide(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the options that hide files and directories, which appear to be empty then.
+
+    A directory can still be a place for the workspace, until it is made read-only.
+    """
+    empty = os.path.join(os.path.dirname(os.path.realpath(acpterm.__file__)), "py.typed")
+    for path in paths:
+        if os.path.isdir(path):
+            yield from ("--perms", "0700", "--tmpfs", path)
+        else:
+            yield from ("--ro-bind", empty, path)
+
+
+def _home(env: Mapping[str, str], private: Iterable[str]) -> Iterator[str]:
+    """Yield the options that create the home directory, if it is in a private directory."""
+    home = env.get("HOME", "")
+    if os.path.isabs(home) and any(is_below(home, one) for one in private):
+        yield from ("--dir", home)
+
+
+def _protect(protected: Iterable[str], placeholders: Iterable[str]) -> Iterator[str]:
+    for path in (*protected, *placeholders):
+        yield from ("--ro-bind", path, path)
+        if is_placeholder(path):
+            yield from ("--lock-file", path)
+
+
+def _directory(cwd: str, private: Iterable[str]) -> str:
+    """Return the working directory inside: `cwd`, or its real path if a link to it is hidden."""
+    return os.path.realpath(cwd) if any(is_below(cwd, one) for one in private) else cwd
+
+
+def _cause(text: str, bwrap: str) -> str:
+    """Return why bwrap has failed, and what to do, from what it has printed."""
+    if _is_set("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"):
+        return (
+            "AppArmor forbids user namespaces (Ubuntu): add a profile for "
+            f"{bwrap} with the rule userns, or set "
+            "sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+        )
+    if _is_set("/proc/sys/kernel/unprivileged_userns_clone", "0"):
+        return "user namespaces are off: set sysctl kernel.unprivileged_userns_clone=1"
+    if _is_set("/proc/sys/user/max_user_namespaces", "0") or "No space left" in text:
+        return "no user namespace is left: raise sysctl user.max_user_namespaces"
+    if "disable-userns" in text or "Unknown option" in text:
+        return "bubblewrap is older than 0.8.0: install a newer one"
+    if "invalid option" in text or "unrecognized option" in text or "ignore-signal" in text:
+        return "env is not that of GNU coreutils 8.31 or newer: install the package coreutils"
+    return (
+        "user namespaces are forbidden here, as in many containers: allow them, or use the "
+        "provider landlock, or select the provider local to run without a sandbox"
+    )
+
+
+def _is_set(path: str, value: str = "1") -> bool:
+    try:
+        with open(path) as file:
+            return file.read().strip() == value
+    except OSError:
+        return False

@@ -1,0 +1,176 @@
+"""The provider `landlock`: programs are restricted by Landlock and seccomp, without namespaces.
+
+It is for systems that forbid user namespaces. `landlock_exec` restricts the child before it
+executes the program. What holds inside:
+
+- The contents of all files can be read, except for secrets, acpterm's files, /tmp, /run and most of
+  /dev. The *names* of all files can be listed.
+- Only the workspace can be written to, and a private directory that `TMPDIR` names; `clean_up`
+  removes that directory. /tmp itself and /dev/shm are not accessible.
+- The protected names in the workspace (`workspace`) that exist are read-only. Landlock cannot
+  except a path from a directory, so nothing can be created, removed or renamed directly in a
+  directory that has one: the top of the workspace, and `.git`. Files there can be changed in place,
+  and everything is possible in the other subdirectories. If no protected name exists, everything in
+  the workspace is writable, and protected names can be created.
+- There are no sockets without `Command.network`, and no Unix sockets with it.
+- Signals reach only the processes of the terminal, and only they can be traced.
+- There are no capabilities and no new privileges.
+
+What does not hold: other processes and their command lines are visible in /proc; permissions, times
+and extended attributes of the user's own files can be changed anywhere (chmod(2)); a secret that is
+created later is withheld only if it is beside one that existed. Programs cannot open new
+pseudo-terminals, as script(1) and tmux do.
+"""
+
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from acpterm.providers import landlock_exec
+from acpterm.providers.environment import sandbox_environment, split_environment
+from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
+from acpterm.providers.secret_paths import existing, is_below, outermost, secret_paths
+from acpterm.providers.trial import Trial, file_identity, run_trial
+from acpterm.providers.workspace import Workspace
+
+_PREFIX: Final = "acpterm-sandbox-"
+_TOKEN: Final = re.compile(rf"/(.*/)?{_PREFIX}[a-z0-9_]+")
+_TOKEN_MAX: Final = 256
+# Hidden with all that is in them; `_READABLE` lists what programs need of them.
+_WITHHELD: Final = ("/tmp", "/var/tmp", "/run", "/var/run", "/dev")  # noqa: S108
+_READABLE: Final = (
+    *("/etc/resolv.conf", "/run/current-system", "/run/booted-system", "/run/opengl-driver"),
+)
+
+
+class LandlockProvider:
+    """Runs commands restricted by Landlock. Implements `provider.Provider`."""
+
+    name: Final = "landlock"
+    isolation: Final[Isolation] = "sandbox"
+
+    def __init__(self) -> None:
+        self._trial: Final = Trial()
+
+    async def prepare(self, command: Command) -> Prepared:
+        """Return the command of the script that restricts itself and executes `command`.
+
+        Raises `ProviderError`. Unless the program is started, the caller must call `clean_up`.
+        """
+        await self._trial.ensure(file_identity(sys.executable), self._try)
+        workspace = Workspace.of(command.workspace, command.env.get("HOME", ""))
+        try:
+            tmpdir = tempfile.mkdtemp(prefix=_PREFIX)
+        except OSError as error:
+            raise ProviderError(
+                f"landlock: no directory for TMPDIR can be created in {tempfile.gettempdir()}: "
+                f"{error.strerror}"
+            ) from error
+        if len(tmpdir) > _TOKEN_MAX:
+            os.rmdir(tmpdir)
+            raise ProviderError(f"landlock: {tmpdir}: is too long: set TMPDIR to a shorter path")
+        return _prepared(command, workspace, tmpdir)
+
+    async def clean_up(self, token: str) -> None:
+        """Remove a terminal's private directory. Idempotent; does not raise."""
+        if _is_own_directory(token):
+            # A program may have left many files.
+            await trio.to_thread.run_sync(_remove, token)
+
+    async def check(self) -> str:
+        """Run `true` with the restrictions; return what holds, and what does not.
+
+        Raises `ProviderError`.
+        """
+        await self._try()
+        return (
+            f"Landlock ABI {landlock_exec.abi()}: programs write only to the session's directory "
+            "and TMPDIR, and create nothing beside .git; secrets are unreadable; no sockets unless "
+            "the network is allowed, and no Unix sockets; not covered: names of files, other "
+            "processes' command lines, chmod of the user's files"
+        )
+
+    async def _try(self) -> None:
+        if (found := landlock_exec.abi()) < landlock_exec.ABI_MIN:
+            raise ProviderError(
+                "landlock: the sandbox cannot be set up, so nothing is run: the kernel's Landlock "
+                + ("is off or missing" if found == 0 else f"has ABI {found}")
+                + f", and ABI {landlock_exec.ABI_MIN} (Linux 6.12) is needed: use a newer kernel, "
+                "with landlock in the kernel's lsm= list"
+            )
+        if not landlock_exec.is_known_machine():
+            raise ProviderError(
+                f"landlock: supports x86_64 and aarch64, and not {os.uname().machine}: use the "
+                "provider bubblewrap"
+            )
+        with tempfile.TemporaryDirectory(prefix="acpterm-trial-") as directory:
+            prepared = _trial_command(directory)
+            await run_trial("landlock", prepared.argv, prepared.env, lambda _: "it has failed")
+
+
+def _trial_command(directory: str) -> Prepared:
+    path = os.path.realpath(directory)
+    env = {"HOME": os.path.expanduser("~"), "PATH": os.environ.get("PATH", os.defpath)}
+    command = Command(("true",), None, env, path, path, "/bin/sh")
+    return _prepared(command, Workspace(path, (), (), ()), path)
+
+
+def _prepared(command: Command, workspace: Workspace, tmpdir: str) -> Prepared:
+    hidden = outermost(
+        existing([*_WITHHELD, *command.hidden])
+        + [path for path in secret_paths(command.env) if path != workspace.path]
+    )
+    # A hidden path in the workspace may be below another one, such as /tmp.
+    inside = [
+        path
+        for path in [*secret_paths(command.env), *existing(command.hidden)]
+        if is_below(path, workspace.path) and path != workspace.path
+    ]
+    env = sandbox_environment(
+        command.env, [*hidden, *map(os.path.abspath, command.hidden)], tmpdir=tmpdir
+    )
+    outer, inner = split_environment(env)
+    spec = landlock_exec.Spec(
+        network=command.network,
+        workspace=workspace.path,
+        tmpdir=os.path.realpath(tmpdir),
+        readable=existing(_READABLE),
+        hidden=[*hidden, *inside],
+        protected=workspace.protected,
+        env=[f"{name}={value}" for name, value in inner.items()],
+        argv=command.argv,
+        fallback_argv=command.fallback_argv or (),
+    )
+    return Prepared(_argv(landlock_exec.encode(spec)), None, outer, command.cwd, tmpdir)
+
+
+def _argv(words: Sequence[str]) -> list[str]:
+    return [sys.executable, "-I", "-S", os.path.abspath(landlock_exec.__file__), *words]
+
+
+def _is_own_directory(path: str) -> bool:
+    """Return whether `path` is a directory that `prepare` may have created."""
+    if not _TOKEN.fullmatch(path):
+        return False
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _remove(path: str) -> None:
+    for directory, names, _ in os.walk(path):
+        for name in names:
+            # A program may have removed its own permissions.
+            with_all = os.path.join(directory, name)
+            if not os.path.islink(with_all):
+                os.chmod(with_all, 0o700)
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,43 @@
+"""Creates a provider by its name. Each provider's module is imported only if it is used."""
+
+from typing import Final
+
+from acpterm.providers.placeholders import Placeholders
+from acpterm.providers.provider import RANKS, Provider, ProviderError
+from acpterm.pty.tracking.marks import Daemon
+
+NAMES: Final = tuple(RANKS)
+"""The names of all providers, by increasing strictness."""
+
+
+def make(
+    name: str,
+    *,
+    image: str,
+    daemon: Daemon | None = None,
+    placeholders: Placeholders | None = None,
+) -> Provider:
+    """Return a new provider. Raises `ProviderError` for an unknown name.
+
+    `image` is the container image for `podman` and `docker`, and `daemon` marks its containers.
+    `placeholders` are shared by all providers of the daemon.
+    """
+    if name == "local":
+        from acpterm.providers.local import LocalProvider  # noqa: PLC0415  only if it is used
+
+        return LocalProvider()
+    if name == "bubblewrap":
+        from acpterm.providers.bubblewrap import (  # noqa: PLC0415  only if it is used
+            BubblewrapProvider,
+        )
+
+        return BubblewrapProvider(placeholders)
+    if name == "landlock":
+        from acpterm.providers.landlock import LandlockProvider  # noqa: PLC0415  only if used
+
+        return LandlockProvider()
+    if name == "podman" or name == "docker":  # noqa: PLR1714  mypy narrows the type
+        from acpterm.providers.podman import ContainerProvider  # noqa: PLC0415  only if it is used
+
+        return ContainerProvider(name, image, daemon, placeholders)
+    raise ProviderError(f"there is no provider {name!r}; there are {', '.join(NAMES)}")

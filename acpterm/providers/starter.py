@@ -1,0 +1,57 @@
+"""The shell text that executes a program inside a sandbox, as `keeper.programs.child` does outside.
+
+The program is searched inside the sandbox, because some of the paths outside do not exist there.
+If it does not exist, the fallback is executed. Otherwise the messages and the exit statuses are
+those of the keeper: 127 if the program is not found, 126 if it cannot be run.
+
+The shell loses environment variables whose names are not names of a shell, such as functions that
+bash has exported.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+# $1 is the number of words of the argv; the argv and the fallback's argv follow. The search uses
+# builtins only, since another process would cost half a millisecond. The shell prints why `exec`
+# has failed, and exits; the trap then sets the exit status.
+_TEXT: Final = """\
+set -f
+_n=$1 _w=$2 _f= _r=; shift
+case $_w in
+*/*) if [ -e "$_w" ] || [ -L "$_w" ]; then _f=$_w; fi ;;
+*) IFS=:
+for _d in ${PATH-/bin:/usr/bin}; do
+_d=${_d:-.}/$_w
+if [ -f "$_d" ] && [ -x "$_d" ]; then _f=$_d; break; fi
+if [ -z "$_r" ] && [ -e "$_d" ]; then _r=$_d; fi
+done
+unset IFS
+: "${_f:=$_r}" ;;
+esac
+if [ -z "$_f" ]; then
+if [ "$#" -gt "$_n" ]; then shift "$_n"; exec "$@"; fi
+printf 'acpterm: %s: command not found\\n' "$_w" >&2
+exit 127
+fi
+if ! [ -f "$_f" ] || ! [ -x "$_f" ]; then
+_r="Permission denied"
+if ! [ -e "$_f" ]; then _r="No such file or directory"; fi
+printf 'acpterm: %s: cannot be run: %s\\n' "$_w" "$_r" >&2
+exit 126
+fi
+while [ "$#" -gt "$_n" ]; do
+_i=0 _c=$#
+while [ "$_i" -lt "$_n" ]; do set -- "$@" "$1"; shift; _i=$((_i + 1)); done
+shift "$((_c - _n))"
+done
+trap 'exit 126' EXIT
+exec "$@"
+"""
+
+
+def starter_argv(shell: str, argv: Sequence[str], fallback_argv: Sequence[str] | None) -> list[str]:
+    """Return the argv of a shell that executes `argv`, or `fallback_argv` if that does not exist.
+
+    `shell` is the path of a POSIX shell.
+    """
+    return [shell, "-c", _TEXT, "acpterm", str(len(argv)), *argv, *(fallback_argv or ())]

@@ -1,0 +1,187 @@
+"""The workspace of a sandboxed terminal: the directory that it may write to, and what in it not.
+
+Some files configure programs that the user runs outside the sandbox: git's hooks and configuration,
+editors, agents, direnv. A sandboxed program that could write them would execute commands outside.
+So these *protected* names are read-only in the workspace:
+
+- A protected name that exists is read-only. It must not be a symbolic link, because the link
+  itself could be replaced: `Workspace.of` refuses such a workspace.
+- A directory that contains a protected name, such as `.git`, is *pinned*: it is a mount point of
+  its own, so that it cannot be renamed and replaced by another directory.
+- A protected name that does not exist gets a placeholder (`placeholders`), which is read-only too.
+
+`.git` may be a file that names the directory of the repository, as in a worktree of git. The file
+is read-only. The directory is protected as a repository if it is in the workspace. Otherwise it is
+outside the workspace, and read-only as a whole: `git commit` fails in such a workspace.
+
+Only the names at the top of the workspace are protected, and the repositories of its submodules. A
+program can create a repository with hooks, or a `.envrc`, in any other directory of the workspace.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from acpterm.providers.provider import ProviderError
+from acpterm.providers.secret_paths import is_below
+
+PROTECTED: Final = (
+    *(".git", ".envrc", ".mcp.json", ".claude", ".codex", ".gemini", ".cursor", ".vscode"),
+    *(".idea", ".zed", ".fleet", ".windsurf", ".kiro", ".opencode", ".continue", ".roo"),
+    *(".husky", ".devcontainer", ".devcontainer.json", ".exrc", ".nvim.lua", ".mise.toml"),
+)
+"""The protected names at the top of a workspace."""
+
+PROTECTED_IN_GIT: Final = ("hooks", "config", "config.worktree", "commondir")
+"""The protected names in the directory of a repository."""
+# git fails if these exist and are no files, or does not read them without a setting in `config`.
+_NO_PLACEHOLDER: Final = ("config.worktree",)
+COMMON_DIR: Final = "commondir"
+"""A file in the directory of a repository that moves hooks and configuration elsewhere."""
+
+PLACEHOLDER_MTIME_S: Final = 1
+"""The modification time of a placeholder."""
+
+# Directories whose contents belong to the system or to all programs: no workspace contains them.
+_NEVER_IN_WORKSPACE: Final = (
+    *("/usr", "/etc", "/home", "/root", "/var", "/run", "/dev"),
+    "/tmp",  # noqa: S108  the directory itself
+)
+_NEVER_WORKSPACES: Final = ("/proc", "/sys", "/dev", "/usr", "/etc", "/boot", "/bin", "/lib")
+_SUBMODULES_MAX: Final = 64
+_GITFILE_MAX_BYTES: Final = 4096
+
+
+class Workspace(NamedTuple):
+    """A workspace, as a sandbox needs it. All paths are real paths, in an order for mounting."""
+
+    path: str
+    pinned: tuple[str, ...]
+    """Directories that must be mount points, and writable."""
+    protected: tuple[str, ...]
+    """Existing files and directories that must be read-only."""
+    missing: tuple[str, ...]
+    """Paths that do not exist, and must not be created."""
+
+    @classmethod
+    def of(cls, path: str, home: str) -> "Workspace":
+        """Return the workspace at `path`. Raises `ProviderError` if it cannot be one.
+
+        `home` is the home directory of the user.
+        """
+        real = os.path.realpath(path)
+        _check(path, real, home)
+        pinned: list[str] = []
+        protected: list[str] = []
+        missing: list[str] = []
+        for name in PROTECTED:
+            found = os.path.join(real, name)
+            mode = _mode(found)
+            if mode is None:
+                missing.append(found)
+            elif name == ".git" and stat.S_ISDIR(mode) and not is_placeholder(found):
+                _add_repository(found, real, pinned, protected, missing)
+            else:
+                protected.append(found)
+                repository = repository_of(found, real) if name == ".git" else None
+                if repository is not None:
+                    _add_repository(repository, real, pinned, protected, missing)
+        return cls(real, tuple(dict.fromkeys(pinned)), tuple(protected), tuple(missing))
+
+
+def is_placeholder(path: str) -> bool:
+    """Return whether there is a placeholder (`placeholders`) at `path`."""
+    try:
+        return os.lstat(path).st_mtime_ns == PLACEHOLDER_MTIME_S * 1_000_000_000
+    except OSError:
+        return False
+
+
+def _check(path: str, real: str, home: str) -> None:
+    if not os.path.isdir(real):
+        raise ProviderError(f"{path}: the workspace of a sandbox must be a directory that exists")
+    homes = [os.path.realpath(home)] if os.path.isabs(home) else []
+    for never in (*_NEVER_IN_WORKSPACE, *homes):
+        if is_below(os.path.realpath(never), real):
+            raise ProviderError(
+                f"{path}: a sandbox cannot protect anything if its programs may write to {never}: "
+                "use the directory of a project as the session's directory"
+            )
+    for never in _NEVER_WORKSPACES:
+        if is_below(real, never):
+            raise ProviderError(
+                f"{path}: a sandbox does not write below {never}: use the directory of a project "
+                "as the session's directory"
+            )
+
+
+def _mode(path: str) -> int | None:
+    """Return the mode of a protected path; None if it does not exist. Raises `ProviderError`."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return None
+    if stat.S_ISLNK(mode):
+        raise ProviderError(
+            f"{path} is a symbolic link, which a sandbox cannot protect from being replaced: "
+            "replace it by what it links to, or use another provider"
+        )
+    return mode
+
+
+def _add_repository(
+    directory: str, workspace: str, pinned: list[str], protected: list[str], missing: list[str]
+) -> None:
+    """Add the paths of the repository at `directory`, and of its submodules, to the lists."""
+    pinned += _parents(directory, workspace)
+    for name in PROTECTED_IN_GIT:
+        path = os.path.join(directory, name)
+        if _mode(path) is not None:
+            protected.append(path)
+        elif name not in _NO_PLACEHOLDER:
+            missing.append(path)
+    modules = os.path.join(directory, "modules")
+    if _mode(modules) is None:
+        return
+    found = list(_submodules(modules))
+    if len(found) > _SUBMODULES_MAX:
+        protected.append(modules)
+        return
+    for submodule in found:
+        _add_repository(submodule, workspace, pinned, protected, missing)
+
+
+def _submodules(directory: str) -> Iterator[str]:
+    """Yield the directories of the repositories below `directory`, at most one too many."""
+    count = 0
+    for found, names, files in os.walk(directory):
+        if "config" in files:
+            yield found
+            count += 1
+            if count > _SUBMODULES_MAX:
+                return
+            # The submodules of a submodule are found when it is added.
+            names.clear()
+
+
+def _parents(directory: str, workspace: str) -> Iterator[str]:
+    """Yield the directories between `workspace` and `directory`, and `directory`, in that order."""
+    path = workspace
+    for name in os.path.relpath(directory, workspace).split(os.sep):
+        path = os.path.join(path, name)
+        yield path
+
+
+def repository_of(gitfile: str, workspace: str) -> str | None:
+    """Return the directory that the file `.git` names, if it is below the workspace."""
+    try:
+        with open(gitfile, "rb") as file:
+            text = os.fsdecode(file.read(_GITFILE_MAX_BYTES))
+    except OSError:
+        return None
+    name = text.partition("\n")[0].removeprefix("gitdir:").strip()
+    directory = os.path.realpath(os.path.join(workspace, name))
+    if directory == workspace or not is_below(directory, workspace):
+        return None
+    return directory if os.path.isdir(directory) else None
