@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from acpterm.client.user.doctor import limits
+from acpterm.config import Settings
 from acpterm.pty.limits import Cause, LimitError, ResourceLimits
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.cgroup import Cgroups
@@ -149,6 +151,21 @@ async def test_terminal_without_limits_has_none_beside_one_with_limits():
         assert status.cause is None
 
 
+async def test_doctor_sees_each_limit_enforced(monkeypatch):
+    # The guest's other file systems are those of this machine, which it cannot slow down.
+    subprocess.run(["mke2fs", "-q", "/dev/ubda"], check=True)
+    disk = Path("/run/disk")
+    disk.mkdir()
+    subprocess.run(["mount", "/dev/ubda", str(disk)], check=True)
+    monkeypatch.setenv("HOME", str(disk))
+    # The guest is slow.
+    monkeypatch.setattr(limits, "_TIMEOUT_S", 20)
+    results = await limits.limits(Settings())
+    subprocess.run(["umount", str(disk)], check=True)
+    found = "enforced here: memory, cpu, processes, open_files, file_size, disk_io"
+    assert [(result.state, result.found) for result in results] == [("ok", found)]
+
+
 @contextmanager
 def service(controllers="+memory +pids +cpu +io"):
     """Move this process to a group that is delegated, as a systemd service is."""
@@ -208,7 +225,9 @@ async def test_limit_is_refused_when_its_controller_is_not_delegated():
     (ROOT / "cgroup.subtree_control").write_text("-memory -pids -cpu -io")
     with service("+pids"):
         async with running_pool(tracking="cgroup") as pool:
-            with pytest.raises(LimitError, match="'memory' of control groups is not delegated"):
+            with pytest.raises(
+                LimitError, match="is not delegated to acpterm: .*controllers has pids$"
+            ):
                 await output_of(pool, python(HOG), memory=16 * MIB)
             limits = ResourceLimits(memory=16 * MIB, processes=8)
             terminal = await pool.create(python(FORKS), limits=limits, strict=False)

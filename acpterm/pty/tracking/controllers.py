@@ -30,10 +30,11 @@ def enable(controller: str, base: str, own_pids: Collection[int]) -> str | None:
         if controller in _words(f"{base}/cgroup.subtree_control"):
             return None
         own = os.path.dirname(base)
-        if controller not in _words(f"{own}/cgroup.controllers"):
+        available = _words(f"{own}/cgroup.controllers")
+        if controller not in available:
             return (
-                f"the controller {controller!r} of control groups is not delegated to acpterm: "
-                f"{own}/cgroup.controllers does not have it"
+                "the controller of control groups that it needs is not delegated to acpterm: "
+                f"{own}/cgroup.controllers has {' '.join(available) or 'none'}"
             )
         if controller not in _words(f"{own}/cgroup.subtree_control"):
             # Not only if it fails otherwise: the kernel lets a group with processes pass on a
