@@ -29,6 +29,10 @@ from typing import Final, Protocol
 
 import trio
 
+# A deadline counts as passed this much earlier: a sleep until a time may end just before it, when
+# the difference was rounded.
+_TOLERANCE_S: Final = 1e-3
+
 
 class Watched(Protocol):
     """A terminal that may be idle. `IdleTerminal` implements it."""
@@ -77,14 +81,15 @@ class LimitMonitor:
         """Handle all deadlines that have passed; return the next one."""
         while self._deadlines:
             deadline, _, terminal = self._deadlines[0]
+            now = self._clock() + _TOLERANCE_S
             if terminal.is_over:
                 heapq.heappop(self._deadlines)
-            elif deadline > self._clock():
+            elif deadline > now:
                 return deadline
             else:
                 heapq.heappop(self._deadlines)
                 actual = terminal.last_activity() + terminal.idle_s
-                if actual > self._clock():
+                if actual > now:
                     self._push(actual, terminal)
                 else:
                     terminal.expire()

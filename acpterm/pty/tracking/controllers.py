@@ -11,7 +11,6 @@ the group `DAEMON_GROUP` below it, when a limit needs a controller for the first
 shell, nothing is moved, and the controller is not available.
 """
 
-import errno
 import os
 from collections.abc import Collection
 from typing import Final
@@ -31,24 +30,27 @@ def enable(controller: str, base: str, own_pids: Collection[int]) -> str | None:
         if controller in _words(f"{base}/cgroup.subtree_control"):
             return None
         own = os.path.dirname(base)
-        if controller not in _words(f"{own}/cgroup.controllers"):
+        available = _words(f"{own}/cgroup.controllers")
+        if controller not in available:
             return (
-                f"the controller {controller!r} of control groups is not delegated to acpterm: "
-                f"{own}/cgroup.controllers does not have it"
+                "the controller of control groups that it needs is not delegated to acpterm: "
+                f"{own}/cgroup.controllers has {' '.join(available) or 'none'}"
             )
         if controller not in _words(f"{own}/cgroup.subtree_control"):
-            try:
-                _pass_on(own, controller)
-            except OSError as error:
-                if error.errno != errno.EBUSY:
-                    raise
-                if reason := _move_processes(own, own_pids):
-                    return reason
-                _pass_on(own, controller)
+            # Not only if it fails otherwise: the kernel lets a group with processes pass on a
+            # controller of threads, such as `pids`, but then no process can enter the groups below.
+            if not _is_root(own) and (reason := _move_processes(own, own_pids)):
+                return reason
+            _pass_on(own, controller)
         _pass_on(base, controller)
     except OSError as error:
         return f"the controller {controller!r} of control groups cannot be enabled: {error}"
     return None
+
+
+def _is_root(directory: str) -> bool:
+    """Return whether a group is the root of the hierarchy, which may have processes of its own."""
+    return not os.path.exists(f"{directory}/cgroup.events")
 
 
 def _pass_on(directory: str, controller: str) -> None:

@@ -48,7 +48,7 @@ _DELEGATE_ADVICE: Final = (
 async def terminal(settings: Settings) -> list[CheckResult]:
     """Check that a terminal can be created, and that a program waiting for input is detected."""
     try:
-        async with _pool(settings) as (pool, trees):
+        async with open_pool(settings) as (pool, trees):
             request = LaunchRequest(
                 settings,
                 exec_context.current(),
@@ -106,7 +106,8 @@ def _input_result(waits: bool | None) -> CheckResult:
 
 
 @asynccontextmanager
-async def _pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
+async def open_pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
+    """Run a pool of terminals in this process during the block; end its terminals after it."""
     async with (
         embedded_keeper() as keeper,
         open_trees(settings.tracking, parent=keeper.pid) as trees,
