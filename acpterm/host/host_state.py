@@ -8,9 +8,11 @@ import trio
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.config import Settings
+from acpterm.host.approvals import ApprovalRecords, ApproverTokens
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import EventBus
 from acpterm.host.input_monitor import InputMonitor, is_waiting
+from acpterm.host.judge import Judge
 from acpterm.host.memory import SessionMemory
 from acpterm.host.recording.recorder import Recorder
 from acpterm.host.registry import TerminalRegistry
@@ -20,6 +22,7 @@ from acpterm.host.state.writer import StateWriter
 from acpterm.host.terminal_info import terminal_info
 from acpterm.host.windows import Windows
 from acpterm.keeper.client import KeeperClient
+from acpterm.policy.approvals import Approvals
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.pool import Pool
@@ -45,7 +48,8 @@ class HostState:
 
     The code that creates a `HostState` must also run its `pool`. Tasks that outlive a connection,
     such as recordings, run in `nursery`. `record` is the host's own record, new or from the
-    previous worker. `daemon_info` describes the daemon that the host is in, if any.
+    previous worker. `daemon_info` describes the daemon that the host is in, if any. `judge` decides
+    which commands of agents may run; without it, all may.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class HostState:
         record: HostRecord,
         *,
         daemon_info: DaemonInfo,
+        judge: Judge | None = None,
     ) -> None:
         self.settings: Final = settings
         self.keeper: Final = keeper
@@ -66,6 +71,7 @@ class HostState:
         self.nursery: Final = nursery
         self._recorder = Recorder(settings)
         self.daemon_info: Final = daemon_info
+        self.judge: Final = judge
         self.tracking: Final = trees.tracking
         """How the processes of terminals are tracked: `cgroup` or `subreaper`."""
         self.agents = 0
@@ -73,6 +79,10 @@ class HostState:
         self.users = 0
         """The number of open connections of the user's clients."""
         self.session_memory: Final = SessionMemory()
+        self.approvals: Final = Approvals()
+        self.approval_records: Final = ApprovalRecords(self.state_writer)
+        self.approvals.add(self.approval_records)
+        self.approver_tokens: Final = ApproverTokens()
         self.changed: Final = trio.lowlevel.ParkingLot()
         """Unparked whenever the result of `Host.is_needed` may have changed."""
         self.events: Final = EventBus()

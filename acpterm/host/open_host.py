@@ -15,6 +15,7 @@ from acpterm.config import Settings
 from acpterm.host.agent.resumption import Resumption
 from acpterm.host.host import Host
 from acpterm.host.host_state import DaemonInfo, HostState
+from acpterm.host.judge import Judge
 from acpterm.host.restore import Restorer
 from acpterm.host.state.records import ContextRecord, HostRecord
 from acpterm.host.state.snapshot import Snapshot
@@ -73,15 +74,17 @@ async def open_host(
     supervision: Supervision | None = None,
     *,
     daemon_info: DaemonInfo = DaemonInfo(),  # noqa: B008  it is immutable
+    judge: Judge | None = None,
 ) -> AsyncIterator[Host]:
     """Run a host during the block; at the end of the block close it, which ends its terminals.
 
     `context` is the default execution context of terminals. `keeper` is the worker's client for the
     keeper: it is connected, and its `ready` was not called yet. Without `keeper`, a child of this
     process is the keeper. `snapshot` has the previous worker's records. `daemon_info` describes the
-    daemon that the host is in. If an earlier daemon with the same agents' socket was killed, the
-    processes of its terminals that still run are ended. Raises `TrackingError` if the processes of
-    terminals cannot be tracked as the settings require.
+    daemon that the host is in. `judge` decides which commands of agents may run. If an earlier
+    daemon with the same agents' socket was killed, the processes of its terminals that still run
+    are ended. Raises `TrackingError` if the processes of terminals cannot be tracked as the
+    settings require.
     """
     async with AsyncExitStack() as stack:
         snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
@@ -112,7 +115,9 @@ async def open_host(
         nursery.start_soon(supervision.run, trees.run)
         background = await stack.enter_async_context(trio.open_nursery())
         record = snapshot.host or _new_host(context)
-        state = HostState(settings, keeper, trees, background, record, daemon_info=daemon_info)
+        state = HostState(
+            settings, keeper, trees, background, record, daemon_info=daemon_info, judge=judge
+        )
         await nursery.start(state.pool.run)
         resumption = Resumption(state.events)
         host = Host(state, context, trees, resumption)

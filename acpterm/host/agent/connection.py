@@ -13,8 +13,11 @@ being created then is released as soon as it exists.
 import itertools
 import secrets
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, Protocol
 
+from acpterm.acp.approvals import ApproverKind
+from acpterm.host.agent.approver import Approver
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
 from acpterm.host.agent.session import Session, SessionState, no_such_terminal
@@ -87,7 +90,7 @@ class AgentConnection:
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
         """The secret with which another connection may resume this one. Never logged."""
         self.resumption: Final[Resumer] = resumption
-        self.creates: Final = Creates()
+        self.creates: Final = Creates(partial(host.approval_records.forget, connection))
         self.host: Final = host
         self.settings: Final = host.settings
         self.pool: Final = host.pool
@@ -95,6 +98,7 @@ class AgentConnection:
         self.sessions: Final[dict[str, Session]] = {}
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
+        self._approver: Approver | None = None
         self._memory: Final = ConnectionMemory(host.session_memory, self._shrink)
         self._closed = False
         self._key: Final = connection_key(connection)
@@ -107,6 +111,18 @@ class AgentConnection:
         See `terminal_info.gives_signal_code`.
         """
         return gives_signal_code(self.settings, self.agent.name)
+
+    @property
+    def approver(self) -> Approver | None:
+        """Asks the user this connection's questions; None if the client does not ask the user."""
+        return self._approver
+
+    def add_approver(self, kind: ApproverKind) -> None:
+        """Let the client ask the user this connection's questions from now on. Idempotent."""
+        if self._approver is None and not self._closed:
+            self._approver = Approver(kind, self.agent.connection_id, self.sender)
+            self.host.approvals.add(self._approver)
+            self.mark_changed()
 
     def flush_state(self) -> None:
         """Write all changed records to the keeper's store. Called before a response is sent."""
@@ -180,6 +196,7 @@ class AgentConnection:
             agent=self.agent.name,
             context=ContextRecord.from_context(self.context),
             holders=self.holders,
+            approver=None if self._approver is None else self._approver.kind,
         ).encode()
 
     def restore_session(
@@ -254,6 +271,11 @@ class AgentConnection:
         if self._closed:
             return
         self._closed = True
+        identifier = self.agent.connection_id
+        self.host.approvals.withdraw(identifier, reason="the agent has disconnected")
+        self.host.approval_records.forget_connection(identifier)
+        if self._approver is not None:
+            self.host.approvals.remove(self._approver)
         self._memory.close()
         for session in self.sessions.values():
             for identifier in list(session.entries):

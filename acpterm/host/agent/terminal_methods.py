@@ -34,6 +34,7 @@ from acpterm.acp.terminal import (
     WaitForTerminalExitResponse,
 )
 from acpterm.host import terminal_ops
+from acpterm.host.agent import gate
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
 from acpterm.host.entry import TerminalEntry
@@ -88,6 +89,9 @@ def create(
                 return _create_response(entry.terminal)
             with connection.creates.in_flight(request):
                 await connection.directories.check(launch.cwd)
+                if session.cancelled != turn:
+                    raise _cancelled()
+                await gate.admit(connection, session, params, launch.cwd, request)
                 if session.cancelled != turn:
                     raise _cancelled()
                 record = launch.record(
