@@ -72,7 +72,8 @@ async def ask_user(
             directory=ask.directory,
             level=ask.level,
             reason=ask.reason,
-            prefix=ask.prefix,
+            # An empty prefix would stand for all commands.
+            prefix=ask.prefix or None,
             fingerprint=ask.fingerprint,
             asked_time=time.time(),
         )
