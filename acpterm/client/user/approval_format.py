@@ -63,14 +63,10 @@ def asked_lines(info: ApprovalInfo) -> str:
         answers += f", acpterm approve --always {short} ({summary_line(' '.join(info.prefix))})"
     when = time.strftime("%H:%M:%S", time.localtime(info.asked_at / 1000))
     left = "" if info.remaining_ms is None else f", {span(info.remaining_ms / 1000)} left"
-    return "\n".join(
-        [
-            f"{when}  {short}  {_agent(info)} asks ({one_line(info.level)}{left}): "
-            f"{summary_line(info.command)}",
-            f"          in {summary_line(info.cwd)}: {summary_line(info.reason)}",
-            f"          {answers}",
-        ]
-    )
+    about = f"{one_line(info.level)}{left}"
+    first = f"{when}  {short}  {_agent(info)} asks ({about}): {summary_line(info.command)}"
+    where = f"          in {summary_line(info.cwd)}: {summary_line(info.reason)}"
+    return "\n".join([first, where, f"          {answers}"])
 
 
 def closed_line(withdrawn: WithdrawnNotification) -> str:
