@@ -139,6 +139,7 @@ GROUPS = {
         "export",
         "replay",
     ],
+    "Approvals": ["approvals", "approve", "deny"],
     "The daemon": ["status", "restart", "shutdown", "serve", "doctor", "completion"],
     "For agents, editors and scripts": ["stdio", "proxy", "prompt"],
 }

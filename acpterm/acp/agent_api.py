@@ -187,7 +187,9 @@ class InitializeMeta(Wire, omit_defaults=True):
     `context` is the execution context of the programs that the peer starts. `asker` is its former
     name, and is used if `context` is absent. `relay` is true if the process that connects (`acpterm
     stdio`) only relays the messages of its parent, the agent. `resume` is the secret of an earlier
-    connection whose stream has ended, to continue that connection.
+    connection whose stream has ended, to continue that connection. `approver` is a token that makes
+    the connection an approver, whose client asks the user (see `approvals`); only the user's own
+    programs can get one.
     """
 
     context: ExecContextParams | None = None
@@ -196,6 +198,7 @@ class InitializeMeta(Wire, omit_defaults=True):
     resume: Annotated[str | None, Meta(description="the secret of a connection that was lost")] = (
         None
     )
+    approver: str | None = None
 
 
 class ResumeMeta(Wire):
@@ -204,11 +207,13 @@ class ResumeMeta(Wire):
     `resume` is the secret of this connection. If the stream breaks, the agent sends the secret in
     the ``initialize`` of a new stream to continue the connection, with its sessions and terminals.
     `resumed` says whether this ``initialize`` continued a connection; it is false if no connection
-    has the secret that the request contained.
+    has the secret that the request contained. `approver` says whether the connection is an
+    approver; it is sent if the request contained a token for that.
     """
 
     resume: str
     resumed: bool | UnsetType = UNSET
+    approver: bool | UnsetType = UNSET
 
 
 W = TypeVar("W", bound=Wire)

@@ -9,6 +9,7 @@ import trio
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.config import Settings, default_file, default_record_dir
+from acpterm.host.approvals import ApprovalRecords, ApproverTokens
 from acpterm.host.audit_trail import AuditTrail, open_audit_log
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import EventBus
@@ -27,6 +28,7 @@ from acpterm.host.state.writer import StateWriter
 from acpterm.host.terminal_info import terminal_info
 from acpterm.host.windows import Windows
 from acpterm.keeper.client import KeeperClient
+from acpterm.policy.approvals import Approvals
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.pool import Pool
@@ -90,6 +92,10 @@ class HostState:
         self.users = 0
         """The number of open connections of the user's clients."""
         self.session_memory: Final = SessionMemory()
+        self.approvals: Final = Approvals()
+        self.approval_records: Final = ApprovalRecords(self.state_writer)
+        self.approvals.add(self.approval_records)
+        self.approver_tokens: Final = ApproverTokens()
         self.changed: Final = trio.lowlevel.ParkingLot()
         """Unparked whenever the result of `Host.is_needed` may have changed."""
         self.audit_log: Final = open_audit_log(settings)

@@ -79,9 +79,10 @@ async def open_host(
     `context` is the default execution context of terminals. `keeper` is the worker's client for the
     keeper: it is connected, and its `ready` was not called yet. Without `keeper`, a child of this
     process is the keeper. `snapshot` has the previous worker's records. `daemon_info` describes the
-    daemon that the host is in. If an earlier daemon with the same agents' socket was killed, the
-    processes of its terminals that still run are ended. Raises `TrackingError` if the processes of
-    terminals cannot be tracked as the settings require.
+    daemon that the host is in. If an earlier
+    daemon with the same agents' socket was killed, the processes of its terminals that still run
+    are ended. Raises `TrackingError` if the processes of terminals cannot be tracked as the
+    settings require.
     """
     async with AsyncExitStack() as stack:
         snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()

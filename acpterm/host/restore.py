@@ -1,6 +1,7 @@
 """Restore the connections, sessions and terminals of the previous worker.
 
-First the connections and sessions of the snapshot are restored. A restored connection has no
+First the connections and sessions of the snapshot are restored, and their questions to the user. A
+restored connection has no
 transport until its client resumes it (`agent.resumption`). Then each terminal that the keeper holds
 is restored with its record. A terminal whose record cannot be read has no owner: its processes are
 ended.
@@ -15,11 +16,12 @@ import structlog
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.resumption import Resumption
 from acpterm.host.agent.session_methods import release_later
+from acpterm.host.approvals import restored
 from acpterm.host.entry import AgentInfo, Origin, Session, TerminalEntry
 from acpterm.host.host_state import HostState
 from acpterm.host.state.records import LaunchRecord, TerminalRecord, unpack_text
 from acpterm.host.state.snapshot import Snapshot
-from acpterm.host.state.store import launch_key, terminal_key
+from acpterm.host.state.store import approval_key, launch_key, terminal_key
 from acpterm.keeper.client import ExitReport, Found
 from acpterm.pty.limits import NO_LIMITS
 from acpterm.pty.master import window_size
@@ -58,6 +60,7 @@ class Restorer:
         for name in {record.connection for record in snapshot.terminals.values()}:
             self._host.reserve_connection(name or "")
         self._restore_connections(snapshot)
+        self._restore_approvals(snapshot)
         known = set()
         for terminal in found:
             known.add(terminal.name)
@@ -88,10 +91,23 @@ class Restorer:
             if record.directory is not None:
                 connection.directory = unpack_text(record.directory)
             connection.starts.extend(record.starts)
+            if record.approver is not None:
+                connection.add_approver(record.approver)
             for number, (session, calls) in stored.sessions.items():
                 connection.restore_session(number, session, calls.items())
             self._connections[name] = connection
             self._resumption.restored(connection)
+
+    def _restore_approvals(self, snapshot: Snapshot) -> None:
+        """Restore the questions whose connections are restored; remove the others' records."""
+        for identifier, record in snapshot.approvals.items():
+            if record.connection in self._connections:
+                question, answer = restored(identifier, record)
+                self._host.approval_records.restored(question)
+                grace = self._host.settings.resume_timeout
+                self._host.approvals.restore(question, answer, grace=grace)
+            else:
+                self._host.state_writer.removed(approval_key(identifier))
 
     def _restore_terminal(
         self, found: Found, record: TerminalRecord | None, launch: LaunchRecord | None

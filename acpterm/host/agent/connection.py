@@ -13,9 +13,12 @@ being created then is released as soon as it exists.
 import itertools
 import secrets
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, Protocol
 
+from acpterm.acp.approvals import ApproverKind
 from acpterm.config.profiles import Profile
+from acpterm.host.agent.approver import Approver
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
 from acpterm.host.agent.session import Session, SessionState, no_such_terminal
@@ -90,7 +93,7 @@ class AgentConnection:
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
         """The secret with which another connection may resume this one. Never logged."""
         self.resumption: Final[Resumer] = resumption
-        self.creates: Final = Creates()
+        self.creates: Final = Creates(partial(host.approval_records.forget, connection))
         self.host: Final = host
         self.settings: Final = host.settings
         self.pool: Final = host.pool
@@ -106,6 +109,7 @@ class AgentConnection:
         self._profile: Profile | None = None
         self.starts: Final[list[float]] = []
         """When the agent has started terminals, on the boot clock; see `host.quotas`."""
+        self._approver: Approver | None = None
         self._memory: Final = ConnectionMemory(host.session_memory, self._shrink)
         self._closed = False
         self._key: Final = connection_key(connection)
@@ -138,6 +142,17 @@ class AgentConnection:
         """Return the directory in which a session's programs may write, in a sandbox."""
         del session
         return self.directory
+
+    def approver(self) -> Approver | None:
+        """Asks the user this connection's questions; None if the client does not ask the user."""
+        return self._approver
+
+    def add_approver(self, kind: ApproverKind) -> None:
+        """Let the client ask the user this connection's questions from now on. Idempotent."""
+        if self._approver is None and not self._closed:
+            self._approver = Approver(kind, self.agent.connection_id, self.sender)
+            self.host.approvals.add(self._approver)
+            self.mark_changed()
 
     def flush_state(self) -> None:
         """Write all changed records to the keeper's store. Called before a response is sent."""
@@ -214,6 +229,7 @@ class AgentConnection:
             programs=self.programs,
             directory=pack_text(self.directory),
             starts=self.starts,
+            approver=None if self._approver is None else self._approver.kind,
         ).encode()
 
     def restore_session(
@@ -289,6 +305,11 @@ class AgentConnection:
         if self._closed:
             return
         self._closed = True
+        identifier = self.agent.connection_id
+        self.host.approvals.withdraw(identifier, reason="the agent has disconnected")
+        self.host.approval_records.forget_connection(identifier)
+        if self._approver is not None:
+            self.host.approvals.remove(self._approver)
         self._memory.close()
         for session in self.sessions.values():
             for identifier in list(session.entries):

@@ -12,18 +12,26 @@ The steps, in order; each can refuse the request with an `RpcError` that says wh
 Everything is written to the audit log, refusals too.
 """
 
+import shlex
+from hashlib import sha256
 from typing import Final, NamedTuple
+
+import msgspec
 
 from acpterm.acp.agent_api import CreateMeta
 from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.profiles import Profile
+from acpterm.host.agent.approvals import Ask, ask_user
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
-from acpterm.host.launch.command import shell_line, summary
+from acpterm.host.launch.command import shell_line
 from acpterm.host.launch.placement import Placement, stricter
-from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError
+from acpterm.host.state.records import RequestId
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError
+from acpterm.policy.approvals import Answer
 from acpterm.policy.judge import Level, Verdict
 from acpterm.policy.rules import RulesError
+from acpterm.runtime.command_line import command_line
 
 # Characters of a command, and number of arguments, in the audit log.
 _RECORDED_MAX: Final = 16 * 1024
@@ -94,7 +102,7 @@ def judge(
         decision=verdict.decision,
     )
     if verdict.decision == "deny":
-        raise refusal(judgement, summary(params.command, params.args))
+        raise _denial(judgement)
     connection.host.quotas.check(profile, connection, session.id)
     return judgement
 
@@ -108,21 +116,105 @@ def identity(connection: AgentConnection, session: Session) -> dict[str, str | N
     }
 
 
-def refusal(judgement: Judgement, command: str, why: str = "") -> RpcError:
-    """Return the error for a refused command: the reason, the rule, and what would be allowed."""
+async def admit(
+    connection: AgentConnection,
+    session: Session,
+    params: CreateTerminalRequest,
+    judgement: Judgement,
+    request: RequestId | None,
+) -> None:
+    """Return if the command may start; ask the user if the verdict says so.
+
+    `request` is the JSON-RPC id of the request, if it can be recognised when it is repeated. Raises
+    `RpcError`: -32600 if the command is refused, -32800 if the question was withdrawn. Cancelling
+    this withdraws the question.
+    """
+    profile, verdict = judgement.profile, judgement.verdict
+    if verdict.decision != "ask":
+        return
+    is_dangerous = verdict.level == Level.DANGEROUS
+    timeout_s = profile.dangerous_timeout if is_dangerous else profile.unknown_timeout
+    ask = Ask(
+        command=command_line(params.command, params.args),
+        directory=judgement.cwd,
+        level=verdict.level,
+        reason=verdict.reason,
+        prefix=verdict.prefix,
+        fingerprint=_fingerprint(connection, params, judgement.cwd),
+        timeout_s=timeout_s or None,
+        unattended=profile.unattended,
+    )
+    answer = await ask_user(connection, session, request, ask)
+    connection.host.trail.request(
+        "decision",
+        **identity(connection, session),
+        command=params.command[:_RECORDED_MAX],
+        decision=answer.decision,
+        by=answer.by,
+        scope=answer.scope,
+        reason=answer.reason or None,
+    )
+    if not answer.is_allowed:
+        raise _refusal(judgement, answer, timeout_s)
+
+
+def _fingerprint(connection: AgentConnection, params: CreateTerminalRequest, cwd: str) -> bytes:
+    """Return a hash of everything that decides what the command does."""
+    context = connection.context
+    env = sorted(context.env.items())
+    rest = repr((cwd, context.cwd, context.umask, tuple(context.rlimits), env))
+    return sha256(msgspec.json.encode(params) + rest.encode(errors="surrogatepass")).digest()
+
+
+def _denial(judgement: Judgement) -> RpcError:
+    """Return the error for a command that the profile or a rule denies."""
     profile, verdict = judgement.profile, judgement.verdict
     if profile.short_messages:
         return RpcError(INVALID_REQUEST, _BLOCKED)
-    rule = f", by the rule {verdict.rule}" if verdict.rule else ""
-    reason = f": {verdict.reason}" if verdict.reason else ""
-    remedy = ""
-    if verdict.prefix:
-        remedy = f"; the user can allow it: acpterm policy allow {' '.join(verdict.prefix)}"
-    return RpcError(
-        INVALID_REQUEST,
-        f"the command {command!r} was refused{rule}{reason} (level {verdict.level}, profile "
-        f"{profile.name!r}){why}{remedy}",
-    )
+    allow = _how_to_allow(verdict)
+    remedy = f"; the user can {allow}" if allow else ""
+    return RpcError(INVALID_REQUEST, f"the command was refused: {_about(judgement)}{remedy}")
+
+
+def _refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError:
+    """Return the error for a command that the answer to a question has refused.
+
+    The message says who or what has refused it, and how the user can allow it.
+    """
+    why = f": {answer.reason}" if answer.reason else ""
+    about = _about(judgement)
+    match answer.by:
+        case "cancelled":
+            return RpcError(REQUEST_CANCELLED, f"the command was not started{why}")
+        case "timeout":
+            message = (
+                f"the command was refused: {about}, and the user has not answered in time "
+                f"({timeout_s:g} s)"
+            )
+        case "unattended":
+            allow = _how_to_allow(judgement.verdict)
+            message = (
+                f"the command was refused: {about}, and there is nobody to ask{why}. The user can "
+                f"{f'{allow}, ' if allow else ''}keep `acpterm approvals --follow` running to be "
+                "asked, or choose another profile"
+            )
+        case _:
+            message = f"the user has refused the command{why} ({about})"
+    return RpcError(INVALID_REQUEST, message)
+
+
+def _about(judgement: Judgement) -> str:
+    """Return the level of the command, the reason, the rule and the profile, for an error."""
+    verdict = judgement.verdict
+    reason = f" ({verdict.reason})" if verdict.reason else ""
+    rule = f" by the rule {verdict.rule}" if verdict.rule else ""
+    return f"it is {verdict.level}{reason}{rule}, in the profile {judgement.profile.name!r}"
+
+
+def _how_to_allow(verdict: Verdict) -> str:
+    if verdict.prefix is None:
+        return ""
+    return f"allow it with `acpterm policy allow -- {shlex.join(verdict.prefix)}`"
 
 
 def placement(connection: AgentConnection, session: Session, judgement: Judgement) -> Placement:

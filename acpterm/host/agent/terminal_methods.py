@@ -92,6 +92,9 @@ def create(
                 await connection.directories.check(launch.cwd)
                 if session.cancelled != turn:
                     raise _cancelled()
+                await gate.admit(connection, session, params, judgement, request)
+                if session.cancelled != turn:
+                    raise _cancelled()
                 record = launch.record(
                     summary(params.command, params.args),
                     limit=params.output_byte_limit,

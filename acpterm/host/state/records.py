@@ -14,7 +14,9 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from acpterm import __version__
+from acpterm.acp.approvals import ApproverKind
 from acpterm.config.profiles import Limits
+from acpterm.policy.approvals import AnswerDecision, AnsweredBy, Scope
 from acpterm.providers.provider import Isolation
 from acpterm.pty.limits import Cause, ResourceLimits
 from acpterm.runtime.exec_context import ExecContext
@@ -137,6 +139,8 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     """The directory that the agent works in, by which its profile is selected."""
     starts: list[float] = []
     """When terminals were started, on the boot clock: see `quotas.Starts`."""
+    approver: ApproverKind | None = None
+    """What asks the user the connection's questions; None if the connection is just an agent's."""
 
 
 class SessionRecord(Record, kw_only=True, omit_defaults=True):
@@ -149,6 +153,40 @@ class SessionRecord(Record, kw_only=True, omit_defaults=True):
     cancelled: int = 0
     released: list[str] = []
     """The ids of the terminals that were released most recently, oldest first."""
+    allowed: list[list[str]] = []
+    """The prefixes of commands that the user has allowed for the session."""
+    rejected: list[list[str]] = []
+    rejected_commands: list[bytes] = []
+    """The SHA-256 of commands that the user has rejected for the session."""
+
+
+class AnswerRecord(Struct, kw_only=True, omit_defaults=True):
+    """The answer to a question: see `policy.approvals.Answer`."""
+
+    decision: AnswerDecision
+    by: AnsweredBy
+    scope: Scope = "once"
+    reason: str = ""
+
+
+class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
+    """A question to the user, until the request that caused it was answered."""
+
+    KIND: ClassVar[str] = "question"
+
+    connection: str
+    request: RequestId
+    session: str
+    agent: str | None = None
+    command: str
+    directory: bytes
+    level: str
+    reason: str
+    prefix: list[str] | None = None
+    fingerprint: bytes
+    asked_time: float
+    deadline_at: float | None = None
+    answer: AnswerRecord | None = None
 
 
 class ToolCallRecord(Record, kw_only=True, omit_defaults=True):
