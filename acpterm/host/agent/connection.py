@@ -143,6 +143,7 @@ class AgentConnection:
         del session
         return self.directory
 
+    @property
     def approver(self) -> Approver | None:
         """Asks the user this connection's questions; None if the client does not ask the user."""
         return self._approver

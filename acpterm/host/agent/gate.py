@@ -29,7 +29,7 @@ from acpterm.host.launch.placement import Placement, stricter
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError
 from acpterm.policy.approvals import Answer
-from acpterm.policy.judge import Level, Verdict
+from acpterm.policy.levels import Level, Verdict
 from acpterm.policy.rules import RulesError
 from acpterm.runtime.command_line import command_line
 
