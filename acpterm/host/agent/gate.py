@@ -51,11 +51,14 @@ class Judgement(NamedTuple):
     def shell(self, requested: bool | None) -> bool | None:
         """Return whether the command is to run as shell text; None if the usual rules decide.
 
-        A line that was judged as safe shell text runs as such: a program whose path is the whole
-        line, with its spaces, was not judged.
+        A line that was allowed because it is safe, or by a rule, runs as the shell text that was
+        judged: a program whose path is the whole line, with its spaces, was not judged.
         """
-        is_judged = self.verdict.is_shell and self.verdict.level == Level.SAFE
-        return True if requested is None and is_judged else requested
+        verdict = self.verdict
+        is_allowed = verdict.level == Level.SAFE or verdict.rule is not None
+        if requested is None and verdict.is_shell and verdict.decision == "allow" and is_allowed:
+            return True
+        return requested
 
 
 def judge(
