@@ -30,6 +30,15 @@ settings.load_profile("acpterm")
 NO_SKIPS = os.environ.get("ACPTERM_NO_SKIPS", "0") not in ("", "0")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the audit logs of hosts, and the user's settings and rules, out of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in ("STATE", "CONFIG"):
+            patch.setenv(f"XDG_{kind}_HOME", str(tmp_path_factory.mktemp(kind.lower())))
+        yield
+
+
 @pytest.fixture(autouse=True, scope="module")
 def quick_keepers() -> Iterator[None]:
     """Fork the keepers of hosts from this process: starting a Python for each takes too long."""
