@@ -340,6 +340,8 @@ def _bun(arguments: Sequence[str]) -> str:
 
 def _npx(arguments: Sequence[str]) -> str:
     command = next((one for one in arguments if not one.startswith("-")), "")
+    if not command and not {"--help", "-h", "--version", "-v"}.intersection(arguments):
+        return "it executes its input"
     own = arguments[: arguments.index(command)] if command else arguments
     return _package_options(own, "cC")
 

@@ -297,7 +297,10 @@ class _Search:
 def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
     """Yield the words with names of dangerous programs that match a pattern as the name."""
     if words[0].is_glob:
+        # `*` alone is rather an operand that was taken for a program.
         pattern = words[0].text.rpartition("/")[2]
+        if not re.search("[a-z/]", words[0].text):
+            return
         for name in _DANGEROUS_NAMES:
             if fnmatchcase(name, pattern):
                 yield (Word(name, is_literal=False), *words[1:])

@@ -119,7 +119,7 @@ _HARMLESS_REDIRECTION: Final = re.compile(
 )
 _DEVICE: Final = re.compile(
     r"\d*(?:&>>?|>[>|&]?|<>)\s*[\"']?/dev/(?!null\b|std(?:out|err|in)\b|tty\b|zero\b|full\b"
-    r"|fd/|shm/|pts/)"
+    r"|fd/|shm/|pts/|tcp/|udp/)"
 )
 # The independent parser of plain lines.
 _TOKEN: Final = re.compile(
@@ -136,7 +136,7 @@ _KEYWORDS: Final = frozenset(
     ("!", "[[", "]]", "{", "}", "if", "then", "elif", "else", "fi", "case", "esac", "for", "select",
      "while", "until", "do", "done", "in", "function", "coproc")
 )  # fmt: skip
-_SEPARATORS: Final = re.compile(r"[;&|\n()`]+")
+_SEPARATORS: Final = re.compile("[;&|\n()`\r\x0b\x0c\x85\u2028\u2029]+")
 _PUNCTUATION: Final = re.compile(r"[\s{},'\"$]+")
 _ODD_CATEGORIES: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"))
 
@@ -156,6 +156,7 @@ def parse(line: str, constants: Mapping[str, str] = _NO_CONSTANTS) -> Script:
     `constants` are known values of variables that are set around the line. Raises `TooLongError`.
     """
     odd = _odd_character(line)
+    original = line
     if odd:
         # No shell takes such characters for spaces. Its reader may, and so may another program.
         line = "".join(" " if _is_odd(one) else one for one in line)
@@ -174,18 +175,22 @@ def parse(line: str, constants: Mapping[str, str] = _NO_CONSTANTS) -> Script:
         problem = "text that cannot be parsed"
     elif not problem and not _agrees(line, walk):
         problem = "text that two parsers read differently"
-    suspected = tuple(_suspected(line)) if root.has_error else ()
+    suspected = tuple(_suspected(original)) if root.has_error or odd else ()
     return Script(commands, problem, walk.danger, walk.constants, suspected)
 
 
 def _suspected(line: str) -> Iterator[Command]:
     """Yield what may be commands in a line that cannot be parsed."""
     for text in itertools.islice(_SEPARATORS.split(line), COMMANDS_MAX):
-        words = _PUNCTUATION.sub(" ", text.replace("\\", "")).split()[:WORDS_MAX]
-        while words and words[0] in _KEYWORDS:
-            del words[0]
-        if words:
-            yield Command(tuple(Word(word, is_literal=False) for word in words))
+        expanded = itertools.chain.from_iterable(
+            words_of(Raw(word, ()), _NO_CONSTANTS) for word in text.split()[:WORDS_MAX]
+        )
+        simple = _PUNCTUATION.sub(" ", text.replace("\\", "")).split()[:WORDS_MAX]
+        for words in (simple, [word.text for word in expanded]):
+            while words and words[0] in _KEYWORDS:
+                del words[0]
+            if words:
+                yield Command(tuple(Word(word, is_literal=False) for word in words))
 
 
 def _is_odd(character: str) -> bool:
@@ -307,7 +312,7 @@ class _Walk:
             if name_kind == "declaration_command" and kind == "variable_assignment":
                 self._assignment(child)
             raw = self._raw(child, nested)
-            if end == child.start_byte and raws:
+            if raws and not self._source[end : child.start_byte].replace(b"\\\n", b""):
                 # Two nodes of the tree without a blank between them are one word.
                 before = raws[-1]
                 size = len(before.text)

@@ -106,7 +106,8 @@ def _scan(raw: Raw, constants: Mapping[str, str], unknown: str) -> tuple[str, bo
         end = starts.get(at)
         if end is not None and end > at:
             value = _value(source[at:end], constants, unknown)
-            out.append(value if in_quotes else _split(value, constants))
+            is_split = not in_quotes or source[at:end].endswith(("$@", "{@}", "[@]}"))
+            out.append(_split(value, constants) if is_split else value)
             is_literal = False
             at = end
             continue
@@ -184,6 +185,9 @@ def _value(expansion: str, constants: Mapping[str, str], unknown: str) -> str:
     if prefix:
         indirect = constants.get(name) if prefix == "!" else None
         return constants.get(indirect, unknown) if indirect is not None else unknown
+    if simple and simple[0].isdigit() and len(simple) > 1:
+        # The name of a positional parameter without braces is one digit.
+        return constants.get(simple[0], unknown) + simple[1:]
     value = constants.get(simple or name)
     if operator and (value is None) != operator.endswith("+"):
         return re.sub(r"""['"\\]""", "", default)

@@ -73,6 +73,10 @@ _PREFIXES: Final = {
     "time": _options("-p", kind="harmless"),
     "command": _options("-p", kind="harmless"),
     "builtin": _options(),
+    # Reserved words that are taken for programs where a line has an error.
+    **dict.fromkeys(
+        ("{", "!", "then", "do", "else", "elif", "if", "while", "until", "shell"), _options()
+    ),
     "exec": _options("-c -l", "-a"),
     "busybox": _options(),
     "toybox": _options(),
@@ -130,6 +134,8 @@ _EXECUTES_STDIN: Final = frozenset(
 )
 _QUOTED: Final = re.compile(r"\"((?:[^\"\\]|\\.)+)\"|'((?:[^'\\]|\\.)+)'|`([^`]+)`|\{([^{}]+)\}")
 
+_LIST: Final = re.compile(r"[\[(]([^\[\]()]*)[\])]")
+
 
 def is_standard(program: str) -> bool:
     """Return whether a program is given by its name only, or in a directory of the system."""
@@ -163,13 +169,13 @@ def unwrap(words: Sequence[Word], given: Input, text: str) -> Unwrapped:
 
 def _prefix(words: Sequence[Word], options: _Options, given: Input) -> Unwrapped:
     at, is_exact = _skip(words, options)
+    if at >= len(words):
+        return _NONE if is_exact else _suspicious(words, given, "")
     if not is_exact:
         found = _suspicious(words, given, "")
         return found._replace(
             inner=(Inner(tuple(words[at:]), None, "executes", given), *found.inner)
         )
-    if at >= len(words):
-        return _NONE
     is_known = words[0].is_literal and is_standard(words[0].text)
     kind: Kind = options.kind if is_known else "executes"
     return Unwrapped((Inner(tuple(words[at:]), None, kind, given),))
@@ -202,7 +208,7 @@ def _skip(words: Sequence[Word], options: _Options) -> tuple[int, bool]:
 
 
 def _shell(name: str, words: Sequence[Word], given: Input, text: str) -> Unwrapped:
-    at, has_text = 1, False
+    at, has_text, reads_stdin = 1, False, False
     is_harmless = words[0].is_literal and is_standard(words[0].text) and name in _PLAIN_SHELLS
     while at < len(words) and words[at].text[:1] in ("-", "+") and words[at].text != "-":
         option = words[at].text
@@ -212,6 +218,7 @@ def _shell(name: str, words: Sequence[Word], given: Input, text: str) -> Unwrapp
         is_harmless = is_harmless and bool(_SHELL_FLAGS.fullmatch(option))
         if not option.startswith("--"):
             has_text = has_text or (option[0] == "-" and "c" in option)
+            reads_stdin = reads_stdin or (option[0] == "-" and "s" in option)
             at += option[-1:] in ("o", "O")
         elif option in ("--rcfile", "--init-file"):
             at += 1
@@ -226,10 +233,8 @@ def _shell(name: str, words: Sequence[Word], given: Input, text: str) -> Unwrapp
         values["@"] = values["*"] = " ".join(word.text for word in rest[1:])
         kind: Kind = "harmless" if is_harmless and script.is_literal and not rest else "executes"
         return Unwrapped((Inner((), script.text, kind, given, values),))
-    if at < len(words) and words[at].text not in ("-", "/dev/stdin"):
+    if at < len(words) and not reads_stdin and words[at].text not in ("-", "/dev/stdin"):
         return _script(words[at])
-    if at < len(words) and given == "":
-        return Unwrapped(danger="" if words[at].text == "-" else "it executes its input")
     return _stdin(given, text, is_shell=True)
 
 
@@ -270,7 +275,8 @@ def _strings(code: str) -> Iterator[str]:
             if '"' in text or "'" in text:
                 yield from (inner[1] or inner[2] or "" for inner in _QUOTED.finditer(text))
     # A list of words: ["rm", "-r", "x"].
-    yield re.sub(r"""['",\[\]()]+""", " ", code)
+    for match in _LIST.finditer(code):
+        yield re.sub("[\"',]+", " ", match[1])
 
 
 def _runner(name: str, words: Sequence[Word], given: Input) -> Unwrapped:
