@@ -7,8 +7,10 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import platformdirs
 import pytest
 
+from acpterm.config import default_audit_dir
 from acpterm.policy.audit import file as file_module
 from acpterm.policy.audit.file import AuditFile, Batch
 
@@ -36,6 +38,18 @@ def test_directory_and_file_are_private_to_the_user(tmp_path):
     append(audit_file(directory), "b")
     assert (mode(directory), mode(directory / "audit.jsonl")) == (0o700, 0o600)
     assert (directory / "audit.jsonl").read_text() == "a\nb\n"
+
+
+@pytest.mark.parametrize("home", ["", "/state", "relative"])
+def test_default_directory_is_in_the_state_directory_of_the_user(monkeypatch, home):
+    monkeypatch.setenv("XDG_STATE_HOME", home)
+    if home == "relative":  # not valid, by the XDG Base Directory Specification
+        monkeypatch.delenv("XDG_STATE_HOME")
+        expected = platformdirs.user_state_dir("acpterm")
+        monkeypatch.setenv("XDG_STATE_HOME", home)
+    else:
+        expected = platformdirs.user_state_dir("acpterm")
+    assert default_audit_dir() == f"{expected}/audit"
 
 
 def test_file_is_rotated_by_size_and_the_oldest_is_removed(tmp_path):
