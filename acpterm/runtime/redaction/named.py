@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 from acpterm.runtime.redaction.names import Strength, is_switch, strength
@@ -53,7 +54,7 @@ def _replace(
     The search continues after the secret, or else after the match, whose value may have other
     names in it.
     """
-    search = re.compile(pattern, re.ASCII).search
+    search = _compiled(pattern).search
     pieces, position, copied = [], 0, 0
     while match := search(text, position):
         position = match.end()
@@ -62,6 +63,11 @@ def _replace(
             pieces += [text[copied:start], REDACTED]
             copied = position
     return "".join([*pieces, text[copied:]]) if pieces else text
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
 
 
 def _after_name(text: str, match: re.Match[str]) -> tuple[int, int] | None:
@@ -73,25 +79,22 @@ def _after_name(text: str, match: re.Match[str]) -> tuple[int, int] | None:
     if last in ("authorization", "cookie"):
         return _after_header(text, match.end(), last)
     certainty = strength(name)
-    sign = separator.strip("\\\"' \t\n")
-    if certainty is Strength.NONE or (not sign and is_switch(name)):
+    if certainty is Strength.NONE:
         return None
-    value = VALUE.match(text, match.end())
+    sign = separator.strip("\\\"' \t\n")
+    value = None if not sign and is_switch(name) else VALUE.match(text, match.end())
     if value is None:
         return None
-    kept, secret = _groups(value)
-    if not kept and not _is_whole(text, value, sign):
-        return None
+    last_group = value.lastindex or 0
+    is_quoted = bool(value[last_group - 1])
     is_tight = separator in ("=", ":=") or not sign
     is_header = sign == ":" and "-" in name and text[match.start() - 1 : match.start()] in "\"'\n"
-    if may_be_secret(secret, certainty, is_certain=bool(kept) or is_tight or is_header):
-        return value.start(value.lastindex or 0), value.end(value.lastindex or 0)
+    is_certain = is_quoted or is_tight or is_header
+    if (is_quoted or _is_whole(text, value, sign)) and may_be_secret(
+        value[last_group], certainty, is_certain=is_certain
+    ):
+        return value.span(last_group)
     return None
-
-
-def _groups(value: re.Match[str]) -> tuple[str, str]:
-    last = value.lastindex or 0
-    return value[last - 1], value[last]
 
 
 def _is_whole(text: str, value: re.Match[str], sign: str) -> bool:
@@ -105,9 +108,9 @@ def _is_whole(text: str, value: re.Match[str], sign: str) -> bool:
 def _after_header(text: str, position: int, name: str) -> tuple[int, int] | None:
     """Return where the secret of a header is, which starts at `position`, if there is one."""
     if name == "cookie":
-        cookie = re.compile(_COOKIE).match(text, position)
+        cookie = _compiled(_COOKIE).match(text, position)
         return None if cookie is None or is_reference(cookie[2]) else cookie.span(2)
-    match = re.compile(_AUTHORIZATION).match(text, position)
+    match = _compiled(_AUTHORIZATION).match(text, position)
     if match is None or is_reference(match[3]) or not (match[2] or is_random(match[3])):
         return None
     return match.span(3)

@@ -5,6 +5,7 @@ up to the next space, quote or operator of the shell.
 """
 
 import re
+from functools import cache
 from typing import Final
 
 from acpterm.runtime.redaction.names import Strength
@@ -31,6 +32,8 @@ _ORDINARY: Final = re.compile(
     # Words with a number; a number; a version, a date or a time; a module or a file's name.
     r"[A-Z]?[a-z]*(?:[-_.:/,][A-Z]?[a-z]*)*[-_.]?\d{0,4}|[\d.,:_+TZ/-]+|[\w-]+\.[a-z]{1,4}"
 )
+_DIGIT: Final = re.compile(r"\d")
+_LETTER: Final = re.compile(r"[^\W\d_]")
 _CHARS_CHECKED: Final = 4096
 
 
@@ -45,15 +48,14 @@ def may_be_secret(value: str, certainty: Strength, *, is_certain: bool) -> bool:
     `is_certain`: the name and the value belong together without doubt, as in `NAME=value`; and not
     as in `name: value`, which may be prose or code.
     """
-    if is_reference(value) or value.lower() in _WORDS.split() or _SMALL.fullmatch(value):
+    is_given = is_certain and certainty is not Strength.WEAK
+    if not is_given and not _has_digit_and_letter(value, 6):
+        return False
+    if is_reference(value) or value.lower() in _words() or _SMALL.fullmatch(value):
         return False
     if certainty is Strength.STRONG:
-        return is_certain or _has_digit_and_letter(value, 6)
-    if _is_path(value):
-        return False
-    if certainty is Strength.KEY and is_certain:
         return True
-    return is_random(value)
+    return not _is_path(value) if is_given else is_random(value)
 
 
 def is_random(value: str) -> bool:
@@ -65,13 +67,14 @@ def is_random(value: str) -> bool:
     )
 
 
+@cache
+def _words() -> frozenset[str]:
+    return frozenset(_WORDS.split())
+
+
 def _has_digit_and_letter(value: str, chars_min: int) -> bool:
     head = value[:_CHARS_CHECKED]
-    return (
-        len(value) >= chars_min
-        and any(char.isdigit() for char in head)
-        and any(char.isalpha() for char in head)
-    )
+    return len(value) >= chars_min and bool(_DIGIT.search(head) and _LETTER.search(head))
 
 
 def _is_path(value: str) -> bool:
