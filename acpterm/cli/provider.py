@@ -8,7 +8,8 @@ import trio
 
 from acpterm.cli._options import fail, settings
 from acpterm.cli._output import echo_once, json_text
-from acpterm.config import default_file
+from acpterm.config import Settings, default_file
+from acpterm.config.edit import set_value
 from acpterm.config.sources import ENV_PREFIX
 from acpterm.providers.provider import Provider, ProviderError
 from acpterm.providers.registry import NAMES, make
@@ -27,11 +28,7 @@ class _Row(NamedTuple):
     """What holds here, or why the provider does not work."""
 
 
-def _config(function):  # type: ignore[no-untyped-def]
-    option = click.option("--config", metavar="FILE", help="Read the settings from FILE.")
-    return option(function)
-
-
+_config = click.option("--config", metavar="FILE", help="Use the settings in FILE.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -52,8 +49,7 @@ def _list(as_json: bool, config: str | None) -> None:
 
     Each provider runs one command. The selected provider is marked with an asterisk.
     """
-    loaded = settings(config)
-    rows = trio.run(_rows, loaded.provider)
+    rows = trio.run(_rows, settings(config))
     if as_json:
         echo_once(json_text([row._asdict() for row in rows]))
         return
@@ -93,7 +89,7 @@ def _choose(config: str | None) -> None:
     """Select a provider from a list, on the terminal."""
     if not (os.isatty(0) and os.isatty(2)):
         fail("there is no terminal to ask on: use acpterm provider set NAME")
-    rows = trio.run(_rows, settings(config).provider)
+    rows = trio.run(_rows, settings(config))
     for number, row in enumerate(rows, 1):
         state = row.isolation if row.works else f"does not work here: {row.found}"
         click.echo(f"{number}. {row.name:<11}{state}", err=True)
@@ -104,32 +100,35 @@ def _choose(config: str | None) -> None:
     _select(rows[number - 1].name, config)
 
 
-async def _rows(selected: str) -> list[_Row]:
+async def _rows(loaded: Settings) -> list[_Row]:
     rows = []
     for name in NAMES:
         provider: Provider | None = None
         try:
-            provider = make(name)
+            provider = make(name, image=loaded.image)
             found, works = await provider.check(), True
         except ProviderError as error:
             found, works = str(error), False
         isolation = "" if provider is None else provider.isolation
-        rows.append(_Row(name, isolation, works, name == selected, found))
+        rows.append(_Row(name, isolation, works, name == loaded.provider, found))
     return rows
 
 
 def _select(name: str, config: str | None, *, as_json: bool = False) -> None:
-    path = config or os.environ.get(f"{ENV_PREFIX}CONFIG") or default_file()
-    settings(config if config and os.path.exists(config) else None)
+    """Write the provider `name` into the settings file, and print what that changes."""
+    path = os.path.abspath(config or os.environ.get(f"{ENV_PREFIX}CONFIG") or default_file())
     try:
-        _write(os.path.abspath(path), name)
+        set_value(path, "provider", name)
     except OSError as error:
-        fail(f"{error.filename or path}: cannot be written: {error.strerror}")
+        fail(f"{path}: cannot be written: {error.strerror}")
     except ValueError as error:
-        fail(f"{path}: is not TOML: {error}")
+        fail(f"{path}: is not TOML, and is not changed: {error}")
     if as_json:
         echo_once(json_text({"provider": name, "file": path}))
     else:
-        echo_once(f"{path}: provider = {name!r}; a running daemon uses it after acpterm restart")
-    if _VARIABLE in os.environ:
-        click.echo(f"acpterm: the environment's {_VARIABLE} overrides the file", err=True)
+        echo_once(
+            f'{path}: provider = "{name}"\n'
+            "A running daemon uses it from its next start: acpterm restart"
+        )
+    if (overriding := os.environ.get(_VARIABLE)) not in (None, name):
+        click.echo(f"acpterm: the environment's {_VARIABLE}={overriding} takes precedence", err=True)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 
-from tests.support.polling import poll_blocking
+from tests.support.polling import poll
 from tests.support.processes import alive
 from tests.support.sandboxes import ran, script, started
 
@@ -480,7 +480,8 @@ async def test_secret_variables_are_removed(provider, place):
 @pytest.mark.parametrize("tracked", ["setsid", "nohup"])
 async def test_no_process_is_left_behind(provider, place, tracked):
     pids = []
-    line = f"{tracked} sleep 1234.5 & {tracked} env -i sleep 1234.5 & sleep 1234.5"
+    run = f"{tracked} {{}} > /dev/null 2>&1 &"
+    line = f"{run.format('sleep 1234.5')} {run.format('env -i sleep 1234.5')} sleep 1234.5"
 
     def sleeping():
         found = []
@@ -495,7 +496,7 @@ async def test_no_process_is_left_behind(provider, place, tracked):
         return found
 
     async with started(provider, script(place, line)):
-        poll_blocking(lambda: len(sleeping()) == 3)
+        await poll(lambda: len(sleeping()) == 3)
         pids += sleeping()
     assert not any(map(alive, pids))
     assert sleeping() == []
