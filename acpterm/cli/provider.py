@@ -94,9 +94,7 @@ def _choose(config: str | None) -> None:
         state = row.isolation if row.works else f"does not work here: {row.found}"
         click.echo(f"{number}. {row.name:<11}{state}", err=True)
     default = next(number for number, row in enumerate(rows, 1) if row.selected)
-    number = click.prompt(
-        "Provider", type=click.IntRange(1, len(rows)), default=default, err=True
-    )
+    number = click.prompt("Provider", type=click.IntRange(1, len(rows)), default=default, err=True)
     _select(rows[number - 1].name, config)
 
 
@@ -131,4 +129,6 @@ def _select(name: str, config: str | None, *, as_json: bool = False) -> None:
             "A running daemon uses it from its next start: acpterm restart"
         )
     if (overriding := os.environ.get(_VARIABLE)) not in (None, name):
-        click.echo(f"acpterm: the environment's {_VARIABLE}={overriding} takes precedence", err=True)
+        click.echo(
+            f"acpterm: the environment's {_VARIABLE}={overriding} takes precedence", err=True
+        )

@@ -5,6 +5,7 @@ may request a provider of a higher rank than that of its profile, never one of a
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 Isolation: TypeAlias = Literal["none", "sandbox", "container"]
@@ -42,6 +43,8 @@ class Command(NamedTuple):
     """Whether the program may use the network."""
     hidden: Sequence[str] = ()
     """Absolute paths that the program must not reach: acpterm's sockets and state."""
+    requested: Mapping[str, str] = MappingProxyType({})
+    """The part of `env` that the request and the settings added; a container gets little else."""
 
 
 class Prepared(NamedTuple):

@@ -1,4 +1,4 @@
-"""Fixtures: directories for a test, and each provider that runs programs in a sandbox."""
+"""Fixtures of the tests of providers."""
 
 import os
 import shutil
@@ -8,7 +8,8 @@ import pytest
 from acpterm.providers import landlock_exec
 from acpterm.providers.bubblewrap import BubblewrapProvider
 from acpterm.providers.landlock import LandlockProvider
-from tests.support import sandboxes
+from acpterm.providers.podman import ContainerProvider
+from tests.support import containers, sandboxes
 
 
 @pytest.fixture
@@ -40,3 +41,32 @@ def provider(request):
 def as_root():
     if os.geteuid() != 0:
         pytest.skip("requires root")
+
+
+@pytest.fixture(scope="session")
+def podman(tmp_path_factory):
+    """Yield the environment variables of a podman with the image `containers.IMAGE`."""
+    if why := containers.missing():
+        pytest.skip(why)
+    with containers.podman(tmp_path_factory.mktemp("podman")) as variables:
+        yield variables
+
+
+@pytest.fixture
+def podman_env(podman, monkeypatch):
+    """Make `podman` the podman of the tests in the environment of this process."""
+    for name, value in podman.items():
+        monkeypatch.setenv(name, value)
+    return podman
+
+
+@pytest.fixture
+def provider(podman_env):
+    return ContainerProvider("podman", containers.IMAGE)
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    directory = tmp_path / "work"
+    directory.mkdir()
+    return directory

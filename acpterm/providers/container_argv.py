@@ -1,0 +1,256 @@
+"""The argv that runs a command in a container.
+
+Three programs are involved; none of them interprets what the caller passes:
+
+1. A Python on the host, which runs in the terminal (`_ON_HOST`). It passes its own limits of open
+   files and processes to the engine: without these options an engine of root requests limits that
+   a container manager may forbid, and nothing starts. It locks the placeholders of the workspace
+   (`placeholders`), since locks outlive exec. Then it executes the engine's `run`.
+2. The engine, in the foreground. It connects the terminal with a PTY in the container.
+3. A shell in the container, as its first process (`_INSIDE`). It changes to the working directory,
+   runs the command by `starter`, and exits with its status, which is 128+n if signal n has ended
+   it. While it waits it also reaps orphans, so the engine's `--init`, which needs one more package,
+   is not used. Docker has its own init, which is necessary there: only an init forwards SIGTERM to
+   the program.
+
+Environment: the container gets the variables of the request, and of the daemon's environment only
+those in `INHERITED`. The engine itself gets none of the request's variables: it runs on the host,
+where `LD_PRELOAD` or `CONTAINERS_CONF` would execute something outside of the container. So the
+values are arguments of the engine, which other users of the machine can read, like the command.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from acpterm.providers.provider import Command, ProviderError
+from acpterm.providers.starter import starter_argv
+from acpterm.providers.workspace import Workspace
+
+INHERITED: Final = re.compile(
+    r"TERM|COLORTERM|LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR(?:_FORCE)?"
+    r"|[A-Z_]*PAGER|LESS"
+)
+"""The variables of the daemon's environment that a container gets, if the request has none."""
+
+# Arguments: the number of placeholders, and their paths; and the argv of the engine, with a `-` in
+# the place of the limits. The engine lowers its own limits to the maxima that are used here.
+_ON_HOST: Final = """\
+import _signal, fcntl, os, resource, sys
+for number in (_signal.SIGINT, _signal.SIGPIPE, _signal.SIGXFSZ):
+    _signal.signal(number, _signal.SIG_DFL)
+count = int(sys.argv[1])
+for path in sys.argv[2 : 2 + count]:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        os.set_inheritable(fd, True)
+        fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        sys.exit(f"acpterm: {path}: cannot be locked: {error.strerror}")
+argv = sys.argv[2 + count :]
+try:
+    with open("/proc/sys/kernel/pid_max") as file:
+        processes = min(int(file.read()), 4194304)
+except OSError:
+    processes = 32768
+limits = []
+for name, number, largest in (
+    ("nproc", resource.RLIMIT_NPROC, processes),
+    ("nofile", resource.RLIMIT_NOFILE, 1048576),
+):
+    soft, hard = (min(x if x >= 0 else largest, largest) for x in resource.getrlimit(number))
+    limits.append(f"--ulimit={name}={soft}:{hard}")
+place = argv.index("-")
+argv[place : place + 1] = limits
+try:
+    os.execvp(argv[0], argv)
+except OSError as error:
+    print(f"acpterm: {argv[0]}: cannot be run: {error.strerror}", file=sys.stderr)
+    sys.exit(126)
+"""
+
+# Arguments: the working directory, and an argv. A command in parentheses is executed in a new process.
+# The shell's own messages, such as "Killed", are discarded.
+_INSIDE: Final = """\
+cd -- "$1" 2>/dev/null || {
+  printf 'acpterm: %s: cannot be the working directory: it is not in the container\\n' "$1" >&2
+  exit 126
+}
+shift
+"""
+_AS_INIT: Final = """\
+exec 9>&2 2>/dev/null
+(exec "$@" 2>&9 9>&-)
+exit $?
+"""
+_BELOW_INIT: Final = 'exec "$@"\n'
+# Executes the shell of the settings, which the image may lack.
+_SETTINGS_SHELL: Final = """\
+if command -v -- "$0" >/dev/null; then exec "$0" "$@"; fi
+exec /bin/sh "$@"
+"""
+
+
+class Setup(NamedTuple):
+    """What was found out about an engine: the options that it needs on this machine."""
+
+    engine: str
+    """`podman` or `docker`."""
+    image: str
+    labels: tuple[str, ...]
+    """Labels of all containers, as NAME=VALUE."""
+    user: str
+    """The uid and the gid in the container, as UID:GID."""
+    keeps_id: bool
+    """Whether the engine must be told to map the daemon's user to the same uid in the container."""
+    has_cgroup: bool
+    """Whether containers get a control group of their own, not that of the terminal."""
+
+
+class Mount(NamedTuple):
+    """A file or directory of the host in the container."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+def run_argv(setup: Setup, name: str, command: Command, workspace: Workspace) -> list[str]:
+    """Return the argv that runs a command in the foreground, in a new container `name`.
+
+    All `missing` paths of the workspace must have placeholders, or be impossible to create. Raises
+    `ProviderError` for a path that cannot be mounted.
+    """
+    environment = container_environment(command.env, command.requested)
+    options = [
+        "--interactive",
+        "--tty",
+        *base_options(setup, name, network=command.network),
+        *(_mount_option(mount) for mount in workspace_mounts(command.workspace, workspace)),
+        *(f"--env={key}={value}" for key, value in environment.items()),
+    ]
+    argv = _with_shell_of_image(command.argv, command.shell)
+    fallback = command.fallback_argv and _with_shell_of_image(command.fallback_argv, command.shell)
+    arguments = [command.cwd, *starter_argv("/bin/sh", argv, fallback)]
+    locks = [path for path in workspace.missing if os.path.lexists(path)]
+    return shell_argv(setup, options, arguments, locks)
+
+
+def _with_shell_of_image(argv: Sequence[str], shell: str) -> Sequence[str]:
+    """Return `argv`, but if it begins with `shell`, let it use /bin/sh where `shell` is missing."""
+    if argv[0] != shell or shell == "/bin/sh":
+        return argv
+    return ["/bin/sh", "-c", _SETTINGS_SHELL, *argv]
+
+
+def workspace_mounts(path: str, workspace: Workspace) -> list[Mount]:
+    """Return the mounts of a workspace, in their order.
+
+    If `path`, which the session uses, has symbolic links, the workspace is mounted there too.
+    """
+    writable = [workspace.path, *workspace.pinned]
+    placeholders = [missing for missing in workspace.missing if os.path.lexists(missing)]
+    found = [Mount(source, source) for source in writable]
+    found += [Mount(source, source, read_only=True) for source in workspace.protected]
+    found += [Mount(source, source, read_only=True) for source in placeholders]
+    if path == workspace.path:
+        return found
+    start = len(workspace.path)
+    return found + [mount._replace(target=path + mount.target[start:]) for mount in found]
+
+
+def shell_argv(
+    setup: Setup, options: Sequence[str], arguments: Sequence[str], locks: Sequence[str] = ()
+) -> list[str]:
+    """Return the argv that runs the shell in the container, with arguments as in `_INSIDE`.
+
+    `options` are those of the engine's `run`. `locks` are the paths of placeholders to lock.
+    """
+    script = _INSIDE + (_BELOW_INIT if setup.engine == "docker" else _AS_INIT)
+    return [
+        sys.executable,
+        # Without the site, in a third of the time; and without the user's settings of Python.
+        "-ISc",
+        _ON_HOST,
+        str(len(locks)),
+        *locks,
+        setup.engine,
+        *global_options(setup.engine),
+        "run",
+        "-",
+        *options,
+        "--entrypoint=/bin/sh",
+        setup.image,
+        "-c",
+        script,
+        "acpterm",
+        *arguments,
+    ]
+
+
+def base_options(setup: Setup, name: str, *, network: bool) -> list[str]:
+    """Return the options that isolate a container, and that do not depend on the command."""
+    options = [
+        "--rm",
+        f"--name={name}",
+        *(f"--label={label}" for label in setup.labels),
+        "--pull=never",
+        f"--user={setup.user}",
+        "--workdir=/",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        "--read-only",
+        # Without these options podman and docker differ; programs in /tmp may be executed.
+        "--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777",
+        "--log-driver=none",
+    ]
+    if not network:
+        options.append("--network=none")
+    if os.path.exists("/sys/fs/selinux/enforce"):
+        # Otherwise SELinux refuses the workspace, or its files would have to be relabelled.
+        options.append("--security-opt=label=disable")
+    if setup.engine == "docker":
+        # Docker has no way to disable the keys that detach it: use three that nobody types.
+        options += ["--init", "--detach-keys=ctrl-],ctrl-^,ctrl-_"]
+    else:
+        options += ["--detach-keys=", "--http-proxy=false"]
+        if not setup.has_cgroup:
+            options.append("--cgroups=disabled")
+        if setup.keeps_id:
+            options.append("--userns=keep-id")
+    return options
+
+
+def global_options(engine: str) -> list[str]:
+    """Return the options of the engine itself: no warnings, which would be printed as output."""
+    return ["--log-level=error"] if engine == "podman" else []
+
+
+def container_environment(env: Mapping[str, str], requested: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a command in a container.
+
+    `env` is its complete environment on the host, and `requested` the part that was requested. The
+    home directory is the private /tmp, the only directory besides the workspace that is writable.
+    """
+    inherited = {key: value for key, value in env.items() if INHERITED.fullmatch(key)}
+    return {"HOME": "/tmp", **inherited, **requested}  # noqa: S108  it is the container's own
+
+
+def _mount_option(mount: Mount) -> str:
+    fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
+    return f"--mount={_csv([*fields, 'readonly'] if mount.read_only else fields)}"
+
+
+def _csv(fields: Iterable[str]) -> str:
+    """Return fields as one line of comma-separated values, as the engines parse it."""
+    quoted = []
+    for field in fields:
+        if any(character in field for character in "\r\n"):
+            msg = f"{field.partition('=')[2]!r} cannot be mounted in a container: rename it"
+            raise ProviderError(msg)
+        if any(character in field for character in ',"'):
+            field = '"' + field.replace('"', '""') + '"'  # noqa: PLW2901  quoted in place
+        quoted.append(field)
+    return ",".join(quoted)

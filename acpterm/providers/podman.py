@@ -1,0 +1,173 @@
+"""The provider that runs programs in containers, by podman or docker.
+
+A container is started for each terminal, from the image of the settings, and removed when the
+terminal has closed. It has the session's directory at the same path, a private /tmp, and nothing
+else of the host. Its program has no capabilities, and no network unless that is allowed.
+
+Order of events: `prepare` draws the token, from which the container's name is derived. The engine
+runs in the terminal, and creates the container. It removes the container when the program
+ends. If the engine was killed before, `clean_up` removes the container: called by this worker, or
+with the stored token by the next one. If the keeper was killed too, nobody has the token; then
+`remove_leftovers` of the next daemon finds the container by its label. It names the daemon.
+
+What differs from other providers: background processes end with the program; a program that signal
+n has ended is reported as exit status 128+n; and 125 is the status of an engine that failed.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Collection
+from typing import Final, Literal
+
+import structlog
+import trio
+
+from acpterm.providers.container_argv import Setup, run_argv
+from acpterm.providers.container_trial import try_engine
+from acpterm.providers.engine import Engine
+from acpterm.providers.placeholders import Placeholders
+from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
+from acpterm.providers.secret_paths import is_below
+from acpterm.providers.workspace import Workspace
+from acpterm.pty.tracking.marks import Daemon
+from acpterm.runtime.threads import run_blocking
+
+LABEL: Final = "acpterm"
+"""The label of all containers; its value identifies the daemon."""
+_NAME: Final = re.compile(r"acpterm-[0-9a-f]{32}")
+
+_log = structlog.get_logger("acpterm.provider")
+
+
+class ContainerProvider:
+    """Runs programs in containers of `image`; implements `provider.Provider`.
+
+    `daemon` identifies the daemon, for `remove_leftovers`; without it, containers that outlive a
+    killed daemon stay. `placeholders` are shared by all providers of the daemon.
+    """
+
+    isolation: Final[Isolation] = "container"
+
+    def __init__(
+        self,
+        engine: Literal["podman", "docker"],
+        image: str,
+        daemon: Daemon | None = None,
+        placeholders: Placeholders | None = None,
+    ) -> None:
+        self.name: Final = engine
+        self._engine: Final = Engine(engine)
+        self._image: Final = image
+        self._daemon: Final = daemon
+        self._placeholders: Final = placeholders or Placeholders()
+        self._setup: Setup | None = None
+        self._trying: Final = trio.Lock()
+
+    async def prepare(self, command: Command) -> Prepared:
+        """Return what the keeper runs for a command. Raises `ProviderError`.
+
+        The first call tries the engine, which takes up to some seconds.
+        """
+        setup = await self._tried()
+        token, argv = await run_blocking(lambda: self._prepared(setup, command))
+        return Prepared(argv=argv, fallback_argv=None, env=self._engine.env, cwd="/", token=token)
+
+    def _prepared(self, setup: Setup, command: Command) -> tuple[str, list[str]]:
+        workspace = Workspace.of(command.workspace, os.path.expanduser("~"))
+        _check_hidden(command, workspace)
+        try:
+            token, _ = self._placeholders.create(workspace.path, workspace.missing)
+        except (OSError, ValueError) as error:
+            msg = f"{command.workspace}: its protected files cannot be created: {error}"
+            raise ProviderError(msg) from error
+        try:
+            return token, run_argv(setup, container_name(token), command, workspace)
+        except BaseException:
+            self._placeholders.remove(token)
+            raise
+
+    async def clean_up(self, token: str) -> None:
+        """Remove the container of a terminal, if it still exists. Does not raise."""
+        await self._engine.remove(container_name(token))
+        await run_blocking(lambda: self._placeholders.remove(token))
+
+    async def check(self) -> str:
+        """Run one command, and return a line that describes the container. Raises `ProviderError`.
+
+        Forgets what earlier calls have found out.
+        """
+        async with self._trying:
+            self._setup, description = await self._try()
+        return description
+
+    async def remove_leftovers(self, held: Collection[str] = ()) -> int:
+        """Remove the containers of daemons that were killed with their keepers; return how many.
+
+        A container is removed if the daemon that its label names has ended, and had the socket of
+        this daemon or none. `held` are the tokens of terminals that outlived their daemon: their
+        containers are kept. Does not raise.
+        """
+        try:
+            names = await self._leftovers()
+        except ProviderError as error:
+            _log.warning("leftover containers are not removed", problem=str(error))
+            return 0
+        kept = set(map(container_name, held))
+        names = [name for name in names if name not in kept]
+        for name in names:
+            await self._engine.remove(name)
+        return len(names)
+
+    async def _leftovers(self) -> list[str]:
+        self._engine.require()
+        listed = await self._engine.run("ps", "--all", "--quiet", f"--filter=label={LABEL}")
+        ids = listed.stdout.split()
+        if not ids:
+            return []
+        line = f'{{{{.Name}}}} {{{{index .Config.Labels "{LABEL}"}}}}'
+        # A container that is removed meanwhile is missing in the output.
+        shown = await self._engine.run("inspect", "--type=container", f"--format={line}", *ids)
+        found = []
+        for name, _, label in (text.partition(" ") for text in shown.stdout.splitlines()):
+            daemon = Daemon.parse(label)
+            if daemon is not None and self._is_ours(daemon) and daemon.is_gone():
+                found.append(name.removeprefix("/"))
+        return [name for name in found if _NAME.fullmatch(name)]
+
+    def _is_ours(self, daemon: Daemon) -> bool:
+        return daemon.place == 0 or (
+            self._daemon is not None and daemon.place == self._daemon.place
+        )
+
+    async def _tried(self) -> Setup:
+        async with self._trying:
+            if self._setup is None:
+                self._setup, _ = await self._try()
+            return self._setup
+
+    async def _try(self) -> tuple[Setup, str]:
+        label = LABEL if self._daemon is None else f"{LABEL}={self._daemon}"
+        name = f"acpterm-{secrets.token_hex(16)}"
+        return await try_engine(self._engine, self._image, (label,), name)
+
+
+def container_name(token: str) -> str:
+    """Return the name of the container of a terminal, from its token."""
+    return f"acpterm-{hashlib.blake2b(os.fsencode(token), digest_size=16).hexdigest()}"
+
+
+def _check_hidden(command: Command, workspace: Workspace) -> None:
+    """Raise `ProviderError` if the workspace contains what the program must not reach.
+
+    A mount cannot hide it: a program could rename a directory above it, and the next container
+    would show it at the new path.
+    """
+    for path in command.hidden:
+        if is_below(os.path.realpath(path), workspace.path):
+            msg = (
+                f"{command.workspace} cannot be the directory of a container, which could then "
+                f"reach {path}: start the agent in a directory of the project"
+            )
+            raise ProviderError(msg)
