@@ -33,7 +33,7 @@ def landlock():
 
 
 @pytest.fixture(params=["bubblewrap", "landlock"])
-def provider(request):
+def sandbox(request):
     return request.getfixturevalue(request.param)
 
 

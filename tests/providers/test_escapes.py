@@ -76,26 +76,26 @@ print("connected")
 
 
 @pytest.mark.parametrize("network", [False, True])
-async def test_sockets_of_acpterm_are_unreachable(provider, place, network):
+async def test_sockets_of_acpterm_are_unreachable(sandbox, place, network):
     path = str(place.outside / "user.sock")
     with listening(path) as (_, accepted):
         attempt = python(place, CONNECT, path, hidden=[path], network=network)
-        code, text = await ran(provider, attempt)
+        code, text = await ran(sandbox, attempt)
         assert (code, accepted) == (1, []), text
         assert "connected" not in text
 
 
-async def test_socket_that_is_in_no_list_is_unreachable(provider, place):
+async def test_socket_that_is_in_no_list_is_unreachable(sandbox, place):
     path = str(place.outside / "some.sock")
     with listening(path) as (_, accepted):
-        code, text = await ran(provider, python(place, CONNECT, path, network=True))
+        code, text = await ran(sandbox, python(place, CONNECT, path, network=True))
         assert (code, accepted) == (1, []), text
 
 
-async def test_abstract_socket_is_unreachable_without_network(provider, place):
+async def test_abstract_socket_is_unreachable_without_network(sandbox, place):
     name = f"acpterm-tests-{os.getpid()}"
     with listening(f"\0{name}") as (_, accepted):
-        code, text = await ran(provider, python(place, CONNECT, f"@{name}"))
+        code, text = await ran(sandbox, python(place, CONNECT, f"@{name}"))
         assert (code, accepted) == (1, []), text
 
 
@@ -110,7 +110,7 @@ async def test_abstract_socket_with_network_is_reachable_in_bubblewrap_only(
         assert code == 0
 
 
-async def test_datagrams_reach_no_unix_socket(provider, place):
+async def test_datagrams_reach_no_unix_socket(sandbox, place):
     path = str(place.outside / "log.sock")
     code = (
         "import socket, sys\n"
@@ -121,7 +121,7 @@ async def test_datagrams_reach_no_unix_socket(provider, place):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
         server.bind(path)
         server.setblocking(False)
-        _, text = await ran(provider, python(place, code, path, network=True))
+        _, text = await ran(sandbox, python(place, code, path, network=True))
         assert text.split() == ["refused", "refused"]
         with pytest.raises(BlockingIOError):
             server.recv(1)
@@ -134,24 +134,24 @@ print("connected")
 """
 
 
-async def test_tcp_is_available_only_with_network(provider, place):
+async def test_tcp_is_available_only_with_network(sandbox, place):
     with listening(("127.0.0.1", 0), socket.AF_INET) as (server, accepted):
         port = server.getsockname()[1]
-        code, text = await ran(provider, python(place, TCP, port))
+        code, text = await ran(sandbox, python(place, TCP, port))
         assert (code, accepted) == (1, []), text
-        code, text = await ran(provider, python(place, TCP, port, network=True))
+        code, text = await ran(sandbox, python(place, TCP, port, network=True))
         assert (code, text) == (0, "connected\n")
 
 
-async def test_udp_leaves_no_sandbox_without_network(provider, place):
+async def test_udp_leaves_no_sandbox_without_network(sandbox, place):
     send = "import socket, sys; s = socket.socket(2, 2); s.sendto(b'x', ('127.0.0.1', {}))"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         server.settimeout(10)
         port = server.getsockname()[1]
-        await ran(provider, python(place, send.format(port)))
+        await ran(sandbox, python(place, send.format(port)))
         # What is received first comes from the second program.
-        code, text = await ran(provider, python(place, send.format(port), network=True))
+        code, text = await ran(sandbox, python(place, send.format(port), network=True))
         assert code == 0, text
         assert server.recv(1) == b"x"
         server.setblocking(False)
@@ -159,7 +159,7 @@ async def test_udp_leaves_no_sandbox_without_network(provider, place):
             server.recv(1)
 
 
-async def test_secrets_are_unreadable(provider, place):
+async def test_secrets_are_unreadable(sandbox, place):
     (place.home / ".netrc").write_text("a-password\n")
     (place.home / "keys").symlink_to(".ssh")
     (place.workspace / "link").symlink_to(place.home / ".ssh" / "id_ed25519")
@@ -170,20 +170,20 @@ async def test_secrets_are_unreadable(provider, place):
         "cd ~/.ssh && cat id_ed25519",
         "cat ~/notes",
     )
-    _, text = await ran(provider, attempt)
+    _, text = await ran(sandbox, attempt)
     assert "a-private-key" not in text
     assert "a-password" not in text
     assert "some-notes" in text
 
 
-async def test_secret_that_is_a_symbolic_link_is_hidden_at_its_target(provider, place):
+async def test_secret_that_is_a_symbolic_link_is_hidden_at_its_target(sandbox, place):
     (place.outside / "token").write_text("a-token\n")
     (place.home / ".git-credentials").symlink_to(place.outside / "token")
-    _, text = await ran(provider, script(place, f"cat ~/.git-credentials {place.outside}/token"))
+    _, text = await ran(sandbox, script(place, f"cat ~/.git-credentials {place.outside}/token"))
     assert "a-token" not in text
 
 
-async def test_nothing_outside_the_workspace_is_writable(provider, place):
+async def test_nothing_outside_the_workspace_is_writable(sandbox, place):
     (place.workspace / "src" / "link").symlink_to(place.outside)
     (place.workspace / "src" / "to-file").symlink_to(place.outside / "file")
     attempt = script(
@@ -202,7 +202,7 @@ async def test_nothing_outside_the_workspace_is_writable(provider, place):
         "mkdir ~/.config",
         "echo in > src/in",
     )
-    await ran(provider, attempt)
+    await ran(sandbox, attempt)
     assert os.listdir(place.outside) == ["file"]
     assert (place.outside / "file").read_text() == "unchanged\n"
     assert not (place.home / ".bashrc").exists()
@@ -210,13 +210,13 @@ async def test_nothing_outside_the_workspace_is_writable(provider, place):
     assert (place.workspace / "src" / "in").read_text() == "in\n"
 
 
-async def test_swapped_symlink_does_not_lead_outside(provider, place):
+async def test_swapped_symlink_does_not_lead_outside(sandbox, place):
     attempt = script(
         place,
         "mkdir src/a; mv src/a src/b; ln -s ../../../outside src/a; echo x > src/a/new",
         "mkdir -p src/c/d; rm -r src/c; ln -s / src/c; echo x > src/c/etc/acpterm-test",
     )
-    await ran(provider, attempt)
+    await ran(sandbox, attempt)
     assert (place.workspace / "src" / "a").is_symlink()
     assert os.listdir(place.outside) == ["file"]
     assert "acpterm-test" not in os.listdir("/etc")
@@ -240,10 +240,10 @@ HOOKS = (
 
 
 @pytest.mark.parametrize("line", HOOKS)
-async def test_hooks_of_the_workspace_cannot_be_changed(provider, place, line):
+async def test_hooks_of_the_workspace_cannot_be_changed(sandbox, place, line):
     git = place.workspace / ".git"
     before = (git / "config").read_text(), sorted(os.listdir(git / "hooks")), git.stat().st_ino
-    await ran(provider, script(place, line))
+    await ran(sandbox, script(place, line))
     after = (git / "config").read_text(), sorted(os.listdir(git / "hooks")), git.stat().st_ino
     assert after == before
     assert not (git / "hooks").is_symlink()
@@ -253,7 +253,7 @@ async def test_hooks_of_the_workspace_cannot_be_changed(provider, place, line):
 
 
 @pytest.mark.parametrize("name", [".envrc", ".claude/settings.json", ".vscode/tasks.json"])
-async def test_protected_files_cannot_be_changed(provider, place, name):
+async def test_protected_files_cannot_be_changed(sandbox, place, name):
     path = place.workspace / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("before\n")
@@ -263,7 +263,7 @@ async def test_protected_files_cannot_be_changed(provider, place, name):
         f"echo x > {name}; rm -rf {top}; mv {top} gone; mkdir -p {os.path.dirname(name) or '.'}",
         f"echo x > {name}; echo y > src/y; mv -f src/y {name}; ln {name} src/l && echo x > src/l",
     )
-    await ran(provider, attempt)
+    await ran(sandbox, attempt)
     assert path.read_text() == "before\n"
     assert not (place.workspace / "gone").exists()
 
@@ -276,8 +276,8 @@ NEW_FILES = (
 
 
 @pytest.mark.parametrize("line", NEW_FILES)
-async def test_protected_names_cannot_be_created(provider, place, line):
-    await ran(provider, script(place, line))
+async def test_protected_names_cannot_be_created(sandbox, place, line):
+    await ran(sandbox, script(place, line))
     assert sorted(os.listdir(place.workspace)) == [".git", "src"]
 
 
@@ -309,19 +309,19 @@ async def test_git_commits_in_bubblewrap_only(bubblewrap, landlock, place):
     assert (await trio.run_process(tree, capture_stdout=True)).stdout == b"top\n"
 
 
-async def test_processes_outside_get_no_signal(provider, place):
+async def test_processes_outside_get_no_signal(sandbox, place):
     with victim() as process:
         attempt = script(
             place,
             f"kill -9 {process.pid}; kill -TERM {os.getpid()}; kill -9 -{os.getpgid(0)}",
             "kill -0 -1; echo done",
         )
-        _, text = await ran(provider, attempt)
+        _, text = await ran(sandbox, attempt)
         assert "done" in text
         assert alive(process.pid)
 
 
-async def test_processes_outside_cannot_be_inspected(provider, place):
+async def test_processes_outside_cannot_be_inspected(sandbox, place):
     with victim("sleep", "1000") as process:
         code = """
 import ctypes, os, sys
@@ -338,7 +338,7 @@ for name in "root", "cwd", "fd", "environ", "mem", "exe":
     except OSError:
         print("refused")
 """
-        _, text = await ran(provider, python(place, code, process.pid))
+        _, text = await ran(sandbox, python(place, code, process.pid))
         # The script that is attacked might have ended, and its pid be free.
         assert alive(process.pid)
         expected = ["refused"] * 7
@@ -372,7 +372,7 @@ async def test_names_of_secret_files_are_visible_in_landlock_only(bubblewrap, la
     assert "id_ed25519" in (await ran(landlock, attempt))[1]
 
 
-async def test_input_can_be_faked_only_on_the_own_terminal(provider, place):
+async def test_input_can_be_faked_only_on_the_own_terminal(sandbox, place):
     master, slave = os.openpty()
     try:
         code = """
@@ -384,22 +384,22 @@ for path in sys.argv[1:]:
     except OSError as error:
         print("refused")
 """
-        own = await ran(provider, python(place, code, os.ttyname(slave)))
+        own = await ran(sandbox, python(place, code, os.ttyname(slave)))
         assert own == (0, "refused\n")
     finally:
         os.close(master)
         os.close(slave)
 
 
-async def test_setuid_programs_give_no_privileges(provider, place):
+async def test_setuid_programs_give_no_privileges(sandbox, place):
     _, text = await ran(
-        provider,
+        sandbox,
         script(place, "su -c id nobody; mount -t tmpfs x src; passwd -d root", "id -u"),
     )
     assert text.split()[-1] == str(os.getuid())
     assert "uid=65534" not in text
     status = script(place, "grep -E 'CapEff|CapBnd|NoNewPrivs' /proc/self/status")
-    found = dict(line.split() for line in (await ran(provider, status))[1].splitlines())
+    found = dict(line.split() for line in (await ran(sandbox, status))[1].splitlines())
     assert int(found["CapEff:"], 16) == 0
     assert found["NoNewPrivs:"] == "1"
     if os.geteuid() == 0:
@@ -425,15 +425,15 @@ MOUNTS = (
 
 
 @pytest.mark.parametrize("line", MOUNTS)
-async def test_mounts_cannot_be_changed(provider, place, line):
-    _, text = await ran(provider, script(place, f"{line} && echo succeeded"))
+async def test_mounts_cannot_be_changed(sandbox, place, line):
+    _, text = await ran(sandbox, script(place, f"{line} && echo succeeded"))
     assert "succeeded" not in text
     assert "mounted" not in text
     assert "a-private-key" not in text
     assert os.listdir(place.outside) == ["file"]
 
 
-async def test_devices_are_out_of_reach(provider, place, as_root):
+async def test_devices_are_out_of_reach(sandbox, place, as_root):
     attempt = script(
         place,
         "for d in mem kmsg kvm vda sda loop0 loop-control fuse vsock userfaultfd; do",
@@ -447,12 +447,12 @@ async def test_devices_are_out_of_reach(provider, place, as_root):
         "(: > /sys/power/state) && echo opened state",
         "echo x > /dev/null && head -c 1 /dev/urandom > /dev/null && echo works",
     )
-    _, text = await ran(provider, attempt)
+    _, text = await ran(sandbox, attempt)
     found = [line for line in text.splitlines() if line.startswith(("opened", "made", "works"))]
     assert found == ["works"]
 
 
-async def test_loader_variables_do_not_reach_what_sets_the_sandbox_up(provider, place):
+async def test_loader_variables_do_not_reach_what_sets_the_sandbox_up(sandbox, place):
     source, library = place.workspace / "evil.c", place.workspace / "evil.so"
     source.write_text(
         "#include <fcntl.h>\n"
@@ -460,17 +460,17 @@ async def test_loader_variables_do_not_reach_what_sets_the_sandbox_up(provider, 
     )
     await trio.run_process(["cc", "-shared", "-fPIC", "-o", library, source])
     attempt = script(place, "echo $LD_PRELOAD; true", env={"LD_PRELOAD": str(library)})
-    code, text = await ran(provider, attempt)
+    code, text = await ran(sandbox, attempt)
     assert (code, text) == (0, f"{library}\n")
     assert os.listdir(place.outside) == ["file"]
 
 
-async def test_secret_variables_are_removed(provider, place):
+async def test_secret_variables_are_removed(sandbox, place):
     secret = {"GH_TOKEN": "x", "AWS_SECRET_ACCESS_KEY": "x", "SSH_AUTH_SOCK": "/x", "TMUX": "x"}
     kept = {"LANG": "C", "KEYBOARD": "de", "EDITOR": "vi"}
     runtime = {"XDG_RUNTIME_DIR": "/run/user/1000", "SOME_SOCKET": "unix:path=/run/x"}
     command = place.command("env", env={**secret, **kept, **runtime})
-    _, text = await ran(provider, command)
+    _, text = await ran(sandbox, command)
     found = dict(line.split("=", 1) for line in text.splitlines())
     assert not (secret | runtime).keys() & found.keys()
     assert kept.items() <= found.items()
@@ -478,7 +478,7 @@ async def test_secret_variables_are_removed(provider, place):
 
 
 @pytest.mark.parametrize("tracked", ["setsid", "nohup"])
-async def test_no_process_is_left_behind(provider, place, tracked):
+async def test_no_process_is_left_behind(sandbox, place, tracked):
     pids = []
     run = f"{tracked} {{}} > /dev/null 2>&1 &"
     line = f"{run.format('sleep 1234.5')} {run.format('env -i sleep 1234.5')} sleep 1234.5"
@@ -495,7 +495,7 @@ async def test_no_process_is_left_behind(provider, place, tracked):
                 continue
         return found
 
-    async with started(provider, script(place, line)):
+    async with started(sandbox, script(place, line)):
         await poll(lambda: len(sleeping()) == 3)
         pids += sleeping()
     assert not any(map(alive, pids))
