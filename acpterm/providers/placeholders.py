@@ -3,16 +3,14 @@
 A sandbox can only mount over a path that exists. So an empty directory is created at each protected
 name, whatever the name stands for: git ignores an empty directory, and its removal by rmdir(2)
 cannot remove anything else. Only `commondir` in a repository gets a file: a dot, which makes git
-use that repository itself. A placeholder has the modification
-time `PLACEHOLDER_MTIME_S`, by which it is
-recognised later.
+use that repository itself. A placeholder is recognised by its modification time.
 
 A placeholder is in use while a sandbox has it as a mount point: if it were removed, the kernel
 would remove the mount too, and the program could create the name. So a sandbox holds a read lock on
-its workspace (`bwrap --lock-file`) or on the placeholders, also while no acpterm runs. `Placeholders` counts the sandboxes
-that this process has prepared, which may not hold their locks yet. The last clean-up removes the
-placeholders. If the machine stops before that, they remain, until the next terminal in the same
-workspace is cleaned up.
+its workspace (`bwrap --lock-file`) or on the placeholders, also while no acpterm runs.
+`Placeholders` counts the sandboxes that this process has prepared, which may not hold their locks
+yet. The last clean-up removes the placeholders. If the machine stops before that, they remain,
+until the next terminal in the same workspace is cleaned up.
 """
 
 import contextlib
