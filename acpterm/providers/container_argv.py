@@ -71,8 +71,7 @@ except OSError as error:
     sys.exit(126)
 """
 
-# Arguments: the working directory, and an argv. A command in parentheses is executed in a new process.
-# The shell's own messages, such as "Killed", are discarded.
+# Arguments: the working directory, and an argv.
 _INSIDE: Final = """\
 cd -- "$1" 2>/dev/null || {
   printf 'acpterm: %s: cannot be the working directory: it is not in the container\\n' "$1" >&2
@@ -80,7 +79,11 @@ cd -- "$1" 2>/dev/null || {
 }
 shift
 """
+# A command in parentheses is executed in a new process, in which SIGINT has its default action. The
+# trap keeps the shell, which is in the same process group, from exiting on Ctrl-C. The messages of
+# the shell, such as "Killed", are discarded.
 _AS_INIT: Final = """\
+trap : INT QUIT
 exec 9>&2 2>/dev/null
 (exec "$@" 2>&9 9>&-)
 exit $?

@@ -60,9 +60,18 @@ def podman_env(podman, monkeypatch):
     return podman
 
 
+@pytest.fixture(scope="session")
+def shared_provider(podman):
+    """Return a provider that tries podman once for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in podman.items():
+            patch.setenv(name, value)
+        return ContainerProvider("podman", containers.IMAGE)
+
+
 @pytest.fixture
-def provider(podman_env):
-    return ContainerProvider("podman", containers.IMAGE)
+def provider(podman_env, shared_provider):
+    return shared_provider
 
 
 @pytest.fixture
