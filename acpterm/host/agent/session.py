@@ -33,7 +33,7 @@ from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text,
 from acpterm.host.state.store import session_key, tool_call_key
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
-from acpterm.policy.approvals import Answer, Question, SessionDecisions
+from acpterm.policy.approvals import Answer, Prefix, Question, SessionDecisions
 from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.terminal.terminal import Terminal
 
@@ -150,6 +150,11 @@ class Session:
     def cancelled(self) -> int:
         """How many prompt turns of the session were cancelled (by `session/cancel`)."""
         return self._cancelled
+
+    @property
+    def allowed_prefixes(self) -> list[Prefix]:
+        """The prefixes of commands that the user has allowed for the whole session."""
+        return self._decisions.allowed
 
     def decided(self, question: Question) -> Answer | None:
         """Return the answer that the user has given for the whole session; None without one."""
