@@ -103,7 +103,8 @@ def _method(name: str, method: Method, shared: set[type[Wire]]) -> str:
     if method.params.__struct_fields__:
         parts.append(_table(method.params, "param"))
     if result in RECORDS:
-        parts.append(f"The result is a [{result.__name__}](#{result.__name__.lower()}).")
+        article = "an" if result.__name__[0] in "AEIOU" else "a"
+        parts.append(f"The result is {article} [{result.__name__}](#{result.__name__.lower()}).")
     elif result is not Empty and result.__struct_fields__:
         parts.append(_table(result, "result"))
     else:

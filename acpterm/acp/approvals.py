@@ -99,8 +99,8 @@ class PendingNotification(Wire):
 class AnswerRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/approval/answer``: answer a question.
 
-    With `scope` `always` the answer is for all commands of the session that begin with the
-    question's `prefix`. `reason` is a text for the agent, such as why the command is refused.
+    With `scope` `always` the answer is for all commands of the session with the same `prefix`.
+    `reason` is a text for the agent, such as why the command is refused.
     """
 
     approval_id: ApprovalId

@@ -367,8 +367,8 @@ class Approvals:
 class SessionDecisions:
     """The decisions that the user has made for the rest of a session.
 
-    `allowed` and `rejected` are prefixes: the first words of commands. A command that was rejected
-    always, but has no prefix, is remembered by the SHA-256 of its text.
+    `allowed` and `rejected` are the prefixes of the questions that were answered for always. A
+    command that was rejected always, but has no prefix, is remembered by the SHA-256 of its text.
     """
 
     def __init__(
@@ -405,11 +405,12 @@ class SessionDecisions:
         A refusal takes precedence.
         """
         words = question.prefix
-        if _digest(question.command) in self.rejected_commands or _has_prefix(words, self.rejected):
+        # Compare whole prefixes: a command with more words may do more than the user was shown.
+        if _digest(question.command) in self.rejected_commands or words in self.rejected:
             return Answer(
                 decision="deny", by="session", reason="the user has rejected it for this session"
             )
-        if _has_prefix(words, self.allowed):
+        if words in self.allowed:
             return Answer(decision="allow", by="session")
         return None
 
@@ -420,10 +421,6 @@ def _append(values: list[T], value: T) -> None:
         values.remove(value)
     values.append(value)
     del values[: max(0, len(values) - _REMEMBERED_MAX)]
-
-
-def _has_prefix(words: Prefix | None, prefixes: Iterable[Prefix]) -> bool:
-    return words is not None and any(words[: len(prefix)] == prefix for prefix in prefixes)
 
 
 def _digest(command: str) -> bytes:

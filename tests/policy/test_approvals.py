@@ -215,17 +215,18 @@ async def test_answer_for_always_answers_the_sessions_other_questions_of_the_pre
 ):
     asking.approvals.add(Observer())
     await asking.start(question("q1"))
-    await asking.start(question("q2", command="git push -f", prefix=("git", "push", "-f")))
+    await asking.start(question("q2", command="git push origin"))
     await asking.start(question("q3", session="s2"))
     await asking.start(question("q4", connection="c2"))
     await asking.start(question("q5", prefix=("git",)))
     await asking.start(question("q6", prefix=None))
+    await asking.start(question("q7", prefix=("git", "push", "-f")))
     asking.approvals.answer("q1", ALWAYS)
     await trio.testing.wait_all_tasks_blocked()
     assert sorted(asking.answers) == ["q1", "q2"]
     assert asking.answers["q2"].is_allowed
     assert asking.answers["q2"].by == "editor"
-    for left in "q3", "q4", "q5", "q6":
+    for left in "q3", "q4", "q5", "q6", "q7":
         asking.approvals.answer(left, DENY)
 
 
@@ -332,15 +333,15 @@ def test_session_remembers_only_what_is_for_always():
     assert not decisions.remember(question(), ALLOW)
     assert decisions.find(question()) is None
     assert decisions.remember(question(), ALWAYS)
-    found = decisions.find(question(prefix=("git", "push", "origin")))
+    found = decisions.find(question(command="git push origin"))
     assert found is not None
     assert (found.decision, found.by) == ("allow", "session")
-    for other in ("git", "pull"), ("git",), None:
+    for other in ("git", "pull"), ("git", "push", "-f"), ("git",), None:
         assert decisions.find(question(prefix=other)) is None
 
 
 def test_session_refuses_what_was_both_allowed_and_rejected():
-    decisions = SessionDecisions(allowed=[["git", "push"]], rejected=[["git"]])
+    decisions = SessionDecisions(allowed=[["git", "push"]], rejected=[["git", "push"]])
     found = decisions.find(question())
     assert found is not None
     assert found.decision == "deny"

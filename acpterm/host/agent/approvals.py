@@ -43,7 +43,7 @@ class Ask(NamedTuple):
     reason: str
     prefix: Prefix | None
     """The words that an answer for always is for. They must stand for the whole command: every
-    later command of the session with this prefix gets the same answer without a question."""
+    later command of the session with the same prefix gets the same answer without a question."""
     fingerprint: bytes
     """Identifies the request with everything that matters for its effect."""
     timeout_s: float | None = None

@@ -15,7 +15,7 @@ The file is long because all methods of `Session` read and change the same state
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from sys import getsizeof
 from typing import Final
@@ -33,7 +33,7 @@ from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text,
 from acpterm.host.state.store import session_key, tool_call_key
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
-from acpterm.policy.approvals import Answer, Question, SessionDecisions
+from acpterm.policy.approvals import Answer, Prefix, Question, SessionDecisions
 from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.terminal.terminal import Terminal
 
@@ -152,7 +152,7 @@ class Session:
         return self._cancelled
 
     @property
-    def allowed_prefixes(self) -> Collection[tuple[str, ...]]:
+    def allowed_prefixes(self) -> list[Prefix]:
         """The prefixes of commands that the user has allowed for the whole session."""
         return self._decisions.allowed
 

@@ -171,6 +171,19 @@ def notified(agent, name):
 
 
 @pytest.mark.long
+async def test_stolen_token_is_worthless_in_another_process(tmp_path):
+    async with judged_daemon(tmp_path) as daemon, daemon.user() as user:
+        token = (await user.request("approver", {"kind": "editor"}))["token"]
+        initialize = {"protocolVersion": 1, "_meta": {"acpterm": {"approver": token}}}
+        # This agent connects from another process.
+        async with daemon.agent() as (agent, _):
+            own = (await agent.request("initialize", initialize))["_meta"]["acpterm"]
+            assert own["approver"] is False
+            with pytest.raises(RpcError, match="nobody to ask"):
+                await agent.create("echo ask-first")
+
+
+@pytest.mark.long
 async def test_question_without_an_approver_waits_for_the_user_to_reconnect(tmp_path):
     async with judged_daemon(tmp_path) as daemon:
         params = create(tmp_path, "ask-first")

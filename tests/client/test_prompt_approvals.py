@@ -1,0 +1,94 @@
+"""Questions of the host at `acpterm prompt`: asked at the terminal, or answered by --allow."""
+
+import json
+
+import pytest
+
+from tests.support.commands import run, running
+from tests.support.daemon import daemon
+from tests.support.editor import AGENT, create, of
+from tests.support.judges import judging
+from tests.support.polling import poll
+from tests.support.processes import environment
+from tests.support.prompts import at_a_terminal, prompt_environment, prompted
+
+pytestmark = pytest.mark.long
+
+
+def ask(command):
+    return {**create(command), "report": True}
+
+
+async def test_user_is_asked_at_the_terminal(tmp_path):
+    command = f"echo ask-first >> {tmp_path}/ran"
+    steps = [ask(command), of("wait_for_exit"), ask(f"{command}; true"), ask(command)]
+    async with at_a_terminal(tmp_path, *steps, env=judging(tmp_path)) as user:
+        shown = await user.sees("1 to 4:")
+        assert f"May the agent do this? {command}\n" in shown
+        assert f"    in {tmp_path}\n    it says so\n" in shown
+        assert '2  Always allow "echo" in this session' in shown
+        await user.types("2\n")
+        # The second command has no prefix, so that three options are left.
+        shown = await user.sees("1 to 3:")
+        await user.types("2\n")
+        shown, status = await user.end()
+        assert shown.count("May the agent do this?") == 2
+        assert status == 0
+    assert (tmp_path / "ran").read_text().startswith("ask-first\n")
+
+
+@pytest.mark.parametrize(("rule", "is_allowed"), [("all", True), ("reads", False), ("none", False)])
+async def test_rule_decides_without_a_question(tmp_path, rule, is_allowed):
+    env = prompt_environment(tmp_path, **judging(tmp_path))
+    options = ["--allow", rule]
+    status, run = await prompted(tmp_path, ask("echo ask-first"), options=options, env=env)
+    verdict = "allowed" if is_allowed else "refused"
+    assert f"{verdict}: echo ask-first (--allow {rule})" in run.err
+    assert ("terminalId" in run.out) is is_allowed
+    # An agent that could do nothing, because everything was refused, has not succeeded.
+    assert status == (0 if is_allowed else 3)
+
+
+async def test_command_is_refused_when_there_is_nobody_to_ask(tmp_path):
+    env = prompt_environment(tmp_path, **judging(tmp_path))
+    _, run = await prompted(tmp_path, ask("echo ask-first"), env=env)
+    assert "not asked: echo ask-first (there is no terminal to ask at)" in run.err
+    assert "there is nobody to ask: there is no terminal to ask at" in run.out
+
+
+async def test_command_without_a_terminal_waits_for_acpterm_approve(tmp_path):
+    env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), **judging(tmp_path))
+    async with daemon(tmp_path, env=env, terminate=True) as served:
+        path = served.path
+        steps = json.dumps([ask("echo wait-first"), of("wait_for_exit")])
+        async with running(tmp_path, path, "approvals", "--follow") as follower:
+            async with running(
+                tmp_path, path, "prompt", steps, "--", *AGENT, start_new_session=True
+            ) as prompt:
+                await poll(lambda: "asks (unknown): echo wait-first" in follower.out)
+                assert "acpterm approve --always" in follower.out
+                short = follower.out.split()[1]
+                listed = await run(path, "approvals")
+                header, row = listed.out.splitlines()
+                assert " ".join(header.split()) == "ID AGE LEFT AGENT LEVEL DIRECTORY COMMAND"
+                assert row.split()[0] == short
+                assert row.endswith("echo wait-first")
+                done = await run(path, "approve", short)
+                assert done.out == f"{short}  allowed: echo wait-first\n"
+                assert await prompt.wait() == 0
+                assert "terminalId" in prompt.out
+            await poll(lambda: f"{short}  allowed (with acpterm approve or deny)" in follower.out)
+            again = await run(path, "approve", short)
+            assert again.status == 1
+            assert "is pending: it may have been answered or withdrawn" in again.err
+            follower.interrupt()
+            assert await follower.wait() == 0
+
+
+async def test_lists_without_a_daemon_are_empty(tmp_path):
+    path = str(tmp_path / "agent.sock")
+    listed = await run(path, "approvals", "--json")
+    assert (listed.status, listed.out) == (0, "[]\n")
+    denied = await run(path, "deny", "abc")
+    assert denied.status == 1
+    assert "no daemon listens" in denied.err

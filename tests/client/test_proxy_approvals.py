@@ -1,0 +1,392 @@
+"""Questions of the host through the proxy: the editor asks the user, the agent sees nothing."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from acpterm.client import host_connection
+from acpterm.host.open_host import open_host
+from tests.acp.validate import validate_sent
+from tests.support.commands import command_environment, run
+from tests.support.daemon import daemon
+from tests.support.editor import AGENT, Editor, create, of, proxied, say
+from tests.support.judges import judge, judging
+from tests.support.polling import poll
+from tests.support.processes import environment
+from tests.support.starting import start
+
+PERMISSION = "session/request_permission"
+
+
+@pytest.fixture
+def _judged(monkeypatch):
+    judged = functools.partial(open_host, judge=judge)
+    monkeypatch.setattr(host_connection, "open_host", judged)
+
+
+judged = pytest.mark.usefixtures("_judged")
+
+
+def requests(editor, method=PERMISSION):
+    return [message for message in editor.messages if message.get("method") == method]
+
+
+def choosing(option):
+    return lambda _: {"outcome": {"outcome": "selected", "optionId": option}}
+
+
+def silent(editor):
+    """Make the editor send no responses; return the function that sends one later."""
+    respond = editor.respond
+
+    async def nothing(request, result=None):
+        await trio.lowlevel.checkpoint()
+
+    editor.respond = nothing
+    return respond
+
+
+def ask(command, name="t"):
+    return {**create(command, name), "report": True}
+
+
+async def reported(editor, number=0):
+    return json.loads((await editor.until(lambda: editor.texts_sent[number:]))[0])
+
+
+@judged
+async def test_command_runs_when_the_editor_allows_it(tmp_path):
+    async with proxied(log=str(tmp_path / "log")) as editor:
+        await editor.open("/tmp")
+        editor.on_request = choosing("allow_once")
+        command = f"echo ask-first > {tmp_path}/ran"
+        await editor.prompt(ask(command), of("wait_for_exit"))
+        assert (tmp_path / "ran").exists()
+        (request,) = requests(editor)
+        validate_sent(request, {})
+        params = request["params"]
+        assert params["sessionId"] == editor.session
+        call = params["toolCall"]
+        assert call["title"] == command
+        assert call["kind"] == "execute"
+        assert call["rawInput"] == {"command": command, "cwd": "/tmp"}
+        assert call["content"][0]["content"]["text"] == "it says so\n\nDirectory: /tmp"
+        assert [(one["kind"], one["name"]) for one in params["options"]] == [
+            ("allow_once", "Allow once"),
+            ("allow_always", 'Always allow "echo" in this session'),
+            ("reject_once", "Reject"),
+            ("reject_always", 'Always reject "echo" in this session'),
+        ]
+        # The editor's tool call does not stay pending.
+        (end,) = editor.calls(call["toolCallId"])
+        assert end["status"] == "completed"
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    to_agent = [json.dumps(line["msg"]) for line in lines if line["dir"] == "proxy->agent"]
+    assert to_agent
+    assert not any(request["id"] in line or "optionId" in line for line in to_agent)
+
+
+@judged
+@pytest.mark.parametrize(
+    ("option", "first", "second"),
+    [
+        ("allow_always", "terminalId", "terminalId"),
+        ("reject_always", "user has refused", "rejected it for this session"),
+    ],
+)
+async def test_decision_for_always_is_remembered_in_the_session(option, first, second):
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        editor.on_request = choosing(option)
+        await editor.prompt(ask("echo ask-first"), ask("echo ask-first again"))
+        assert len(requests(editor)) == 1
+        assert first in editor.texts_sent[0]
+        assert second in editor.texts_sent[1]
+
+
+@judged
+async def test_command_without_a_prefix_cannot_be_allowed_always():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        editor.on_request = choosing("allow_always")
+        await editor.prompt(ask("echo ask-first; echo"))
+        (request,) = requests(editor)
+        kinds = [one["kind"] for one in request["params"]["options"]]
+        assert kinds == ["allow_once", "reject_once", "reject_always"]
+        assert "nobody to ask: the editor has responded" in editor.texts_sent[0]
+
+
+@judged
+async def test_cancelled_outcome_refuses_the_command():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        editor.on_request = lambda _: {"outcome": {"outcome": "cancelled"}}
+        await editor.prompt(ask("echo ask-first"))
+        assert "the user has refused" in editor.texts_sent[0]
+
+
+@judged
+@pytest.mark.parametrize("result", [{}, [], {"outcome": "selected"}, {"outcome": {"optionId": 1}}])
+async def test_response_that_is_no_answer_declines_the_question(result):
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        editor.on_request = lambda _: result
+        await editor.prompt(ask("echo ask-first"))
+        assert "there is nobody to ask: the editor has responded" in editor.texts_sent[0]
+        assert editor.calls(requests(editor)[0]["params"]["toolCall"]["toolCallId"])
+
+
+@judged
+async def test_error_of_the_editor_declines_the_question():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        silent(editor)
+        turn = await editor.begin(ask("echo ask-first"))
+        (request,) = await editor.until(lambda: requests(editor))
+        await editor.respond_error(request, "no such session")
+        await editor.result(turn)
+        assert (
+            "there is nobody to ask: the editor cannot ask: no such session"
+            in (editor.texts_sent[0])
+        )
+
+
+@judged
+async def test_withdrawn_question_is_cancelled_and_its_late_response_consumed(tmp_path):
+    async with proxied(log=str(tmp_path / "log")) as editor:
+        await editor.open("/tmp")
+        respond = silent(editor)
+        # The first request of the scripted agent has the id 1.
+        cancel = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}}
+        begin = {"do": "start", "method": "terminal/create", "as": "x"}
+        turn = await editor.begin(
+            {**begin, "params": {"command": "echo ask-first"}},
+            {"do": "sleep", "seconds": 0.3},
+            {"do": "line", "text": json.dumps(cancel)},
+            {"do": "await", "as": "?x", "report": True} | {"as": "x", "report": True},
+            say("done"),
+        )
+        (request,) = await editor.until(lambda: requests(editor))
+        (cancelled,) = await editor.until(lambda: requests(editor, "$/cancel_request"))
+        assert cancelled["params"] == {"requestId": request["id"]}
+        await respond(request, choosing("allow_once")(request))
+        await editor.result(turn)
+        assert "cancelled" in editor.texts_sent[0]
+        await editor.notify("_mark", {})
+        await editor.until(lambda: requests(editor, "_echo"))
+    assert request["id"] not in "".join(
+        line for line in (tmp_path / "log").read_text().splitlines() if '"proxy->agent"' in line
+    )
+
+
+@judged
+async def test_cancelled_turn_withdraws_its_question():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        silent(editor)
+        turn = await editor.begin(ask("echo ask-first"))
+        (request,) = await editor.until(lambda: requests(editor))
+        await editor.notify("session/cancel", {"sessionId": editor.session})
+        assert (await editor.result(turn))["stopReason"] == "cancelled"
+        await editor.until(lambda: requests(editor, "$/cancel_request"))
+        call = request["params"]["toolCall"]["toolCallId"]
+        await editor.until(lambda: editor.calls(call))
+        assert editor.calls(call)[0]["status"] == "failed"
+
+
+@judged
+async def test_agent_cannot_answer_through_the_proxy(tmp_path):
+    """Its requests go to the editor as any unknown request, and never to the host."""
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        silent(editor)
+        approving = [
+            {
+                "do": "start",
+                "method": method,
+                "params": {"decision": "allow", "token": "t"},
+                "as": n,
+            }
+            for n, method in enumerate(
+                (
+                    "_acpterm/approval/answer",
+                    "_acpterm/approval/decline",
+                    "_acpterm/approval/list",
+                    "_acpterm/approver",
+                    "initialize",
+                )
+            )
+        ]
+        approving = [{**step, "as": str(step["as"])} for step in approving]
+        turn = await editor.begin(
+            {**create(f"echo ask-first > {tmp_path}/ran"), "do": "start"},
+            *approving,
+            {"do": "sleep", "seconds": 0.2},
+        )
+        await editor.until(lambda: requests(editor))
+        for step in approving:
+            await editor.until(functools.partial(requests, editor, step["method"]))
+        await editor.result(turn)
+        assert not (tmp_path / "ran").exists()
+        assert not requests(editor, "$/cancel_request")
+
+
+@asynccontextmanager
+async def judged_daemon(tmp_path):
+    env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), **judging(tmp_path))
+    async with daemon(tmp_path, env=env, terminate=True) as running:
+        yield running
+
+
+@asynccontextmanager
+async def editor_of(tmp_path, path, *agent, log=None):
+    """Run `acpterm proxy` as a process that uses the daemon at `path`, and connect an editor."""
+    options = [] if log is None else ["--log", str(log)]
+    env = command_environment(path, ACPTERM_KILL_GRACE="0.2")
+    with (tmp_path / "proxy-stderr").open("wb") as err:
+        process = start(
+            ["proxy", *options, "--", *(agent or AGENT)],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=err,
+        )
+    stream = trio.StapledStream(
+        trio.lowlevel.FdStream(os.dup(process.stdin.fileno())),
+        trio.lowlevel.FdStream(os.dup(process.stdout.fileno())),
+    )
+    process.stdin.close()
+    process.stdout.close()
+    editor = Editor(stream)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(editor.listen)
+        try:
+            yield editor
+        finally:
+            with trio.CancelScope(shield=True):
+                await stream.aclose()
+                with trio.move_on_after(10):
+                    await poll(process.poll)
+                process.kill()
+                await trio.to_thread.run_sync(process.wait)
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.long
+async def test_editor_and_commands_answer_questions_of_a_daemon(tmp_path):
+    async with judged_daemon(tmp_path) as daemon, editor_of(tmp_path, daemon.path) as editor:
+        await editor.open("/tmp")
+        editor.on_request = choosing("allow_once")
+        await editor.prompt(ask("echo ask-first"))
+        assert "terminalId" in editor.texts_sent[0]
+        # The first answer counts: acpterm deny is faster than the editor.
+        silent(editor)
+        turn = await editor.begin(ask("echo ask-first"))
+        await editor.until(lambda: requests(editor)[1:])
+        listed = await run(daemon.path, "approvals", "--json")
+        (question,) = json.loads(listed.out)
+        assert question["agent"] == "scripted"
+        denied = await run(daemon.path, "deny", question["approvalId"][:4], "--reason", "not now")
+        assert denied.status == 0, denied.err
+        await editor.result(turn)
+        assert "the user has refused the command: not now" in editor.texts_sent[1]
+        cancelled = await editor.until(lambda: requests(editor, "$/cancel_request"))
+        assert cancelled[0]["params"]["requestId"] == requests(editor)[1]["id"]
+
+
+@pytest.mark.long
+async def test_editors_answer_counts_after_the_worker_was_killed(tmp_path):
+    async with judged_daemon(tmp_path) as daemon, editor_of(tmp_path, daemon.path) as editor:
+        await editor.open("/tmp")
+        respond = silent(editor)
+        turn = await editor.begin(ask(f"echo ask-first >> {tmp_path}/ran"), of("wait_for_exit"))
+        (request,) = await editor.until(lambda: requests(editor))
+        await daemon.kill_worker()
+        await daemon.status()
+        await respond(request, choosing("allow_always")(request))
+        assert (await editor.result(turn))["stopReason"] == "end_turn"
+        assert (tmp_path / "ran").read_text() == "ask-first\n"
+        assert len(requests(editor)) == 1
+        assert not requests(editor, "$/cancel_request")
+
+
+@pytest.mark.long
+async def test_token_is_neither_in_a_log_nor_in_the_agents_environment(tmp_path):
+    log = tmp_path / "wire"
+    async with (
+        judged_daemon(tmp_path) as daemon,
+        editor_of(tmp_path, daemon.path, log=log) as editor,
+    ):
+        await editor.open("/tmp")
+        editor.on_request = choosing("allow_once")
+        await editor.prompt(create("env"), of("wait_for_exit"), of("output", report=True))
+        environment_of_agent = editor.texts_sent[0]
+    written = log.read_text() + daemon.process.logged() + environment_of_agent
+    assert "terminal/create" in written
+    assert "approver" not in written.lower()
+
+
+@pytest.mark.long
+async def test_agent_in_its_terminal_cannot_approve_with_the_users_commands(tmp_path):
+    async with judged_daemon(tmp_path) as daemon, editor_of(tmp_path, daemon.path) as editor:
+        await editor.open("/tmp")
+        silent(editor)
+        acpterm = f"{sys.executable} -m acpterm"
+        where = f"--socket {daemon.path}"
+        attempt = (
+            f"for c in approvals 'approve ab' 'deny ab'; do {acpterm} $c {where} 2>&1; done; "
+            f"echo over"
+        )
+        begin = {**create(f"echo ask-first > {tmp_path}/ran", "asked"), "do": "start"}
+        await editor.begin(begin, create(attempt), of("wait_for_exit"), of("output", report=True))
+        output = (await reported(editor))["output"]
+        assert output.count("this is the user's endpoint: you run in an agent's terminal") == 3
+        assert not (tmp_path / "ran").exists()
+
+
+APPROVE = r"""
+import json, socket, sys
+user, agents = sys.argv[1:]
+def request(path, method, params, id_=1):
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(path)
+        line = json.dumps({"jsonrpc": "2.0", "id": id_, "method": method, "params": params})
+        sock.sendall(line.encode() + b"\n")
+        print(sock.makefile().readline(), end="")
+request(user, "_acpterm/approver", {"kind": "editor"})
+request(user, "_acpterm/approval/list", {})
+request(user, "_acpterm/approval/subscribe", {"token": "t"})
+request(agents, "_acpterm/approval/answer", {"approvalId": "ab", "decision": "allow"})
+request(agents, "_acpterm/approver", {"kind": "editor"})
+"""
+
+
+@pytest.mark.long
+async def test_agent_process_cannot_approve_over_any_socket(tmp_path):
+    """The agent itself, which is a child of the proxy, connects to both sockets."""
+    script = tmp_path / "approve.py"
+    script.write_text(APPROVE)
+    async with judged_daemon(tmp_path) as daemon, editor_of(tmp_path, daemon.path) as editor:
+        await editor.open("/tmp")
+        output = tmp_path / "output"
+        words = [sys.executable, str(script), daemon.user_path, daemon.path]
+        redirected = [
+            "/bin/sh",
+            "-c",
+            f'"$@" > {output}.part 2>&1; mv {output}.part {output}',
+            "sh",
+        ]
+        await editor.prompt({"do": "spawn", "argv": [*redirected, *words]})
+        await poll(output.exists)
+        lines = [json.loads(line)["error"]["message"] for line in output.read_text().splitlines()]
+        assert len(lines) == 5
+        for line in lines[:3]:
+            assert "this is the user's endpoint: you descend from process" in line
+        assert "an agent cannot answer questions about its own commands" in lines[3]
+        assert "no method '_acpterm/approver'" in lines[4]
