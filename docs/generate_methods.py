@@ -58,6 +58,7 @@ _PLAIN = {
     types.AnyType: "any",
     types.RawType: "any",
     types.BoolType: "boolean",
+    types.FloatType: "number",
     types.StrType: "string",
     types.DictType: "object",
 }

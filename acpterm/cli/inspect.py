@@ -5,13 +5,14 @@ import time
 from collections.abc import Iterator
 
 import click
+from msgspec import UNSET
 
 from acpterm.acp.user_api import InspectResponse, LaunchInfo, TerminalInfo
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._params import terminal_argument
-from acpterm.client.user.format import duration, memory, state, summary_line
+from acpterm.client.user.format import duration, ended_by, memory, state, summary_line
 
 _WIDTH = 16
 
@@ -69,6 +70,9 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     retained = f"readable from {found.oldest} on, {memory(found.retained_bytes)} in memory"
     yield "output", f"{info.position} bytes, {retained}"
     yield "recording", summary_line(info.recording) if info.recording else "none"
+    if info.unenforced_limits is not UNSET:
+        for sentence in info.unenforced_limits:
+            yield "warning", summary_line(sentence)
 
 
 def _state(info: TerminalInfo) -> str:
@@ -76,7 +80,7 @@ def _state(info: TerminalInfo) -> str:
     if status is None:
         return state(info, now)
     outcome, run_time = state(info, now), duration(status.wall_ms / 1000)
-    return f"{outcome} after {run_time} (by {summary_line(status.ended_by)})"
+    return f"{outcome} after {run_time} ({ended_by(status)})"
 
 
 def _command(launch: LaunchInfo) -> str:

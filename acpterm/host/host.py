@@ -245,6 +245,7 @@ class Host:
             await self.state.keeper.run(on_terminate=on_terminate)
         except KeeperLostError as error:
             if self.state.keeper.stored:
+                self._trees.release_controllers()
                 _log.error("the keeper is lost: programs run on until the service is started again")
                 raise
             self.lost_keeper = error

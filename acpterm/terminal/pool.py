@@ -175,9 +175,9 @@ class Pool:
     ) -> Terminal:
         """Return a `Terminal` for a terminal that an earlier worker created.
 
-        `tree` tracks the terminal's processes. `limits` are those that were enforced on them when
-        they were started; they stay in force without a worker. The terminal's text and screen are
-        rebuilt from the output that the ring retains.
+        `tree` tracks the terminal's processes. `limits` are those with which they were started;
+        they stay in force without a worker. The terminal's text and screen are rebuilt from the
+        output that the ring retains.
         """
         spawned = Spawned(found.name, found.pid, found.started, found.master, found.ring, "adopted")
         enforcement = self._trees.enforced(found.name, limits)

@@ -153,15 +153,15 @@ async def test_terminal_without_limits_has_none_beside_one_with_limits():
 
 async def test_doctor_sees_each_limit_enforced(monkeypatch):
     # The guest's other file systems are those of this machine, which it cannot slow down.
-    subprocess.run(["mke2fs", "-q", "/dev/ubda"], check=True)
-    disk = Path("/run/disk")
-    disk.mkdir()
-    subprocess.run(["mount", "/dev/ubda", str(disk)], check=True)
-    monkeypatch.setenv("HOME", str(disk))
+    disk = "/run/disk"
+    os.mkdir(disk)
+    await trio.run_process(["mke2fs", "-q", "/dev/ubda"])
+    await trio.run_process(["mount", "/dev/ubda", disk])
+    monkeypatch.setenv("HOME", disk)
     # The guest is slow.
     monkeypatch.setattr(limits, "_TIMEOUT_S", 20)
     results = await limits.limits(Settings())
-    subprocess.run(["umount", str(disk)], check=True)
+    await trio.run_process(["umount", disk])
     found = "enforced here: memory, cpu, processes, open_files, file_size, disk_io"
     assert [(result.state, result.found) for result in results] == [("ok", found)]
 
@@ -199,6 +199,24 @@ async def test_daemon_of_a_service_leaves_the_group_that_passes_controllers_on()
             other.close()
 
 
+async def test_service_can_be_started_again_beside_programs_that_outlived_it():
+    with service() as group:
+        async with running_pool(tracking="cgroup") as pool:
+            program = python("sys.stdin.readline()" + HOG)
+            limits = ResourceLimits(memory=16 * MIB)
+            terminal = await pool.create(program, limits=limits)
+            pool._trees.release_controllers()
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+            # The next worker restores the terminal.
+            restored = pool._trees.enforced(terminal.id, limits)
+            assert (restored.limits, restored.unenforced) == (limits, ())
+            assert str(os.getpid()) in (group / DAEMON_GROUP / "cgroup.procs").read_text().split()
+            terminal.keyboard.type(b"\n")
+            with trio.fail_after(20):
+                status = await terminal.wait_exited()
+            assert status.cause == Cause("memory", 16 * MIB)
+
+
 async def test_limit_is_refused_when_the_group_also_has_other_processes():
     with service() as group:
         # The child of a child is no process of the daemon's.
@@ -226,7 +244,7 @@ async def test_limit_is_refused_when_its_controller_is_not_delegated():
     with service("+pids"):
         async with running_pool(tracking="cgroup") as pool:
             with pytest.raises(
-                LimitError, match="is not delegated to acpterm: .*controllers has pids$"
+                LimitError, match=r"is not delegated to acpterm: .*controllers has pids$"
             ):
                 await output_of(pool, python(HOG), memory=16 * MIB)
             limits = ResourceLimits(memory=16 * MIB, processes=8)

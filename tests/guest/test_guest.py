@@ -8,6 +8,7 @@ from tests.support.guest import run_in_guest
 
 
 @pytest.mark.long
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("tests", ["check_limits.py"])
 def test_limits_of_control_groups_are_enforced(tmp_path, tests):
     arguments = ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", "--color=no", "--timeout=40"]

@@ -1,7 +1,6 @@
 """The limit of idle time: deadlines on a clock that tests move, and real programs in a host."""
 
 import math
-import os
 
 import pytest
 import trio
@@ -9,13 +8,13 @@ import trio.testing
 
 from acpterm.config import Settings
 from acpterm.config.profiles import Limits
-from acpterm.host.entry import TerminalEntry
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.limit_monitor import LimitMonitor
 from acpterm.pty.limits import Cause
 from acpterm.runtime.exec_context import current
 from acpterm.terminal.status import EndedBy
 from tests.support.hosts import host_here
+from tests.support.limited import start
 
 
 class Activity:
@@ -90,25 +89,6 @@ async def test_terminal_that_is_over_does_not_expire(monitor, autojump_clock):
 
 
 # Real programs
-
-
-async def start(host, line, **limits):
-    """Start a line as an agent's terminal, as the gate does."""
-    request = LaunchRequest(
-        host.settings,
-        current(),
-        command="/bin/sh",
-        args=["-c", line],
-        env=[],
-        cwd="/",
-        size=(80, 24),
-    )
-    record = request.record(line, limits=Limits(**limits))
-    record.is_users, record.connection = False, "c1"
-    terminal = await request.start(host.pool, record, host.state.state_writer)
-    entry = TerminalEntry(terminal, record, host.state.state_writer)
-    host.state.add(entry, os.environ)
-    return entry
 
 
 async def test_program_without_output_and_input_is_ended_by_the_idle_limit():

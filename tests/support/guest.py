@@ -20,7 +20,7 @@ MEMORY_MIB = 512
 DISK_MIB = 64
 PROCESSES_MAX = 300
 """Processes and threads that can exist in the guest."""
-_TIMEOUT_S = 50
+_TIMEOUT_S = 150
 _STATUS = "guest-status:"
 # The guest's files are in /run: the tests, or Python, may be in /tmp.
 _INIT = """\

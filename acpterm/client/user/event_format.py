@@ -8,7 +8,7 @@ import msgspec
 
 from acpterm.acp.user_streams import EventNotification
 from acpterm.client.sanitize import one_line
-from acpterm.client.user.format import duration, ended, summary_line
+from acpterm.client.user.format import duration, ended, ended_by, summary_line
 
 RECONNECTED: Final = "reconnected"
 """Name of the event for a replaced worker. The module `events` creates it, not the daemon."""
@@ -79,11 +79,7 @@ def _what(event: EventNotification) -> str:
     if event.event == "exited" and terminal.exit_status is not None:
         status = terminal.exit_status
         words = f"{ended(status)} after {duration(status.wall_ms / 1000)}"
-        return (
-            words
-            if status.ended_by == "exited"
-            else f"{words}  (by {summary_line(status.ended_by)})"
-        )
+        return words if status.ended_by == "exited" else f"{words}  ({ended_by(status)})"
     if event.event in ("attached", "detached"):
         return f"{terminal.attached} attached"
     if event.event == "resized":

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from msgspec import UNSET
+
 from acpterm.acp.user_api import ExitInfo, TerminalInfo
 from acpterm.client.sanitize import one_line
 
@@ -157,6 +159,14 @@ def ended(status: ExitInfo) -> str:
     if status.signal is not None:
         return f"ended by {one_line(status.signal)}"
     return f"exited with {status.exit_code}"
+
+
+def ended_by(status: ExitInfo) -> str:
+    """Return what ended a program, such as `by user` or `by idle: idle = 300`; safe to print."""
+    by = f"by {summary_line(status.ended_by)}"
+    if status.limit is UNSET or status.limit_value is UNSET:
+        return by
+    return f"{by}: {summary_line(status.limit)} = {status.limit_value:.15g}"
 
 
 def exit_code(status: ExitInfo) -> int:

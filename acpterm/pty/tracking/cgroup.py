@@ -120,6 +120,10 @@ class Cgroups:
         """
         return controllers.enable(controller, self._base, own_pids)
 
+    def disable_controllers(self) -> None:
+        """Disable all controllers, which ends all limits; see `controllers.disable`."""
+        controllers.disable(self._base)
+
     @property
     def name(self) -> str:
         """The last component of the directory's path, by which `terminals_of` names a daemon."""

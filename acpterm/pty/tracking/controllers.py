@@ -9,8 +9,13 @@ its own (the rule of no internal processes). So the processes of the daemon are 
 the group `DAEMON_GROUP` below it, when a limit needs a controller for the first time. With
 `DelegateSubgroup=` systemd starts them there. If OWN has processes of others, such as the user's
 shell, nothing is moved, and the controller is not available.
+
+If the keeper is killed, and programs outlive it, systemd starts the service again in OWN. It can do
+that only if OWN passes nothing on (systemd before 254 does not know `DelegateSubgroup=`). So the
+last worker calls `disable`, and the next worker enables the controllers and sets the limits again.
 """
 
+import contextlib
 import os
 from collections.abc import Collection
 from typing import Final
@@ -46,6 +51,21 @@ def enable(controller: str, base: str, own_pids: Collection[int]) -> str | None:
     except OSError as error:
         return f"the controller {controller!r} of control groups cannot be enabled: {error}"
     return None
+
+
+def disable(base: str) -> None:
+    """Disable all controllers for the groups in `base`, so that a process can enter its parent.
+
+    The limits of the groups are lost.
+    """
+    own = os.path.dirname(base)
+    if _is_root(own):
+        return
+    for directory in (base, own):
+        # Another daemon below the same group may need a controller.
+        with contextlib.suppress(OSError):
+            for controller in _words(f"{directory}/cgroup.subtree_control"):
+                _write(f"{directory}/cgroup.subtree_control", f"-{controller}")
 
 
 def _is_root(directory: str) -> bool:

@@ -182,11 +182,23 @@ class Trees:
         )
 
     def enforced(self, name: str, limits: ResourceLimits) -> Enforcement | None:
-        """Return the limits that a previous worker has set for the terminal with id `name`."""
-        if limits == NO_LIMITS:
-            return None
+        """Return the limits that a previous worker has set for the terminal with id `name`.
+
+        They are set again, since a worker that lost its keeper has removed them
+        (`release_controllers`).
+        """
         directory = None if self._cgroups is None else self._cgroups.directory(name)
-        return Enforcement(limits, directory)
+        if directory is None or not os.path.isdir(directory):
+            return None if limits == NO_LIMITS else Enforcement(limits, directory)
+        return self.enforce(name, limits)
+
+    def release_controllers(self) -> None:
+        """Let the service manager start the service again while terminals have processes.
+
+        This removes the limits of control groups until the next worker restores the terminals.
+        """
+        if self._cgroups is not None:
+            self._cgroups.disable_controllers()
 
     def handover(self) -> Handover:
         """Return the state for the next worker.

@@ -65,7 +65,7 @@ resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29))
 kept = [bytearray(b"x" * (1 << 20)) for _ in range(64)]
 """,
     ),
-    # At most 0.2 s of CPU time, and at most 1.5 s. The kernel counts how often the group was paused.
+    # At most 0.2 s of CPU time, in at most 1.5 s. The kernel counts how often it paused the group.
     "cpu": Trial(
         ResourceLimits(cpu=0.25),
         """
