@@ -251,7 +251,8 @@ async def test_unrecorded_terminal_is_exported_with_the_times_of_its_output():
     (first, _, one), (second, _, two), (last, *marker) = recorded
     assert (one, two, marker) == ("one", "two", ["m", "exited with 4"])
     assert 0 <= first < second <= last
-    assert second - first > 0.25
+    # The time of "one" is when it was read, which may be late.
+    assert second >= 0.3
 
 
 @pytest.mark.skipif(shutil.which("asciinema") is None, reason="asciinema is not installed")

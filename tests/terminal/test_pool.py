@@ -414,7 +414,7 @@ async def test_pool_reaps_orphans_when_it_is_pid_1(tracking):
     probe = await trio.run_process([*namespace, "true"], check=False, capture_stderr=True)
     if probe.returncode:
         pytest.skip("this process may create no pid namespace")
-    with trio.fail_after(30):
+    with trio.fail_after(50):
         done = await trio.run_process(
             [*namespace, sys.executable, "-m", "tests.terminal.first", tracking],
             capture_stderr=True,
