@@ -10,7 +10,7 @@ A field `…_at` is in milliseconds since 1970, and a field `…_ms` is a durati
 
 from typing import Annotated, Final, Literal, TypeAlias
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
 from acpterm.acp.base import Wire
 
@@ -27,6 +27,7 @@ WITHDRAWN: Final = "_acpterm/approval/withdrawn"
 PENDING: Final = "_acpterm/approval/pending"
 ANSWER: Final = "_acpterm/approval/answer"
 DECLINE: Final = "_acpterm/approval/decline"
+SESSION_OPEN: Final = "_acpterm/session/open"
 
 
 class ApprovalInfo(Wire):
@@ -119,14 +120,18 @@ class DeclineRequest(Wire):
     reason: str
 
 
-class ApproverRequest(Wire):
+class ApproverRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/approver``: request a token that makes a connection an approver.
 
-    `kind` is what asks the user. The client sends the token in ``initialize``, as
-    ``_meta.acpterm.approver``, on the agents' socket.
+    `kind` is what asks the user. `agent` is the command with which the client starts the agent; a
+    profile can be selected by the program's name. `profile` is the profile that the user has
+    chosen. The client sends the token in ``initialize``, as ``_meta.acpterm.approver``, on the
+    agents' socket.
     """
 
     kind: ApproverKind
+    agent: list[str] = field(default_factory=list)
+    profile: str | None = None
 
 
 class ApproverResponse(Wire):

@@ -79,6 +79,11 @@ def hosted(function: F) -> F:
         click.option("--log", metavar="FILE", help="Write every message to FILE, one per line."),
         click.option("--socket", metavar="PATH", help="Use the daemon that listens at PATH."),
         click.option(
+            "--profile",
+            metavar="NAME",
+            help="Profile of the agent's terminals.  [default: that of the settings]",
+        ),
+        click.option(
             "--embedded",
             is_flag=True,
             help="Host the terminals in this process, without a daemon.",

@@ -70,6 +70,7 @@ def command(
     verbose: bool,
     embedded: bool,
     socket: str | None,
+    profile: str | None,
     log: str | None,
     config: str | None,
     **flags: object,
@@ -104,6 +105,7 @@ def command(
         colours=is_colour_wanted(),
         verbose=verbose,
         log=log,
+        profile=profile,
     )
     expected = TrackingError, KeeperLostError, LogError
     raise SystemExit(run(run_prompt, chosen, options, expected=expected))

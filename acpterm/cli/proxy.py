@@ -26,6 +26,7 @@ def command(
     agent: tuple[str, ...],
     embedded: bool,
     terminals: Literal["ours", "editor"] | None,
+    profile: str | None,
     log: str | None,
     config: str | None,
     socket: str | None,
@@ -46,6 +47,6 @@ def command(
         stream = stdio.take_stdio()
     except OSError as error:
         fail(str(error))
-    options = ProxyOptions(agent, config, embedded, terminals, log)
+    options = ProxyOptions(agent, config, embedded, terminals, log, profile)
     expected = TrackingError, KeeperLostError, LogError
     raise SystemExit(run(run_proxy, stream, chosen, options, expected=expected))

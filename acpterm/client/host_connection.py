@@ -31,6 +31,7 @@ from acpterm.client.handshake import (
 from acpterm.client.questions import Questions, request_token
 from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings, agent_socket
+from acpterm.config.profiles import BUILTIN
 from acpterm.host.open_host import open_host
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime import exec_context
@@ -105,7 +106,7 @@ async def connect_daemon(
     token = None
     if questions is not None:
         # Before `initialize`: a process that uses an agent's connection is refused a token.
-        token = await request_token(settings, questions.kind)
+        token = await request_token(settings, questions.request)
     return DaemonConnection(endpoint, recovery, token)
 
 
@@ -126,6 +127,7 @@ async def open_host_connection(
     """
     async with AsyncExitStack() as stack:
         if daemon is None:
+            _check_profile(settings, questions)
             host = await stack.enter_async_context(open_host(settings, context))
             client_end, host_end = trio.socket.socketpair()
             endpoint = Endpoint(
@@ -137,8 +139,8 @@ async def open_host_connection(
             host, host_end, endpoint = None, None, daemon.endpoint
         nursery = await stack.enter_async_context(trio.open_nursery())
         if host is not None and host_end is not None:
-            kind = None if questions is None else questions.kind
-            serve = partial(host.serve, approver=kind)
+            approver = None if questions is None else questions.request
+            serve = partial(host.serve, approver=approver)
             nursery.start_soon(serve, trio.SocketStream(host_end), context)
         running = trio.CancelScope()
         nursery.start_soon(_run, endpoint, running)
@@ -176,6 +178,14 @@ async def initialize(
         except RpcError as error:
             raise DaemonError(f"{host.name} cannot be used: {error.message}") from error
     raise no_answer(host.name, settings, seconds)
+
+
+def _check_profile(settings: Settings, questions: Questions | None) -> None:
+    """Raise `DaemonError` if the user has chosen a profile that does not exist."""
+    chosen = None if questions is None else questions.request.profile
+    known = {*BUILTIN, *settings.profiles}
+    if chosen is not None and chosen not in known:
+        raise DaemonError(f"there is no profile {chosen!r}; there are {', '.join(sorted(known))}")
 
 
 async def _run(endpoint: Endpoint, scope: trio.CancelScope) -> None:

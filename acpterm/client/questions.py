@@ -25,7 +25,6 @@ from acpterm.acp.approvals import (
     WITHDRAWN,
     AnswerRequest,
     ApprovalInfo,
-    ApproverKind,
     ApproverRequest,
     ApproverResponse,
     AskedNotification,
@@ -45,10 +44,13 @@ _TOKEN_TIMEOUT_S: Final = 10.0
 
 
 class Questions:
-    """The host's questions to the user; `kind` says how the user is asked."""
+    """The host's questions to the user.
 
-    def __init__(self, kind: ApproverKind) -> None:
-        self.kind: Final = kind
+    `request` says how the user is asked, and what the user has chosen for the agent.
+    """
+
+    def __init__(self, request: ApproverRequest) -> None:
+        self.request: Final = request
         self.pending: Final[dict[str, ApprovalInfo]] = {}
         """The questions without an answer, by id, the oldest first."""
         self._changed = trio.Event()
@@ -94,10 +96,11 @@ def _ignore(response: Response) -> None:
     del response
 
 
-async def request_token(settings: Settings, kind: ApproverKind) -> str | None:
+async def request_token(settings: Settings, request: ApproverRequest) -> str | None:
     """Request a token that makes a connection to the agents' socket an approver.
 
-    Return None if the user's socket cannot be used.
+    Return None if the user's socket cannot be used. Raises `DaemonError` if the user has chosen a
+    profile that cannot be used.
     """
     try:
         stream = await connect_running(settings)
@@ -105,15 +108,18 @@ async def request_token(settings: Settings, kind: ApproverKind) -> str | None:
         return None
     if stream is None:
         return None
-    token = None
+    token, refusal = None, "the daemon does not answer"
     endpoint = Endpoint(stream, "the daemon")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(endpoint.run)
         with trio.move_on_after(_TOKEN_TIMEOUT_S):
             try:
-                answer = await endpoint.request("_acpterm/approver", ApproverRequest(kind))
+                answer = await endpoint.request("_acpterm/approver", request)
                 token = msgspec.json.decode(answer, type=ApproverResponse).token
-            except (RpcError, msgspec.DecodeError):
-                token = None
+            except (RpcError, msgspec.DecodeError) as error:
+                refusal = str(error)
         nursery.cancel_scope.cancel()
+    if token is None and request.profile is not None:
+        # The agent would otherwise run with another profile, which may allow more.
+        raise DaemonError(f"the profile {request.profile!r} cannot be used: {refusal}")
     return token

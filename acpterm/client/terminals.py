@@ -17,6 +17,7 @@ import trio
 from msgspec import Raw, UnsetType
 
 from acpterm.acp.agent_api import EXTENSION_METHODS, EXTENSIONS, OWN
+from acpterm.acp.approvals import SESSION_OPEN
 from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest
 from acpterm.acp.terminal_updates import ProgramExit
@@ -129,9 +130,16 @@ class Terminals:
             self._host.call("initialize", initialize_params(name), _ignore)
 
     def open_session(self, session: str, cwd: str) -> None:
-        """Record `cwd`, the default directory of a session's commands, and send it to the host."""
+        """Record `cwd`, the directory of a session, and send it to the host.
+
+        It is the default directory of the session's commands, and the directory in which they may
+        write if they run in a sandbox.
+        """
         self._session_cwds[session] = cwd
-        self._host.call("_acpterm/session/set", {"sessionId": session, "cwd": cwd}, _ignore)
+        params = {"sessionId": session, "cwd": cwd}
+        self._host.call("_acpterm/session/set", params, _ignore)
+        # Refused unless this client is an approver: then the directory is only the default.
+        self._host.call(SESSION_OPEN, params, _ignore)
 
     def close_session(self, session: str) -> None:
         """Release the terminals of `session`, which the agent has closed."""

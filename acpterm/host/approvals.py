@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
-from acpterm.acp.approvals import ApprovalAnswer, ApprovalInfo, ApproverKind
+from acpterm.acp.approvals import ApprovalAnswer, ApprovalInfo, ApproverRequest
 from acpterm.host.state.records import (
     AnswerRecord,
     ApprovalRecord,
@@ -165,7 +165,7 @@ def restored(identifier: str, record: ApprovalRecord) -> tuple[Question, Answer 
 
 
 class _Token(NamedTuple):
-    kind: ApproverKind
+    request: ApproverRequest
     process: Process | None
     expires: float
 
@@ -177,20 +177,20 @@ class ApproverTokens:
         # In the order in which they were issued.
         self._tokens: Final[dict[str, _Token]] = {}
 
-    def issue(self, kind: ApproverKind, process: Process | None) -> str:
-        """Return a new token for an approver of the kind `kind`.
+    def issue(self, request: ApproverRequest, process: Process | None) -> str:
+        """Return a new token for the approver that `request` describes.
 
         Only `process` may use it; None if the process is not known. If too many tokens are unused,
         the oldest one becomes invalid.
         """
         token = secrets.token_hex(_TOKEN_BYTES)
-        self._tokens[token] = _Token(kind, process, trio.current_time() + TOKEN_LIFETIME_S)
+        self._tokens[token] = _Token(request, process, trio.current_time() + TOKEN_LIFETIME_S)
         while len(self._tokens) > TOKENS_MAX:
             del self._tokens[next(iter(self._tokens))]
         return token
 
-    def redeem(self, presented: str, holder: Process | None) -> ApproverKind | None:
-        """Invalidate a token and return the approver's kind; None if the token is not valid.
+    def redeem(self, presented: str, holder: Process | None) -> ApproverRequest | None:
+        """Invalidate a token and return the request for it; None if the token is not valid.
 
         `holder` is the process that presents the token.
         """
@@ -206,4 +206,4 @@ class ApproverTokens:
             return None
         if token_of.process is not None and token_of.process != holder:
             return None
-        return token_of.kind
+        return token_of.request

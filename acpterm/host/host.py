@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 import trio
 
-from acpterm.acp.approvals import ApproverKind
+from acpterm.acp.approvals import ApproverRequest
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.methods import AGENT_METHODS
 from acpterm.host.agent.resumption import Resumption
@@ -70,13 +70,13 @@ class Host:
         context: ExecContext,
         holders: Iterable[tuple[int, float]] = (),
         *,
-        approver: ApproverKind | None = None,
+        approver: ApproverRequest | None = None,
     ) -> None:
         """Serve one agent until it disconnects or the host is closed.
 
         `context` is the execution context of the agent's terminals. `holders` has the pid and the
         start time of the process at the other end of `stream`, if they are known. `approver` says
-        that the client asks the user the agent's questions, and how.
+        that the client asks the user the agent's questions, and what the user has chosen.
         """
         name = self.state.new_connection_name()
         # The connection's record is stored with the first request: a peer that sends nothing is no

@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from acpterm.acp.approvals import ApproverRequest
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.resumption import Resumption
 from acpterm.host.agent.session_methods import release_later
@@ -92,7 +93,8 @@ class Restorer:
                 connection.directory = unpack_text(record.directory)
             connection.starts.extend(record.starts)
             if record.approver is not None:
-                connection.add_approver(record.approver)
+                connection.add_approver(ApproverRequest(record.approver, profile=record.profile))
+                connection.programs = record.programs
             for number, (session, calls) in stored.sessions.items():
                 connection.restore_session(number, session, calls.items())
             self._connections[name] = connection

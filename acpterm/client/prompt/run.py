@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 
 import trio
 
+from acpterm.acp.approvals import ApproverRequest
 from acpterm.client.agent_process import EXIT_TIMEOUT_S, AgentProcess, StartError, open_agent
 from acpterm.client.daemon import DaemonError
 from acpterm.client.endpoint import Endpoint
@@ -86,6 +87,8 @@ class PromptOptions(NamedTuple):
     """Whether to print the agent's stderr and the session's id."""
     log: str | None = None
     """The file for the wire log."""
+    profile: str | None = None
+    """The profile of the agent's terminals; None for that of the settings."""
 
 
 async def run_prompt(settings: Settings, options: PromptOptions) -> int:
@@ -149,7 +152,9 @@ class _Run:
         """Start the agent and run the turn; record errors in the outcome."""
         options, settings = self._options, self._settings
         try:
-            questions = Questions("prompt")
+            questions = Questions(
+                ApproverRequest("prompt", agent=list(options.command), profile=options.profile)
+            )
             # Before the trees, which make us a subreaper: the daemon must not become our child.
             daemon = (
                 None

@@ -21,6 +21,7 @@ from typing import Final, Literal, NamedTuple
 
 import trio
 
+from acpterm.acp.approvals import ApproverRequest
 from acpterm.client import agent_process as agents
 from acpterm.client.agent_process import AgentProcess, StartError, exit_status, open_agent
 from acpterm.client.daemon import DaemonError
@@ -68,6 +69,8 @@ class ProxyOptions(NamedTuple):
     the editor's terminals if the editor has terminals, else acpterm's."""
     log: str | None = None
     """The file for the wire log."""
+    profile: str | None = None
+    """The profile of the agent's terminals; None for that of the settings."""
 
 
 async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyOptions) -> int:
@@ -152,7 +155,9 @@ class _Run:
         ours = options.terminals == "ours" or (
             options.terminals is None and not editor_capabilities.has_terminals
         )
-        questions = Questions("editor")
+        questions = Questions(
+            ApproverRequest("editor", agent=list(options.command), profile=options.profile)
+        )
         # Before the trees, which make us a subreaper: the daemon must not become our child.
         daemon = (
             await connect_daemon(settings, options.config, questions)

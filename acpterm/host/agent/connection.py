@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final, Protocol
 
-from acpterm.acp.approvals import ApproverKind
+from acpterm.acp.approvals import ApproverRequest
 from acpterm.config.profiles import Profile
 from acpterm.host.agent.approver import Approver
 from acpterm.host.agent.creates import Creates
@@ -27,7 +27,7 @@ from acpterm.host.host_state import HostState
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.memory import ConnectionMemory
-from acpterm.host.profiles import programs_of
+from acpterm.host.profiles import program_names, programs_of
 from acpterm.host.server.dispatch import Sender
 from acpterm.host.state.records import (
     ConnectionRecord,
@@ -106,6 +106,8 @@ class AgentConnection:
         self.directory = context.cwd
         """The directory that the agent works in, by which the profile is selected: that of the
         process that connected, which the host has read itself."""
+        self.chosen_profile: str | None = None
+        """The name of the profile that the user has chosen for this connection."""
         self._profile: Profile | None = None
         self.starts: Final[list[float]] = []
         """When the agent has started terminals, on the boot clock; see `host.quotas`."""
@@ -134,24 +136,30 @@ class AgentConnection:
         if self._profile is None:
             if not self.programs:
                 self.programs = programs_of(pid for pid, _ in reversed(self.holders))
-            self._profile = self.host.policy.profiles.select(self.programs, self.directory)
+            profiles = self.host.policy.profiles
+            chosen = profiles.by_name.get(self.chosen_profile or "")
+            self._profile = chosen or profiles.select(self.programs, self.directory)
             self.mark_changed()
         return self._profile
 
     def workspace(self, session: Session) -> str:
         """Return the directory in which a session's programs may write, in a sandbox."""
-        del session
-        return self.directory
+        return session.workspace or self.directory
 
     @property
     def approver(self) -> Approver | None:
         """Asks the user this connection's questions; None if the client does not ask the user."""
         return self._approver
 
-    def add_approver(self, kind: ApproverKind) -> None:
-        """Let the client ask the user this connection's questions from now on. Idempotent."""
+    def add_approver(self, request: ApproverRequest) -> None:
+        """Let the client ask the user this connection's questions from now on. Idempotent.
+
+        `request` has what the user has chosen for the connection.
+        """
         if self._approver is None and not self._closed:
-            self._approver = Approver(kind, self.agent.connection_id, self.sender)
+            self.programs = program_names(request.agent)
+            self.chosen_profile = request.profile
+            self._approver = Approver(request.kind, self.agent.connection_id, self.sender)
             self.host.approvals.add(self._approver)
             self.mark_changed()
 
@@ -231,6 +239,7 @@ class AgentConnection:
             directory=pack_text(self.directory),
             starts=self.starts,
             approver=None if self._approver is None else self._approver.kind,
+            profile=self.chosen_profile,
         ).encode()
 
     def restore_session(

@@ -7,7 +7,7 @@ from acpterm.acp.agent_api import (
     SignalRequest,
     WriteRequest,
 )
-from acpterm.acp.approvals import ANSWER, DECLINE, AnswerRequest, DeclineRequest
+from acpterm.acp.approvals import ANSWER, DECLINE, SESSION_OPEN, AnswerRequest, DeclineRequest
 from acpterm.acp.initialize import InitializeRequest
 from acpterm.acp.session import CancelNotification, SessionNotification
 from acpterm.acp.terminal import CreateTerminalRequest, Empty, TerminalRequest
@@ -28,6 +28,7 @@ REQUESTS: dict[str, Method] = {
     "_acpterm/terminal/resize": Method(ResizeRequest, terminal_methods.resize),
     "_acpterm/terminal/signal": Method(SignalRequest, terminal_methods.signal),
     "_acpterm/session/set": Method(SetSessionRequest, session_methods.set_session),
+    SESSION_OPEN: Method(SetSessionRequest, session_methods.open_session),
     ANSWER: Method(AnswerRequest, approvals.answer),
     DECLINE: Method(DeclineRequest, approvals.decline),
 }

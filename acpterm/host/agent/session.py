@@ -121,6 +121,7 @@ class Session:
         self._state: Final = state
         self._creates: Final = creates
         self._cwd: str | None = None
+        self._workspace: str | None = None
         self._cancelled = 0
         self.entries: Final[dict[str, TerminalEntry]] = {}
         """The terminals that the agent may name, by id: held and promoted ones."""
@@ -144,6 +145,19 @@ class Session:
     @cwd.setter
     def cwd(self, path: str) -> None:
         self._cwd = path
+        self._changed()
+
+    @property
+    def workspace(self) -> str | None:
+        """The directory in which the session's programs may write, in a sandbox; None if not set.
+
+        Only the user's client can set it.
+        """
+        return self._workspace
+
+    @workspace.setter
+    def workspace(self, path: str) -> None:
+        self._workspace = path
         self._changed()
 
     @property
@@ -205,6 +219,7 @@ class Session:
         """
         self._state.restored()
         self._cwd = None if record.cwd is None else unpack_text(record.cwd)
+        self._workspace = None if record.workspace is None else unpack_text(record.workspace)
         self._cancelled = record.cancelled
         self._released.update(dict.fromkeys(record.released))
         self._decisions = SessionDecisions(
@@ -221,6 +236,7 @@ class Session:
         return SessionRecord(
             id=self.id,
             cwd=cwd,
+            workspace=None if self._workspace is None else pack_text(self._workspace),
             cancelled=self._cancelled,
             released=released,
             allowed=[list(prefix) for prefix in self._decisions.allowed],

@@ -34,6 +34,7 @@ from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import Event
 from acpterm.host.launch.environment import requested_context
 from acpterm.host.launch.validation import check_absolute
+from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.status import EndedBy
 
@@ -61,9 +62,9 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
         connection.add_relayed_agent()
     if options and options.approver is not None:
         holder = connection.holders[0] if connection.holders else None
-        kind = connection.host.approver_tokens.redeem(options.approver, holder)
-        if kind is not None:
-            connection.add_approver(kind)
+        approver = connection.host.approver_tokens.redeem(options.approver, holder)
+        if approver is not None:
+            connection.add_approver(approver)
     if resumed and connection.approver is not None:
         # In a task, since the client expects the response before everything else.
         connection.host.nursery.start_soon(send_pending, connection)
@@ -173,3 +174,20 @@ def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty
     session.cwd = params.cwd
     connection.count_memory(session)
     return Empty()
+
+
+def open_session(connection: AgentConnection, params: SetSessionRequest) -> Empty:
+    """`_acpterm/session/open`: set the session's directory, in which its programs may write.
+
+    Only an approver may send it, which has the directory from the user's client. The directory is
+    also that of later `terminal/create` requests without `cwd`.
+    """
+    if connection.approver is None:
+        raise RpcError(
+            INVALID_REQUEST,
+            "an agent cannot choose where its programs may write: use _acpterm/session/set for the "
+            "default directory",
+        )
+    result = set_session(connection, params)
+    connection.session(params.session_id).workspace = params.cwd
+    return result

@@ -140,6 +140,8 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     starts: list[float] = []
     """When terminals were started, on the boot clock: see `quotas.Starts`."""
     approver: ApproverKind | None = None
+    profile: str | None = None
+    """The profile that the user has chosen for the connection; None without one."""
     """What asks the user the connection's questions; None if the connection is just an agent's."""
 
 
@@ -153,6 +155,8 @@ class SessionRecord(Record, kw_only=True, omit_defaults=True):
     cancelled: int = 0
     released: list[str] = []
     """The ids of the terminals that were released most recently, oldest first."""
+    workspace: bytes | None = None
+    """The directory in which the session's programs may write; None without one."""
     allowed: list[list[str]] = []
     """The prefixes of commands that the user has allowed for the session."""
     rejected: list[list[str]] = []

@@ -20,6 +20,7 @@ from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams
 from acpterm.host.approvals import answer_info, approval_info, to_rpc_error
 from acpterm.host.user.connection import UserConnection
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
 from acpterm.policy.approvals import Answer, ApprovalError, Question
 
 
@@ -53,9 +54,16 @@ def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
 def approver(user: UserConnection, params: ApproverRequest) -> ApproverResponse:
     """`_acpterm/approver`: return a token that makes an agent's connection an approver.
 
-    The token is valid only for the process that requests it.
+    The token is valid only for the process that requests it. Raises `RpcError` (-32602) for an
+    unknown profile.
     """
-    return ApproverResponse(user.host.approver_tokens.issue(params.kind, user.process))
+    known = user.host.policy.profiles.by_name
+    if params.profile is not None and params.profile not in known:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"there is no profile {quote(params.profile)}; there are {', '.join(sorted(known))}",
+        )
+    return ApproverResponse(user.host.approver_tokens.issue(params, user.process))
 
 
 async def subscribe(user: UserConnection, params: SubscribeApprovalsRequest) -> Empty:
