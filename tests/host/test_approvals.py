@@ -213,7 +213,8 @@ async def test_disconnect_withdraws_the_connections_questions():
         async with agent_of(host) as agent:
             await start(agent, "echo ask-first")
             await asked(user)
-        await user.until(lambda: of(user, WITHDRAWN))
+        (withdrawn,) = await user.until(lambda: of(user, WITHDRAWN))
+        assert withdrawn["answer"]["reason"] == "the agent has disconnected"
         assert pending(host) == []
 
 
