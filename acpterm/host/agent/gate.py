@@ -76,9 +76,9 @@ def refusal(answer: Answer, verdict: Verdict) -> RpcError:
             )
         case "unattended":
             message = (
-                f"the command was refused: {about}, and there is nobody to ask{why}. The user can "
-                f"{_how_to_allow(verdict)}keep `acpterm approvals --follow` running to be asked, "
-                "or choose another profile"
+                f"the command was refused: {about}, and the user cannot be asked{why}. The user "
+                f"can {_how_to_allow(verdict)}keep `acpterm approvals --follow` running to be "
+                "asked, or choose another profile"
             )
         case _:
             message = f"the user has refused the command{why} ({about})"
