@@ -67,4 +67,4 @@ class _Finder:
 
 
 if os.environ.get(_VARIABLE) and __name__ == "sitecustomize":
-    sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]  # it needs no more of a finder
+    sys.meta_path.insert(0, _Finder())
