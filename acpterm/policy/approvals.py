@@ -1,10 +1,10 @@
 """Questions to the user: whether a command may run.
 
 A program of the user that can answer a question is an observer: an editor behind `acpterm proxy`,
-`acpterm prompt`, or `acpterm approvals --follow`. The first answer to a question counts, whoever
-gives it; then the question is withdrawn from the other observers. States of a question:
+`acpterm prompt`, or `acpterm approvals --follow`. The first answer to a question counts,
+from any observer; then the question is withdrawn from the others. States of a question:
 
-    unclaimed ──ask──▶ asked ──answer, withdraw, deadline, nobody attends──▶ answered
+    unclaimed ──ask──▶ asked ──answer, withdraw, deadline, unattended──▶ answered
         └─────────────────────answer, withdraw───────────────────────────────▲
 
 - *asked*: a task waits in `ask` for the answer. If the task is cancelled, the question is answered
@@ -15,7 +15,7 @@ gives it; then the question is withdrawn from the other observers. States of a q
 - *answered*: `ask` returns the answer. Withdrawing a question answers it with a refusal.
 
 A question is *attended* if an observer can answer it and has not declined it. Unless the profile
-says to wait, a question that nobody attends is refused. An unclaimed question counts as attended
+says to wait, a question that is not attended is refused. An unclaimed question counts as attended
 for some time, since observers have to reconnect first.
 """
 
@@ -146,7 +146,7 @@ class Approvals:
         """Ask the user, and wait for the answer.
 
         The question is refused after `timeout` seconds, and if `unattended` is `refuse`, when
-        nobody attends it. An unclaimed question with the same id is continued with its own
+        it is not attended. An unclaimed question with the same id is continued with its own
         deadline. If this is cancelled, the question is withdrawn; but it becomes unclaimed if
         `is_repeated()` is true, since the agent's client repeats the request. Raises
         `ApprovalError` if too many questions are pending.

@@ -49,11 +49,11 @@ async def test_rule_decides_without_a_question(tmp_path, rule, is_allowed):
     assert status == (0 if is_allowed else 3)
 
 
-async def test_command_is_refused_when_there_is_nobody_to_ask(tmp_path):
+async def test_command_is_refused_without_a_terminal_and_a_follower(tmp_path):
     env = prompt_environment(tmp_path, **judging(tmp_path))
     _, run = await prompted(tmp_path, ask("echo ask-first"), env=env)
     assert "not asked: echo ask-first (there is no terminal to ask at)" in run.err
-    assert "there is nobody to ask: there is no terminal to ask at" in run.out
+    assert "the user cannot be asked: there is no terminal to ask at" in run.out
 
 
 async def test_command_without_a_terminal_waits_for_acpterm_approve(tmp_path):

@@ -119,7 +119,7 @@ async def test_command_without_a_prefix_cannot_be_allowed_always():
         (request,) = requests(editor)
         kinds = [one["kind"] for one in request["params"]["options"]]
         assert kinds == ["allow_once", "reject_once", "reject_always"]
-        assert "nobody to ask: the editor has responded" in editor.texts_sent[0]
+        assert "user cannot be asked: the editor has responded" in editor.texts_sent[0]
 
 
 @judged
@@ -138,7 +138,7 @@ async def test_response_that_is_no_answer_declines_the_question(result):
         await editor.open("/tmp")
         editor.on_request = lambda _: result
         await editor.prompt(ask("echo ask-first"))
-        assert "there is nobody to ask: the editor has responded" in editor.texts_sent[0]
+        assert "the user cannot be asked: the editor has responded" in editor.texts_sent[0]
         assert editor.calls(requests(editor)[0]["params"]["toolCall"]["toolCallId"])
 
 
@@ -152,7 +152,7 @@ async def test_error_of_the_editor_declines_the_question():
         await editor.respond_error(request, "no such session")
         await editor.result(turn)
         assert (
-            "there is nobody to ask: the editor cannot ask: no such session"
+            "the user cannot be asked: the editor cannot ask: no such session"
             in (editor.texts_sent[0])
         )
 

@@ -152,7 +152,7 @@ async def test_user_who_follows_is_there_to_ask():
         await asked(user)
         await user.cancel(follow)
         error = await error_of(agent, id_)
-        assert "there is nobody to ask" in error.message
+        assert "the user cannot be asked" in error.message
 
 
 async def test_always_is_for_the_prefix_in_the_session_only():
@@ -213,7 +213,8 @@ async def test_disconnect_withdraws_the_connections_questions():
         async with agent_of(host) as agent:
             await start(agent, "echo ask-first")
             await asked(user)
-        await user.until(lambda: of(user, WITHDRAWN))
+        (withdrawn,) = await user.until(lambda: of(user, WITHDRAWN))
+        assert withdrawn["answer"]["reason"] == "the agent has disconnected"
         assert pending(host) == []
 
 
@@ -227,7 +228,7 @@ async def test_declined_question_is_left_to_the_user_and_refused_without_one():
         assert await agent.request("_acpterm/approval/decline", params) == {}
         assert not agent.has_response(id_)
         await user.cancel(follow)
-        assert "nobody to ask: it broke" in (await error_of(agent, id_)).message
+        assert "user cannot be asked: it broke" in (await error_of(agent, id_)).message
 
 
 async def test_question_stays_when_the_connection_is_resumed_on_another_transport(tmp_path):
@@ -281,7 +282,7 @@ async def test_agent_does_not_become_an_approver_by_a_guessed_token(token):
         result = await agent.request("initialize", params)
         assert result["_meta"]["acpterm"]["approver"] is False
         error = await error_of(agent, await start(agent, "echo ask-first"))
-        assert "nobody to ask" in error.message
+        assert "user cannot be asked" in error.message
 
 
 async def test_token_is_valid_once():

@@ -50,7 +50,7 @@ async def test_dangerous_command_is_refused_with_advice_if_nobody_is_there_to_as
     async with open_host(rules(), current()) as host, agent_of(host) as agent:
         message = await refused(agent, f"rm -r {victim}")
         assert "dangerous" in message
-        assert "nobody to ask" in message
+        assert "user cannot be asked" in message
         assert f"acpterm policy allow -- rm -r {victim}" in message
     assert victim.exists()
 

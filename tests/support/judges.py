@@ -5,16 +5,24 @@ to ask, and `never-run` is refused. The prefix is the first word, unless the com
 This module is also the `sitecustomize` of daemons: see `judging`.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib.util
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
+    from acpterm.host.judge import JudgedCommand, Verdict
 
 _VARIABLE = "ACPTERM_TEST_JUDGE"
 
 
-def judge(command):
+def judge(command: JudgedCommand) -> Verdict:
     from acpterm.host.judge import Verdict
 
     line = " ".join([command.command, *(command.args or ())])
@@ -29,7 +37,7 @@ def judge(command):
     return Verdict("allow", "safe", "")
 
 
-def judging(directory, **more):
+def judging(directory: Path, **more: str) -> dict[str, str]:
     """Return variables of the environment with which daemons use `judge`."""
     hook = Path(directory) / "judge-hook"
     hook.mkdir(exist_ok=True)
@@ -41,18 +49,20 @@ def judging(directory, **more):
 class _Finder:
     """Passes `judge` to each `open_host` of this process."""
 
-    def find_spec(self, name, *_):
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name != "acpterm.host.open_host":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
-        execute = spec.loader.exec_module
+        assert spec is not None
+        loader: Any = spec.loader
+        execute = loader.exec_module
 
-        def exec_module(module):
+        def exec_module(module: Any) -> None:
             execute(module)
             module.open_host = functools.partial(module.open_host, judge=judge)
 
-        spec.loader.exec_module = exec_module
+        loader.exec_module = exec_module
         return spec
 
 

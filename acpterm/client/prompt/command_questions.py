@@ -2,7 +2,7 @@
 
 The questions come from the host. The rule `--allow` applies to them as to the agent's own requests:
 `all` allows, `none` and `reads` refuse, and `ask` asks the user. If there is no terminal to ask at,
-the host is told so: the question can still be answered with `acpterm approve`.
+the question is declined: it can still be answered with `acpterm approve`.
 
 Each question has a task, which is cancelled when the question is answered elsewhere.
 """

@@ -12,8 +12,8 @@ The ids of these requests begin with random text that no agent knows, since the 
 have ids of the agent's choice. All responses to such ids are handled here, late ones too, and none
 is passed on to the agent.
 
-If the editor responds with an error or with something that is no answer, the host is told that the
-editor cannot be asked. The question can then be answered elsewhere.
+If the editor responds with an error or with something that is no answer, the question is declined.
+It can then be answered elsewhere.
 """
 
 import itertools

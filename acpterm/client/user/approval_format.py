@@ -16,9 +16,9 @@ _WORDS: Final = {
     "approvals": "with acpterm approve or deny",
     "editor": "in the editor",
     "prompt": "at acpterm prompt",
-    "timeout": "nobody answered in time",
+    "timeout": "no answer in time",
     "cancelled": "no longer asked",
-    "unattended": "nobody was there to ask",
+    "unattended": "there was no way to ask",
 }
 
 

@@ -197,7 +197,7 @@ def _refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError
         case "unattended":
             allow = _how_to_allow(judgement.verdict)
             message = (
-                f"the command was refused: {about}, and there is nobody to ask{why}. The user can "
+                f"the command was refused: {about}, and the user cannot be asked{why}. The user can "
                 f"{f'{allow}, ' if allow else ''}keep `acpterm approvals --follow` running to be "
                 "asked, or choose another profile"
             )

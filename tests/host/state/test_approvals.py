@@ -179,7 +179,7 @@ async def test_stolen_token_is_worthless_in_another_process(tmp_path):
         async with daemon.agent() as (agent, _):
             own = (await agent.request("initialize", initialize))["_meta"]["acpterm"]
             assert own["approver"] is False
-            with pytest.raises(RpcError, match="nobody to ask"):
+            with pytest.raises(RpcError, match="user cannot be asked"):
                 await agent.create("echo ask-first")
 
 
