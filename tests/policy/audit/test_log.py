@@ -216,6 +216,15 @@ async def test_long_text_is_cut_and_no_secret_is_left_in_part(tmp_path, offset):
     assert second["omitted"] > len(text)
 
 
+async def test_secret_is_not_left_in_part_where_redaction_made_the_text_shorter(tmp_path):
+    long_token, cut_token = ("gh" + "p_" + fake(length) for length in (20_000, 36))
+    filler = TEXT_CHARS + 8192 - 20 - len(long_token)
+    text = f"{long_token} {'x ' * (filler // 2)}{cut_token}"
+    async with audit_log(tmp_path) as log:
+        log.record("create", command=text + " y" * 10_000)
+    assert "gh" + "p_" + fake(36)[:4] not in entries(tmp_path)[0]["command"]
+
+
 LIMITED = """
 import os, resource, sys, trio
 from pathlib import Path
