@@ -202,7 +202,8 @@ class AuditLog:
         }
         self._seq += 1
         self._put("gap", fields, time.time())
-        _log.warning("audit log written again", path=self._file.path, lost=self._lost)
+        happened = "audit entries lost" if since is None else "audit log written again"
+        _log.warning(happened, path=self._file.path, lost=self._lost)
         self._failing_since, self._lost, self._reason = None, 0, ""
 
     async def _flush(self) -> None:

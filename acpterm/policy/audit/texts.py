@@ -1,6 +1,7 @@
 """The texts of an entry: redacted, limited in length, and valid Unicode."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from acpterm.runtime.redaction import may_have_secret, redact, redact_args
@@ -14,6 +15,7 @@ _ARGS_MAX: Final = 4096
 # A secret may be cut in two at the end of a text that is too long. So that much more is redacted,
 # and then cut off.
 _MARGIN_CHARS: Final = 8 * 1024
+_REMEMBERED_CHARS: Final = 100
 
 
 def redact_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -21,11 +23,7 @@ def redact_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
     If something is cut, the field `omitted` is the number of characters left out.
     """
-    texts = [value for value in fields.values() if isinstance(value, str)]
-    lists = [value for value in fields.values() if isinstance(value, list | tuple)]
-    joined = "\n".join(texts + [item for items in lists for item in items])
-    is_long = len(joined) > TEXT_CHARS
-    if not is_long and not may_have_secret(joined) and all(len(x) <= _ARGS_MAX for x in lists):
+    if all(_is_plain(value) for value in fields.values()):
         return fields
     changed = dict(fields)
     omitted = 0
@@ -38,6 +36,22 @@ def redact_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
             changed[name], cut = _redact_list(value, program if isinstance(program, str) else "")
             omitted += cut
     return changed | {"omitted": omitted} if omitted else changed
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value stays as it is. Texts such as ids and directories are remembered."""
+    if isinstance(value, str):
+        if len(value) <= _REMEMBERED_CHARS:
+            return _has_no_secret(value)
+        return len(value) <= TEXT_CHARS and not may_have_secret(value)
+    if isinstance(value, list | tuple):
+        return len(value) <= _ARGS_MAX and _is_plain("\n".join(value))
+    return True
+
+
+@lru_cache(maxsize=512)
+def _has_no_secret(text: str) -> bool:
+    return not may_have_secret(text)
 
 
 def printable(value: Any) -> Any:

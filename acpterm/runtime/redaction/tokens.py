@@ -138,6 +138,18 @@ _KINDS: Final = (
     ),
 )
 _LITERALS: Final = tuple(dict.fromkeys(kind.literal for kind in _KINDS))
+
+
+def _by_mark() -> dict[str, list[str]]:
+    """Return the literals by a mark that is in each of them: most texts have few of the marks."""
+    found: dict[str, list[str]] = {}
+    for literal in _LITERALS:
+        mark = next((mark for mark in "_-./:=" if mark in literal), "")
+        found.setdefault(mark, []).append(literal)
+    return found
+
+
+_BY_MARK: Final = tuple(_by_mark().items())
 # The token of a Discord bot begins with a number in base64, and so has no literal.
 _DISCORD: Final = (
     r"[MNO](?:(?<![A-Za-z0-9].)|(?<=\\[nrt].))[DTjz][AEIMQUYcgk][wxyz0-5]"
@@ -148,7 +160,12 @@ _DISCORD_CHARS_MIN: Final = 55
 
 def literals_in(text: str) -> list[str]:
     """Return the literals in `text` with which a token may begin."""
-    found = [literal for literal in _LITERALS if literal in text]
+    # `filter` and `map` with a method are several times as fast as a loop, and this runs for every
+    # text that is logged or recorded.
+    found: list[str] = []
+    for mark, literals in _BY_MARK:
+        if mark in text:
+            found += filter(text.__contains__, literals)
     if len(text) >= _DISCORD_CHARS_MIN and text.count(".") > 1 and _search_discord()(text):
         found.append("")
     return found

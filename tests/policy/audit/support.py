@@ -37,6 +37,10 @@ async def running(log: AuditLog) -> AsyncIterator[None]:
 
 
 def entries(directory: Path, name: str = "audit.jsonl") -> list[dict[str, Any]]:
-    """Return the entries of a file, each of which must be whole."""
+    """Return the entries of a file, each of which must be JSON.
+
+    A line without a newline is left out: it may be in the course of being written.
+    """
     path = directory / name
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.split("\n")[:-1]]

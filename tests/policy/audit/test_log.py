@@ -1,5 +1,6 @@
 """The audit log: entries, the bounded queue, failures and gaps."""
 
+import fcntl
 import os
 import re
 import subprocess
@@ -7,6 +8,8 @@ import sys
 
 import pytest
 import structlog
+import trio
+import trio.testing
 
 from acpterm.policy.audit import log as log_module
 from acpterm.policy.audit.log import QUEUE_MAX, AuditLog
@@ -80,6 +83,36 @@ async def test_log_flushes_at_cancellation(tmp_path):
         for number in range(5000):
             log.record("started", pid=number)
     assert [item["pid"] for item in entries(tmp_path)] == list(range(5000))
+
+
+async def test_batch_that_is_being_written_at_cancellation_is_written_once(tmp_path):
+    lock = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    async with trio.open_nursery() as nursery:
+        log = AuditLog(str(tmp_path), file_bytes=1024 * 1024, files=5)
+        nursery.start_soon(log.run)
+        log.record("create")
+        await poll(lambda: log._batch)
+        log.record("exit")
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            # The thread waits for the lock; so does the flush.
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert entries(tmp_path) == []
+            os.close(lock)
+    assert [item["event"] for item in entries(tmp_path)] == ["create", "exit"]
+
+
+async def test_flush_ends_after_its_timeout_while_the_file_is_locked(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_module, "FLUSH_TIMEOUT_S", 0.05)
+    lock = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    async with audit_log(tmp_path) as log:
+        log.record("create")
+        await poll(lambda: log._batch)
+    assert entries(tmp_path) == []
+    os.close(lock)
+    await poll(lambda: entries(tmp_path) or None)
 
 
 async def test_full_queue_loses_the_newest_entries_and_records_a_gap(tmp_path):
@@ -181,6 +214,15 @@ async def test_long_text_is_cut_and_no_secret_is_left_in_part(tmp_path, offset):
         assert fake(36)[:8] not in found
     assert first["omitted"] == len(text) - TEXT_CHARS
     assert second["omitted"] > len(text)
+
+
+async def test_secret_is_not_left_in_part_where_redaction_made_the_text_shorter(tmp_path):
+    long_token, cut_token = ("gh" + "p_" + fake(length) for length in (20_000, 36))
+    filler = TEXT_CHARS + 8192 - 20 - len(long_token)
+    text = f"{long_token} {'x ' * (filler // 2)}{cut_token}"
+    async with audit_log(tmp_path) as log:
+        log.record("create", command=text + " y" * 10_000)
+    assert "gh" + "p_" + fake(36)[:4] not in entries(tmp_path)[0]["command"]
 
 
 LIMITED = """

@@ -95,6 +95,22 @@ def test_reader_sees_each_entry_once_while_another_thread_of_writes_rotates(tmp_
     assert len(found) >= 60
 
 
+def test_line_that_is_appended_just_before_a_rotation_is_read(tmp_path, reader, monkeypatch):
+    file = AuditFile(str(tmp_path), file_bytes=2 * len(line(10)), files=5)
+    file.append(Batch([line(10)]))
+    stat_of = reader._stat
+
+    def append_and_rotate(name):
+        monkeypatch.undo()
+        file.append(Batch([line(11)]))
+        file.append(Batch([line(12)]))
+        return stat_of(name)
+
+    assert next(reader.read()).entry.pid == 10
+    monkeypatch.setattr(reader, "_stat", append_and_rotate)
+    assert pids(reader) == [11, 12]
+
+
 def test_reader_continues_with_the_oldest_file_if_its_own_was_removed(tmp_path, reader):
     file = AuditFile(str(tmp_path), file_bytes=len(line(10)), files=3)
     file.append(Batch([line(10)]))
