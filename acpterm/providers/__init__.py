@@ -2,6 +2,11 @@
 
 A provider turns a command into what the keeper runs, and cleans up when the terminal has closed.
 
-- `provider`: the interface, and the providers by name;
-- `local`, `landlock`, `bubblewrap`, `podman`: one provider each.
+- `provider`: the interface; `registry`: creates a provider by its name;
+- `local`, `landlock`, `bubblewrap`, `podman`: one provider each;
+- `landlock_exec`: the script that restricts a process, and executes the program;
+- `workspace`: the directory that a program may write to, and what is protected in it;
+  `placeholders`: what stands there for protected names that do not exist;
+- `secret_paths`, `environment`: the files and variables that a sandbox hides;
+- `starter`: the shell text that executes a program inside a sandbox; `trial`: runs it with `true`.
 """

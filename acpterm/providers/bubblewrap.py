@@ -54,6 +54,11 @@ _TMP: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  the sandbox's own
 _RUN: Final = ("/run", "/var/run")
 # What programs need of /run: their own files with NixOS.
 _RUN_KEPT: Final = ("/run/current-system", "/run/booted-system", "/run/opengl-driver")
+# `core_pattern` and others in /proc/sys make the kernel execute a program outside the sandbox.
+_KERNEL_FILES: Final = (
+    *("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/mtrr"),
+    *("/proc/acpi", "/proc/scsi", "/proc/driver", "/proc/tty", "/proc/asound"),
+)
 _RESOLV_CONF: Final = "/etc/resolv.conf"
 _IGNORED: Final = "INT,QUIT,TERM,USR1,USR2,ALRM,TSTP,TTIN,TTOU"
 _PACKAGE: Final = "install the package bubblewrap (Debian, Ubuntu: apt-get install bubblewrap)"
@@ -170,6 +175,7 @@ def _prepared(
         *("--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"),
         *(() if command.network else ("--unshare-net",)),
         *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+        *_kernel_files(),
         *_private_directories(run),
         *_hide(outside),
         *("--bind", workspace.path, workspace.path),
@@ -199,6 +205,16 @@ def _check_hidden(workspace: Workspace, hidden: Iterable[str]) -> None:
             f"{workspace.path}: holds secrets, which a sandbox hides: use the directory of a "
             "project as the session's directory"
         )
+
+
+def _kernel_files() -> Iterator[str]:
+    """Yield the options that make the kernel's files in /proc read-only.
+
+    Only root may write to them. Root in the sandbox has no capabilities, but it is the owner.
+    """
+    if os.geteuid() == 0:
+        for path in existing(_KERNEL_FILES):
+            yield from ("--ro-bind", path, path)
 
 
 def _private_directories(run: Iterable[str]) -> Iterator[str]:
