@@ -1,4 +1,4 @@
-"""The trials of limits by `acpterm doctor`, without control groups. `tests/guest` has the others."""
+"""The trials of limits by `acpterm doctor` without control groups; `tests/guest` has the rest."""
 
 from acpterm.client.user.doctor import limits
 from acpterm.config import Settings
