@@ -15,6 +15,7 @@ NAMES = (
     "floods",
     "throughput",
     "create",
+    "policy",
     "notice",
     "burst",
     "memory",

@@ -35,7 +35,9 @@ class Server:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *arguments, self.socket],
-                env=inherited | {"XDG_CONFIG_HOME": self.directory.name} | env,
+                env=inherited
+                | {f"XDG_{kind}_HOME": self.directory.name for kind in ("CONFIG", "STATE")}
+                | env,
                 cwd=_HERE.parent,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

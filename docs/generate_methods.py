@@ -7,6 +7,14 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 from msgspec import inspect as types
 
+from acpterm.acp.approvals import (
+    ASKED,
+    WITHDRAWN,
+    ApprovalAnswer,
+    ApprovalInfo,
+    AskedNotification,
+    WithdrawnNotification,
+)
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ExitInfo, SessionInfo, TerminalInfo
@@ -53,12 +61,14 @@ _PLAIN = {
     types.StrType: "string",
     types.DictType: "object",
 }
-RECORDS = [TerminalInfo, SessionInfo, ExitInfo]
+RECORDS = [TerminalInfo, SessionInfo, ExitInfo, ApprovalInfo, ApprovalAnswer]
 NOTIFICATIONS = {
     "_acpterm/terminal/attached": AttachedNotification,
     "_acpterm/terminal/followed": FollowedNotification,
     "_acpterm/terminal/exported": ExportedNotification,
     "_acpterm/event": EventNotification,
+    ASKED: AskedNotification,
+    WITHDRAWN: WithdrawnNotification,
 }
 
 

@@ -1,8 +1,9 @@
 """Write dist/acpterm-VERSION-dependencies.tar: `python packaging/dependencies.py`.
 
 The archive has the wheels that the recipes install without a package registry: all dependencies for
-the Homebrew formula (Python 3.13), and pyghostty, which neither Arch Linux nor nixpkgs has. Wheels,
-not sources, because pyghostty and msgspec need compilers to build.
+the Homebrew formula (Python 3.13), pyghostty, which neither Arch Linux nor nixpkgs has, and the
+Python module of tree-sitter-bash, which Arch Linux does not have. Wheels, not sources, because
+pyghostty, msgspec and tree-sitter need compilers to build.
 
 Wheels are compressed already, so the archive is not. Its bytes depend only on the pinned wheels.
 """

@@ -63,9 +63,11 @@ def placeholders(release_url: str) -> dict[str, str]:
     version = subprocess.check_output(command, cwd=HERE.parent, text=True).strip()
     pinned = (HERE / "requirements.txt").read_text()
     [pyghostty] = re.findall(r"^pyghostty==([\w.]+)", pinned, re.MULTILINE)
+    [grammar] = re.findall(r"^tree-sitter-bash==([\w.]+)", pinned, re.MULTILINE)
     return {
         "VERSION": version,
         "PYGHOSTTY_VERSION": pyghostty,
+        "TREE_SITTER_BASH_VERSION": grammar,
         "RELEASE_URL": release_url.rstrip("/"),
         "SHA256": sha256(DIST / f"acpterm-{version}.tar.gz"),
         "DEPENDENCIES_SHA256": sha256(DIST / f"acpterm-{version}-dependencies.tar"),

@@ -29,14 +29,17 @@ EXTENSION_METHODS: Final = (
 
 EXTENSIONS: Final[dict[str, list[str]]] = {
     "methods": list(EXTENSION_METHODS),
-    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format"],
+    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider"],
+    "createdMeta": ["provider", "isolation", "level"],
     "outputMeta": ["waitingForInput"],
-    "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes"],
+    "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes", "limit", "limitValue"],
 }
 """What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
 
 Format: TypeAlias = Literal["text", "raw", "screen"]
-EndedBy: TypeAlias = Literal["exited", "agent", "user", "timeout", "lost", "disconnect"]
+EndedBy: TypeAlias = Literal[
+    "exited", "agent", "user", "timeout", "idle", "limit", "lost", "disconnect"
+]
 
 Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -116,7 +119,9 @@ class CreateMeta(Wire, omit_defaults=True):
 
     The terminal has `cols` columns and `rows` rows. The program is killed after `timeout_ms`
     milliseconds. `shell` is true if `command` is shell text, and false if it is a program. `format`
-    is the form in which ``terminal/output`` returns the output.
+    is the form in which ``terminal/output`` returns the output. `provider` requests that the
+    program runs in a stricter isolation than the user has selected: `landlock`, `bubblewrap`,
+    `podman` or `docker`.
     """
 
     cols: Cells | None = None
@@ -124,6 +129,18 @@ class CreateMeta(Wire, omit_defaults=True):
     timeout_ms: Positive | None = None
     shell: bool | None = None
     format: Format | None = None
+    provider: str | None = None
+
+
+class CreatedMeta(Wire):
+    """``_meta.acpterm`` of a ``terminal/create`` response.
+
+    It says where the program runs, how it is isolated, and the level of the command.
+    """
+
+    provider: str
+    isolation: Literal["none", "sandbox", "container"]
+    level: str | None
 
 
 class OutputMeta(Wire):
@@ -136,12 +153,18 @@ class OutputMeta(Wire):
 
 
 class ExitMeta(Wire):
-    """``_meta.acpterm`` of an exit status: what ended the program, and the resources it used."""
+    """``_meta.acpterm`` of an exit status: what ended the program, and the resources it used.
+
+    If a limit ended the program, `limit` is its name, and `limit_value` its value in its own unit:
+    bytes (`memory`, `file_size`), seconds (`idle`, `wall`) or milliseconds (`timeoutMs`).
+    """
 
     ended_by: EndedBy
     wall_ms: int
     cpu_ms: int | UnsetType = UNSET
     max_rss_bytes: int | UnsetType = UNSET
+    limit: str | UnsetType = UNSET
+    limit_value: float | UnsetType = UNSET
 
 
 class ExecContextParams(Wire, omit_defaults=True):
@@ -164,7 +187,9 @@ class InitializeMeta(Wire, omit_defaults=True):
     `context` is the execution context of the programs that the peer starts. `asker` is its former
     name, and is used if `context` is absent. `relay` is true if the process that connects (`acpterm
     stdio`) only relays the messages of its parent, the agent. `resume` is the secret of an earlier
-    connection whose stream has ended, to continue that connection.
+    connection whose stream has ended, to continue that connection. `approver` is a token that makes
+    the connection an approver, whose client asks the user (see `approvals`); only the user's own
+    programs can get one.
     """
 
     context: ExecContextParams | None = None
@@ -173,6 +198,7 @@ class InitializeMeta(Wire, omit_defaults=True):
     resume: Annotated[str | None, Meta(description="the secret of a connection that was lost")] = (
         None
     )
+    approver: str | None = None
 
 
 class ResumeMeta(Wire):
@@ -181,11 +207,13 @@ class ResumeMeta(Wire):
     `resume` is the secret of this connection. If the stream breaks, the agent sends the secret in
     the ``initialize`` of a new stream to continue the connection, with its sessions and terminals.
     `resumed` says whether this ``initialize`` continued a connection; it is false if no connection
-    has the secret that the request contained.
+    has the secret that the request contained. `approver` says whether the connection is an
+    approver; it is sent if the request contained a token for that.
     """
 
     resume: str
     resumed: bool | UnsetType = UNSET
+    approver: bool | UnsetType = UNSET
 
 
 W = TypeVar("W", bound=Wire)

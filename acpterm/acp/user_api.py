@@ -11,7 +11,7 @@ Sizes are in bytes. A position is an offset in bytes from the beginning of a ter
 
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Meta, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 from acpterm.acp.agent_api import Cells, Format, Natural, Positive
 from acpterm.acp.base import Wire
@@ -51,12 +51,17 @@ class GetRequest(UserTerminalRequest, omit_defaults=True):
 
 
 class ExitInfo(Wire):
-    """How a terminal's program ended, what ended it (such as `agent`), and how long it ran."""
+    """How a terminal's program ended, what ended it (such as `agent`), and how long it ran.
+
+    If a limit ended it, `limit` is the name of the limit, and `limit_value` its value.
+    """
 
     exit_code: int | None
     signal: str | None
     ended_by: str
     wall_ms: int
+    limit: str | UnsetType = UNSET
+    limit_value: float | UnsetType = UNSET
 
 
 class TerminalInfo(Wire):
@@ -67,6 +72,9 @@ class TerminalInfo(Wire):
     embed it. `position` is the position of the end of the output. `attached` is the number of
     windows. `recording` is the path of the recording. `waiting_for_input` is null if it cannot be
     determined. `ending` is true while the program, after a kill or release, has not exited yet.
+    `provider` says where the program runs, and `isolation` how it is isolated there. `level` is the
+    level of an agent's command: `safe`, `unknown` or `dangerous`; it is null for the user's.
+    `unenforced_limits` has a sentence about each limit that was set but cannot be enforced here.
     """
 
     terminal_id: str
@@ -92,6 +100,10 @@ class TerminalInfo(Wire):
     exit_status: ExitInfo | None
     ending: bool = False
     released_at: int | None = None
+    provider: str = "local"
+    isolation: Literal["none", "sandbox", "container"] = "none"
+    level: str | None = None
+    unenforced_limits: list[str] | UnsetType = UNSET
 
 
 class ListResponse(Wire):
@@ -107,7 +119,7 @@ class UserCreateRequest(Wire, omit_defaults=True):
     no output is lost: the program blocks when the ring is full, until this connection calls
     ``follow`` with `hold`. `stdin` is the path of a named pipe or file that becomes the program's
     standard input instead of the terminal. With `remove` the terminal is removed when its program
-    has exited.
+    has exited. `provider` says where the program runs; `local` by default.
     """
 
     command: Annotated[str, Meta(description="the command to run")]
@@ -120,6 +132,7 @@ class UserCreateRequest(Wire, omit_defaults=True):
     hold: bool = False
     stdin: Annotated[str | None, Meta(description="an absolute path")] = None
     remove: bool = False
+    provider: str | None = None
 
 
 class UserReadRequest(Wire, omit_defaults=True):

@@ -27,7 +27,7 @@ from acpterm.client.user.output.print import window
 # Spaces between two columns.
 _GAP: Final = 2
 # Columns that are dropped in a narrow window, in this order; the command is dropped after them.
-_DROPPED: Final = ("size", "session", "output", "agent", "owner", "age", "name")
+_DROPPED: Final = ("size", "session", "output", "agent", "where", "owner", "age", "name")
 # Widths to which columns are cut before a column is dropped. Room that is left over afterwards is
 # given back to these columns, in this order.
 _CUT: Final = {"name": 20, "command": 24, "agent": 16, "session": 12}

@@ -60,6 +60,11 @@ class _Variable(click.ParamType):  # type: ignore[type-arg]  # generic since cli
     is_flag=True,
     help="Remove the terminal when COMMAND has ended, unless it was left running.",
 )
+@click.option(
+    "--provider",
+    metavar="NAME",
+    help="Where to run: local, or a sandbox or container (acpterm provider list).",
+)
 @click.option("-i", "--interactive", is_flag=True, help="Pass stdin on even if it is a terminal.")
 @click.option("-n", "no_stdin", is_flag=True, help="Do not read stdin, and do not attach.")
 @click.option("--raw", is_flag=True, help="Keep CR LF and escape sequences if stdout is a pipe.")
@@ -74,6 +79,7 @@ def command(
     env: tuple[EnvVariable, ...],
     size: tuple[int, int] | None,
     remove: bool,
+    provider: str | None,
     interactive: bool,
     no_stdin: bool,
     raw: bool,
@@ -112,6 +118,7 @@ def command(
         cwd=directory if is_utf8_encodable(directory) else None,
         name=name,
         remove=remove and detached,
+        provider=provider,
     )
     if detached:
         request.cols, request.rows = size or (None, None)

@@ -67,19 +67,23 @@ def initialize_params(
     secret: str | None = None,
     *,
     relay: bool = False,
+    approver: str | None = None,
 ) -> dict[str, Any]:
     """Return the params of `initialize`.
 
     `name` is the client's name. `context` is the execution context that terminals start with.
     `secret` resumes a lost connection; leave out `context` then, since the daemon still has the
     context, which the agent may have changed. `relay`: this process relays the messages of the
-    agent that is its parent process.
+    agent that is its parent process. `approver` is the token with which this client gets the
+    questions to the user (see `questions`).
     """
     own: dict[str, Any] = {"relay": True} if relay else {}
     if context is not None:
         own["context"] = _to_wire(context)
     if secret is not None:
         own["resume"] = secret
+    if approver is not None:
+        own["approver"] = approver
     params: dict[str, Any] = {"protocolVersion": PROTOCOL_VERSION, "_meta": {OWN: own}}
     if name is not None:
         encodable = name if is_utf8_encodable(name) else ascii(name)

@@ -12,6 +12,7 @@ exist, and every request fails from then on. A host in this process has no worke
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 import trio
@@ -27,6 +28,7 @@ from acpterm.client.handshake import (
     no_answer,
     read_welcome,
 )
+from acpterm.client.questions import Questions, request_token
 from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings, agent_socket
 from acpterm.host.open_host import open_host
@@ -79,44 +81,70 @@ class DaemonConnection(NamedTuple):
 
     endpoint: Endpoint
     recovery: DaemonRecovery
+    token: str | None = None
+    """The token that makes the connection an approver; None if it will be just an agent's."""
 
 
-async def connect_daemon(settings: Settings, config: str | None) -> DaemonConnection:
+async def connect_daemon(
+    settings: Settings, config: str | None, questions: Questions | None = None
+) -> DaemonConnection:
     """Connect to the agents' socket of the daemon, and start it if it is not running.
 
-    `config` is the path of the settings file given on the command line, if any. Raises
-    `DaemonError`.
+    `config` is the path of the settings file given on the command line, if any. `questions` gets
+    the questions to the user. Call this before the agent is started, which must not be able to do
+    the same. Raises `DaemonError`.
     """
     stream = await connect(settings, config)
     recovery = DaemonRecovery(settings)
-    endpoint = Endpoint(stream, f"the daemon at {agent_socket(settings)}", recovery=recovery)
-    return DaemonConnection(endpoint, recovery)
+    endpoint = Endpoint(
+        stream,
+        f"the daemon at {agent_socket(settings)}",
+        recovery=recovery,
+        on_notification=None if questions is None else questions.on_notification,
+    )
+    token = None
+    if questions is not None:
+        # Before `initialize`: a process that uses an agent's connection is refused a token.
+        token = await request_token(settings, questions.kind)
+    return DaemonConnection(endpoint, recovery, token)
 
 
 @asynccontextmanager
 async def open_host_connection(
-    daemon: DaemonConnection | None, settings: Settings, context: ExecContext, agent: str
+    daemon: DaemonConnection | None,
+    settings: Settings,
+    context: ExecContext,
+    agent: str,
+    questions: Questions | None = None,
 ) -> AsyncIterator[Endpoint]:
     """Open an endpoint to the host, and send `initialize` on it; close it at the end of the block.
 
     The host is `daemon`, or if that is None, a host started in this process. Terminals start with
-    `context`. `agent` is the name that the user sees as the owner of the terminals. Raises
-    `DaemonError` if the host cannot be used.
+    `context`. `agent` is the name that the user sees as the owner of the terminals. `questions`
+    gets the questions to the user; pass it to `connect_daemon` too. Raises `DaemonError` if the
+    host cannot be used.
     """
     async with AsyncExitStack() as stack:
         if daemon is None:
             host = await stack.enter_async_context(open_host(settings, context))
             client_end, host_end = trio.socket.socketpair()
-            endpoint = Endpoint(trio.SocketStream(client_end), "the host")
+            endpoint = Endpoint(
+                trio.SocketStream(client_end),
+                "the host",
+                on_notification=None if questions is None else questions.on_notification,
+            )
         else:
             host, host_end, endpoint = None, None, daemon.endpoint
         nursery = await stack.enter_async_context(trio.open_nursery())
         if host is not None and host_end is not None:
-            nursery.start_soon(host.serve, trio.SocketStream(host_end), context)
+            kind = None if questions is None else questions.kind
+            serve = partial(host.serve, approver=kind)
+            nursery.start_soon(serve, trio.SocketStream(host_end), context)
         running = trio.CancelScope()
         nursery.start_soon(_run, endpoint, running)
         try:
-            welcome = await initialize(endpoint, agent, context, settings)
+            token = None if daemon is None else daemon.token
+            welcome = await initialize(endpoint, agent, context, settings, approver=token)
             if daemon is not None:
                 daemon.recovery.welcomed(welcome)
             yield endpoint
@@ -126,18 +154,25 @@ async def open_host_connection(
 
 
 async def initialize(
-    host: Endpoint, name: str, context: exec_context.ExecContext, settings: Settings
+    host: Endpoint,
+    name: str,
+    context: exec_context.ExecContext,
+    settings: Settings,
+    *,
+    approver: str | None = None,
 ) -> Welcome:
     """Send `initialize`; return the part of the response that concerns resuming a lost connection.
 
-    `name` is the agent's name and `context` what terminals start with. Raises `DaemonError` if the
+    `name` is the agent's name and `context` what terminals start with. `approver` is the token that
+    makes the connection an approver. Raises `DaemonError` if the
     host refuses, and `NoAnswerError` if it has not responded after ten seconds, or after three if
     the daemon's keeper reports that there is no worker.
     """
     seconds = initialize_timeout(settings)
     with trio.move_on_after(seconds):
         try:
-            return read_welcome(await host.request("initialize", initialize_params(name, context)))
+            params = initialize_params(name, context, approver=approver)
+            return read_welcome(await host.request("initialize", params))
         except RpcError as error:
             raise DaemonError(f"{host.name} cannot be used: {error.message}") from error
     raise no_answer(host.name, settings, seconds)

@@ -100,6 +100,12 @@ class RequestLog:
         return lines, b"".join(encode_error(id_, error) for id_, error in errors)
 
     def fail(self, error: RpcError) -> bytes:
-        """Return the bytes of an error response with `error` for each pending request."""
+        """Return the bytes of an error response with `error` for each pending request.
+
+        The requests are no longer pending then.
+        """
         self.settle()
-        return b"".join(encode_error(id_, error) for id_ in self.unanswered.ids)
+        ids = self.unanswered.ids
+        for id_ in ids:
+            self.unanswered.answered(id_, failed=True)
+        return b"".join(encode_error(id_, error) for id_ in ids)

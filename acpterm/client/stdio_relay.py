@@ -23,7 +23,8 @@ States:
   connection that is lost while requests are pending is resumed in this state too.
 - *closed*. If writing to the agent fails, the agent has exited, and the connection is closed at
   once. If the daemon closes the connection in *open* and it cannot be resumed, the daemon has
-  exited, and pending requests get an error.
+  exited, and pending requests get an error. So do the requests that the agent sends within
+  `_REFUSE_S` seconds after that, since it may have sent them before it could see the error.
 
 Threads: only `_pump_to_agent` detects that the connection is lost, closes it, and writes to the
 agent. `_pump_to_daemon` sends to the daemon, and so does `_repeat` after a loss, but never at the
@@ -53,6 +54,7 @@ _CHUNK: Final = 64 * 1024
 # Bytes of unanswered requests above which nothing more is read from the agent.
 UNANSWERED_BYTES_MAX: Final = 16 * 1024 * 1024
 GONE_MESSAGE: Final = "is gone, and the terminals with it"
+_REFUSE_S: Final = 0.2
 
 _in_thread: Final = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
 _log = structlog.get_logger("acpterm.stdio")
@@ -99,6 +101,8 @@ class StdioRelay:
         self._repeating = False
         self._ending = False
         self._closed = False
+        # The error for all further requests, once there is no daemon any more.
+        self._gone: RpcError | None = None
         self._requests = RequestLog(settings.max_message_bytes)
         self._requests.secret = welcome.secret
         # Bytes that go to the agent next; then the beginning of an incomplete line of the daemon.
@@ -170,10 +174,20 @@ class StdioRelay:
                     return None
                 sock.close()
                 why = "another one is there, which has none of them"
-        errors = self._requests.fail(RpcError(INTERNAL_ERROR, f"the daemon {GONE_MESSAGE}: {why}"))
-        with contextlib.suppress(OSError):  # the agent has exited
-            await _in_thread(blocking_io.write_fully, self._stdout_fd, errors)
+        refusal = RpcError(INTERNAL_ERROR, f"the daemon {GONE_MESSAGE}: {why}")
+        await _in_thread(self._refuse, refusal)
+        with self._changed:
+            self._gone = refusal
+            self._changed.notify_all()
+        await trio.sleep(_REFUSE_S)
         return why
+
+    def _refuse(self, error: RpcError) -> None:
+        """Send the agent `error` as the response to each pending request. Runs in a thread."""
+        with self._changed:
+            errors = self._requests.fail(error)
+        with contextlib.suppress(OSError):  # the agent has exited
+            blocking_io.write_fully(self._stdout_fd, errors)
 
     @property
     def _resumable(self) -> bool:
@@ -221,15 +235,22 @@ class StdioRelay:
                 return False
 
     def _pass_to_daemon(self, data: bytes) -> bool:
-        """Wait for a connection and send `data` to the daemon; return False if the relay ends."""
+        """Wait for a connection and send `data` to the daemon; return False if the relay ends.
+
+        If there is no daemon any more, respond to the requests in `data` with an error.
+        """
         with self._changed:
-            while self._sock is None or self._sending:
+            while (self._sock is None or self._sending) and self._gone is None:
                 if self._closed:
                     return False
                 self._changed.wait()
-            sock = self._sock
+            sock, gone = self._sock, self._gone
             data = self._requests.sent(data)
-            self._sending = True
+            self._sending = gone is None
+        if gone is not None:
+            self._refuse(gone)
+            return True
+        assert sock is not None  # noqa: S101  waited for above
         self._send(sock, data)
         with self._changed:
             while self._requests.unanswered.size > self._unanswered_bytes_max and not self._closed:

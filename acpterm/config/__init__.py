@@ -2,11 +2,12 @@
 
 - `settings`: all settings, with types, ranges and defaults;
 - `sources`: loads the settings;
-- `paths`: the paths of sockets, of the settings file and of recordings.
+- `paths`: the paths of sockets, of the settings file, of recordings and of the audit log.
 """
 
 from acpterm.config.paths import (
     agent_socket,
+    default_audit_dir,
     default_file,
     default_record_dir,
     default_socket,
@@ -20,6 +21,7 @@ __all__ = [
     "ConfigError",
     "Settings",
     "agent_socket",
+    "default_audit_dir",
     "default_file",
     "default_record_dir",
     "default_socket",

@@ -1,4 +1,4 @@
-"""The paths of the sockets, of the settings file and of the recordings."""
+"""The paths of the sockets, of the settings file, of the recordings and of the audit log."""
 
 import os
 import sys
@@ -34,6 +34,23 @@ def default_record_dir() -> str:
     import platformdirs  # noqa: PLC0415  slow to import, and only the daemon needs it for this
 
     return os.path.join(platformdirs.user_state_dir("acpterm"), "recordings")
+
+
+def default_audit_dir() -> str:
+    """Return the default directory of the audit log."""
+    return os.path.join(_state_dir(), "audit")
+
+
+def _state_dir() -> str:
+    """Return acpterm's directory in the user's state directory."""
+    if sys.platform == "darwin":
+        import platformdirs  # noqa: PLC0415  slow to import
+
+        return platformdirs.user_state_dir("acpterm")
+    # The same path as platformdirs returns, by the XDG Base Directory Specification.
+    home = os.environ.get("XDG_STATE_HOME", "")
+    home = home if os.path.isabs(home) else os.path.expanduser("~/.local/state")
+    return os.path.join(home, "acpterm")
 
 
 def agent_socket(settings: Settings) -> str:

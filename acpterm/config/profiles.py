@@ -22,82 +22,49 @@ MIB: Final = 1024 * KIB
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 """What is done with a command; the strictness increases from left to right."""
 
+ProviderName: TypeAlias = Literal["local", "landlock", "bubblewrap", "podman", "docker"]
+"""Where a terminal's program runs, from the least to the most isolated."""
+
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Bytes = Annotated[int, Meta(ge=1)]
 
-SAFE_COMMANDS: Final = [
-    "awk",
-    "cat",
-    "cd",
-    "chdir",
-    "diff",
-    "echo",
-    "find",
-    "git",
-    "grep",
-    "head",
-    "help",
-    "hostname",
-    "id",
-    "ipconfig",
-    "tee",
-    "ls",
-    "netstat",
-    "ps",
-    "pwd",
-    "sort",
-    "tail",
-    "tree",
-    "type",
-    "uname",
-    "uniq",
-    "wc",
-    "which",
-    "touch",
-    "mkdir",
-    "npm",
-    "yarn",
-    "bun",
-    "tsc",
-    "node",
-    "npx",
-    "bunx",
+SAFE_COMMANDS: Final = (
+    "awk", "cat", "cd", "chdir", "diff", "echo", "find", "git", "grep", "head", "help", "hostname",
+    "id", "ipconfig", "tee", "ls", "netstat", "ps", "pwd", "sort", "tail", "tree", "type", "uname",
+    "uniq", "wc", "which", "touch", "mkdir", "npm", "yarn", "bun", "tsc", "node", "npx", "bunx",
     "vitest",
-]
-DANGEROUS_PATTERNS: Final = [
-    r"dd( |$)",
-    r"rm .*(-[a-zA-Z]*[rR]|--recursive|--r)",
-    r"(chmod|chown) .*(-[a-zA-Z]*R|--recursive|--rec)",
-    r"rmdir( |$)",
-    r"find .*-(delete|exec|ok)",
-    r"(sudo|del|format|reboot|shutdown)( |$)",
-    r"git .*reset",
-]
-POOL_COMMANDS: Final = [
-    "rm",
-    "sudo",
-    "chmod",
-    "chown",
-    "mkfs",
-    "dd",
-    "fdisk",
-    "shutdown",
-    "reboot",
-    "halt",
-    "poweroff",
-    "kill",
-    "killall",
-    "pkill",
-]
-POOL_PATTERNS: Final = [
+)  # fmt: skip
+# The repetitions are possessive (`*+`) or lazy over words without spaces, so that no pattern takes
+# more than linear time. `--` ends the options of rm, chmod and chown.
+_OPERANDS: Final = r"(?: (?!--(?: |$))\S+)*? "
+_GIT: Final = r"git(?: (?:-[Cc]|--(?:git-dir|work-tree|namespace|exec-path)) \S+| -\S+)*+ "
+DANGEROUS_PATTERNS: Final = (
+    r"dd(?: |$)",
+    rf"rm{_OPERANDS}(?:-[a-zA-Z]*[rR]|--r)",
+    rf"(?:chmod|chown|chgrp){_OPERANDS}(?:-[a-zA-Z]*R|--rec)",
+    r"rmdir(?: |$)",
+    r"find(?: \S+)*? -(?:delete|exec|ok)",
+    r"(?:sudo|sudoedit|doas|pkexec|su|runuser)(?: |$)",
+    r"(?:del|format|mkfs(?:\.\w+)?|fdisk|wipefs|shred)(?: |$)",
+    r"(?:reboot|shutdown|halt|poweroff)(?: |$)",
+    r"systemctl(?: -\S+)*+ (?:reboot|poweroff|halt|kexec)(?: |$)",
+    rf"{_GIT}reset(?: |$)",
+    rf"{_GIT}clean(?: \S+)*? (?:-[a-zA-Z]*f|--f)",
+    rf"{_GIT}rm{_OPERANDS}-[a-zA-Z]*r",
+)
+POOL_COMMANDS: Final = (
+    "rm", "sudo", "chmod", "chown", "mkfs", "dd", "fdisk", "shutdown", "reboot", "halt", "poweroff",
+    "kill", "killall", "pkill",
+)  # fmt: skip
+POOL_PATTERNS: Final = (
     r"rm -rf /",
     r">\s*/dev/(?!null\b)",
     r"\|\s*(sh|bash)\b",
     r"\beval\b",
     r"`",
     r"\$\(",
-]
+)
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -127,7 +94,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit
         Bytes | None, Meta(title="Memory of a terminal's programs together, in bytes.")
     ] = None
     cpu: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
+        Annotated[float, Meta(ge=0.01)] | None,
         Meta(title="CPUs that a terminal's programs may use together, such as 1.5."),
     ] = None
     processes: Annotated[
@@ -151,7 +118,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     unknown: Annotated[Decision, Meta(title="Decision on unknown commands.")] = "allow"
     dangerous: Annotated[Decision, Meta(title="Decision on dangerous commands.")] = "ask"
     unknown_timeout: Annotated[
-        float | None,
+        float,
         Meta(ge=0, title="Seconds to wait for the answer about an unknown command; 0: no limit."),
     ] = 0.0
     dangerous_timeout: Annotated[
@@ -166,7 +133,8 @@ class Profile(Struct, frozen=True, kw_only=True):
         ),
     ] = "refuse"
     provider: Annotated[
-        str | None, Meta(title="Provider of the terminals; by default that of the settings.")
+        ProviderName | None,
+        Meta(title="Provider of the terminals; by default that of the settings."),
     ] = None
     network: Annotated[
         bool, Meta(title="Allow programs in a sandbox or container to use the network.")
@@ -191,6 +159,13 @@ class Profile(Struct, frozen=True, kw_only=True):
     short_messages: Annotated[
         bool, Meta(title="Refuse with one fixed sentence, without the reason and the rule.")
     ] = False
+    unenforceable_limits: Annotated[
+        Literal["refuse", "warn"],
+        Meta(
+            title="What happens if a limit cannot be enforced on this machine: refuse the "
+            "terminal, or start it with a warning in the log and in its description."
+        ),
+    ] = "refuse"
     limits: Annotated[Limits, Meta(title="Limits of the terminals.")] = Limits()
 
 
@@ -204,13 +179,14 @@ class ProfileTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     unknown_timeout: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
     dangerous_timeout: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
     unattended: Literal["refuse", "wait"] | UnsetType = UNSET
-    provider: str | UnsetType = UNSET
+    provider: ProviderName | UnsetType = UNSET
     network: bool | UnsetType = UNSET
     safe_commands: list[str] | UnsetType = UNSET
     dangerous_patterns: list[str] | UnsetType = UNSET
     blocked_commands: list[str] | UnsetType = UNSET
     blocked_patterns: list[str] | UnsetType = UNSET
     short_messages: bool | UnsetType = UNSET
+    unenforceable_limits: Literal["refuse", "warn"] | UnsetType = UNSET
     limits: Limits | UnsetType = UNSET
 
 
@@ -240,8 +216,8 @@ BUILTIN: Final[Mapping[str, Profile]] = {
             name="pool",
             dangerous="deny",
             dangerous_patterns=[],
-            blocked_commands=POOL_COMMANDS,
-            blocked_patterns=POOL_PATTERNS,
+            blocked_commands=list(POOL_COMMANDS),
+            blocked_patterns=list(POOL_PATTERNS),
             short_messages=True,
             limits=Limits(agent_terminals=5, starts_per_minute=3, idle=300.0),
         ),

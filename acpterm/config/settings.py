@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from acpterm import keys
+from acpterm.config.profiles import ProfileFor, ProfileTable, ProviderName, resolve
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -45,6 +46,7 @@ def _parse_variables(value: str | Mapping[str, str]) -> dict[str, str]:
 _PATH = {"check": require_absolute}
 _KEYS = {"check": keys.sequence}
 _VARIABLES = {"check": _parse_variables, "read": _parse_variables}
+_PROFILES = {"check": resolve}
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -213,3 +215,60 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             "terminals. The oldest are removed first, except for recordings in progress.",
         ),
     ] = 100
+    profile: Annotated[
+        str,
+        Meta(
+            title="Profile of agents' terminals: `open`, `guarded`, `confirm`, `pool`, or one of "
+            "`profiles`. It decides what agents may run, and under which limits: see "
+            "[policy.md](policy.md)."
+        ),
+    ] = "guarded"
+    profiles: Annotated[
+        dict[str, ProfileTable],
+        Meta(
+            title="More profiles; in the file a table `[profiles.NAME]` for each: see "
+            "[policy.md](policy.md).",
+            extra=_PROFILES,
+        ),
+    ] = msgspec.field(default_factory=dict)
+    profile_for: Annotated[
+        list[ProfileFor],
+        Meta(
+            title="Profiles by directory and agent; in the file a table `[[profile_for]]` for "
+            "each: see [policy.md](policy.md)."
+        ),
+    ] = msgspec.field(default_factory=list)
+    rules: Annotated[
+        str | None,
+        Meta(
+            title="Path of the file with the rules about commands, absolute. By default "
+            "`rules.toml` beside `config.toml`.",
+            extra=_PATH,
+        ),
+    ] = None
+    provider: Annotated[
+        ProviderName,
+        Meta(title="Where agents' terminals run, unless the profile says otherwise."),
+    ] = "local"
+    image: Annotated[
+        str | None,
+        Meta(title="Image of the containers of the providers `podman` and `docker`."),
+    ] = None
+    audit: Annotated[
+        bool, Meta(title="Record what agents and the user do with terminals (`acpterm audit`).")
+    ] = True
+    audit_dir: Annotated[
+        str | None,
+        Meta(
+            title="Directory of the audit log, an absolute path. By default `acpterm/audit` in the "
+            "user's state directory.",
+            extra=_PATH,
+        ),
+    ] = None
+    audit_file_bytes: Annotated[
+        int, Meta(ge=64 * KIB, title="Size of a file of the audit log before rotation, in bytes.")
+    ] = 16 * MIB
+    audit_files: Annotated[
+        int,
+        Meta(ge=1, title="Number of files of the audit log to keep, with the one that is written."),
+    ] = 10

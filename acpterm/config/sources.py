@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from acpterm.config.paths import default_file
+from acpterm.config.profiles import BUILTIN
 from acpterm.config.settings import Settings, require_absolute
 
 ENV_PREFIX = "ACPTERM_"
@@ -51,7 +52,9 @@ def load(
             add({name: environ[variable]}, f"the environment's {variable}", is_text=True)
     resolved = {name: _resolve_path(name, value) for name, value in (flags or {}).items()}
     add({name: value for name, value in resolved.items() if value is not None}, "the flags")
-    return Settings(**{name: _convert(name, value) for name, value in values.items()})
+    settings = Settings(**{name: _convert(name, value) for name, value in values.items()})
+    _check_profiles(settings, values)
+    return settings
 
 
 class _SourcedValue(NamedTuple):
@@ -100,9 +103,25 @@ def _convert(name: str, sourced: _SourcedValue) -> Any:
         read = _extra(name, "read") if is_text else None
         parsed = read(value) if read else value
         settings = msgspec.convert({name: parsed}, Settings, strict=not is_text)
+        converted = getattr(settings, name)
         if check := _extra(name, "check"):
-            check(parsed)
+            check(converted)
     except (msgspec.ValidationError, ValueError) as error:
-        reason = str(error).partition(" - at")[0]
+        reason, _, place = str(error).partition(f" - at `$.{name}")
+        if place := place.strip("`"):
+            reason = f"{reason} (in {name}{place})"
         raise ConfigError(f"{source}: {name} = {value!r}: {reason}") from error
-    return getattr(settings, name)
+    return converted
+
+
+def _check_profiles(settings: Settings, values: Mapping[str, "_SourcedValue"]) -> None:
+    """Raise `ConfigError` if a setting names a profile that does not exist."""
+    known = {*BUILTIN, *settings.profiles}
+    named = [("profile", settings.profile)]
+    named += [("profile_for", entry.profile) for entry in settings.profile_for]
+    for setting, name in named:
+        if name not in known:
+            raise ConfigError(
+                f"{values[setting].source}: {setting} names the profile {name!r}, which does not "
+                f"exist: the profiles are {', '.join(sorted(known))}"
+            )

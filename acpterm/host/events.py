@@ -15,6 +15,7 @@ import trio
 from msgspec import Raw
 
 from acpterm.acp.user_api import TerminalInfo
+from acpterm.host.audit_trail import AuditTrail
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.terminal_info import terminal_info
 
@@ -91,9 +92,10 @@ class Subscription:
 
 
 class EventBus:
-    """The event bus of one host: its subscriptions."""
+    """The event bus of one host: its subscriptions. Events about terminals also go to `trail`."""
 
-    def __init__(self) -> None:
+    def __init__(self, trail: AuditTrail) -> None:
+        self._trail: Final = trail
         self._subscriptions: Final[set[Subscription]] = set()
 
     @property
@@ -123,6 +125,7 @@ class EventBus:
         the terminal as it is now, since the event may be read much later. Whether the program waits
         for input is taken from the input monitor's last check.
         """
+        self._trail.terminal(event, entry, by)
         if self.has_subscribers:
             info = terminal_info(entry, waiting=entry.waiting)
             self.publish(Event(event, terminal=info, by=by))

@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 import trio
 
+from acpterm.acp.approvals import ApproverKind
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.methods import AGENT_METHODS
 from acpterm.host.agent.resumption import Resumption
@@ -68,16 +69,21 @@ class Host:
         stream: trio.abc.Stream,
         context: ExecContext,
         holders: Iterable[tuple[int, float]] = (),
+        *,
+        approver: ApproverKind | None = None,
     ) -> None:
         """Serve one agent until it disconnects or the host is closed.
 
         `context` is the execution context of the agent's terminals. `holders` has the pid and the
-        start time of the process at the other end of `stream`, if they are known.
+        start time of the process at the other end of `stream`, if they are known. `approver` says
+        that the client asks the user the agent's questions, and how.
         """
         name = self.state.new_connection_name()
         # The connection's record is stored with the first request: a peer that sends nothing is no
         # agent.
         agent = AgentConnection(context, self.state, name, self._resumption, holders=holders)
+        if approver is not None:
+            agent.add_approver(approver)
         connection = Connection(stream, agent, AGENT_METHODS, name, store=self.state.keeper)
         self._resumption.connected(agent, connection)
         self.state.agents += 1
@@ -93,11 +99,14 @@ class Host:
         context: ExecContext,
         methods: MethodTable = USER_METHODS,
         terminals: Collection[str] = (),
+        *,
+        process: tuple[int, float] | None = None,
     ) -> None:
         """Serve one client of the user until it disconnects or the host is closed.
 
         `context` is the execution context of the client. `methods` are the methods that the client
-        may call. `terminals` are the ids of the terminals that the client runs in.
+        may call. `terminals` are the ids of the terminals that the client runs in. `process` is the
+        pid and the start time of the client, if they are known.
         """
         name = f"p{next(self._user_names)}"
         self.state.users += 1
@@ -105,7 +114,7 @@ class Host:
             await self._serve(
                 Connection(
                     stream,
-                    UserConnection(context, self.state, self._sessions, terminals),
+                    UserConnection(context, self.state, self._sessions, terminals, process=process),
                     methods,
                     name,
                     high=HIGH_WATER_BYTES,
@@ -172,7 +181,9 @@ class Host:
                     terminals=sorted(verdict.terminals),
                     reason=verdict.refusal,
                 )
-            await self.serve_user(stream, context, methods, verdict.terminals)
+            await self.serve_user(
+                stream, context, methods, verdict.terminals, process=verdict.process
+            )
 
         await self._serve_socket(stream, serve)
 
@@ -219,6 +230,7 @@ class Host:
         """
         await trio.sleep(self.settings.resume_timeout)
         self._resumption.expire()
+        self.state.approvals.expire_unclaimed()
         self.state.windows.settle()
         self.state.changed.unpark_all()
 

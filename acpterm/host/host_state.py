@@ -1,5 +1,6 @@
 """The state that all connections of one host share: registry, windows, events, settings."""
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
@@ -7,11 +8,18 @@ from typing import Final, NamedTuple
 import trio
 
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.config import Settings
+from acpterm.config import Settings, default_file, default_record_dir
+from acpterm.host.approvals import ApprovalRecords, ApproverTokens
+from acpterm.host.audit_trail import AuditTrail, open_audit_log
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import EventBus
+from acpterm.host.idle_terminal import IdleTerminal
 from acpterm.host.input_monitor import InputMonitor, is_waiting
+from acpterm.host.launch.placement import CLEAN_UP_TIMEOUT_S
+from acpterm.host.limit_monitor import LimitMonitor
 from acpterm.host.memory import SessionMemory
+from acpterm.host.policy import HostPolicy
+from acpterm.host.quotas import Quotas
 from acpterm.host.recording.recorder import Recorder
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import HostRecord
@@ -20,6 +28,7 @@ from acpterm.host.state.writer import StateWriter
 from acpterm.host.terminal_info import terminal_info
 from acpterm.host.windows import Windows
 from acpterm.keeper.client import KeeperClient
+from acpterm.policy.approvals import Approvals
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.pool import Pool
@@ -28,6 +37,16 @@ from acpterm.terminal.terminal import Terminal
 
 def _nothing() -> None:
     pass
+
+
+def _own_paths(settings: Settings, daemon_info: "DaemonInfo") -> list[str]:
+    """Return the paths of acpterm's own files, which programs in a sandbox must not reach."""
+    sockets = (daemon_info.agent_socket, daemon_info.user_socket)
+    return [
+        *(path for path in sockets if path is not None),
+        settings.record_dir or default_record_dir(),
+        os.path.dirname(default_file()),
+    ]
 
 
 class DaemonInfo(NamedTuple):
@@ -73,15 +92,25 @@ class HostState:
         self.users = 0
         """The number of open connections of the user's clients."""
         self.session_memory: Final = SessionMemory()
+        self.approvals: Final = Approvals()
+        self.approval_records: Final = ApprovalRecords(self.state_writer)
+        self.approvals.add(self.approval_records)
+        self.approver_tokens: Final = ApproverTokens()
         self.changed: Final = trio.lowlevel.ParkingLot()
         """Unparked whenever the result of `Host.is_needed` may have changed."""
-        self.events: Final = EventBus()
+        self.audit_log: Final = open_audit_log(settings)
+        """The audit log, which the creator of the `HostState` must run; None if it is disabled."""
+        self.trail: Final = AuditTrail(self.audit_log)
+        self.events: Final = EventBus(self.trail)
         self.pool: Final = Pool(keeper, trees, grace=settings.kill_grace, on_exit=self._record_exit)
         self.registry: Final = TerminalRegistry(
             self.pool, settings, self.events, self.changed.unpark_all
         )
         self.windows: Final = Windows(self.events)
+        self.policy: Final = HostPolicy(settings, _own_paths(settings, daemon_info))
         self.input_monitor: Final = InputMonitor(self.registry, self.events)
+        self.limit_monitor: Final = LimitMonitor()
+        self.quotas: Final = Quotas(self.registry)
 
     def _record_exit(self, terminal: Terminal) -> None:
         self.registry.record_exit(terminal)
@@ -121,6 +150,10 @@ class HostState:
             entry.set_recording(path)
         entry.store_launch()
         self.registry.add(entry)
+        self.clean_up_later(entry)
+        self._watch(entry)
+        if entry.record.limits is not None and entry.record.limits.unenforced:
+            entry.mark_changed()
 
     def restore(self, entry: TerminalEntry) -> None:
         """Register a terminal of the previous worker, and resume its recording."""
@@ -134,6 +167,36 @@ class HostState:
                 on_progress=entry.set_recorded,
             )
         self.registry.restore(entry)
+        self.clean_up_later(entry)
+        self._watch(entry)
+
+    def clean_up_later(self, entry: TerminalEntry) -> None:
+        """Have the provider remove what is left of a terminal, once the terminal is closed."""
+        if entry.record.clean_up_token is not None:
+            self.nursery.start_soon(self._clean_up, entry)
+
+    async def _clean_up(self, entry: TerminalEntry) -> None:
+        """Remove what the provider has left of a terminal, once its processes have ended.
+
+        When the host is closed, this is done at once.
+        """
+        token = entry.record.clean_up_token
+        try:
+            await entry.terminal.wait_closed()
+        finally:
+            with trio.CancelScope(shield=True) as scope:
+                scope.deadline = trio.current_time() + CLEAN_UP_TIMEOUT_S
+                await self.policy.provider(entry.record.provider).clean_up(token or "")
+                entry.record.clean_up_token = None
+                entry.mark_changed()
+
+    def _watch(self, entry: TerminalEntry) -> None:
+        """Kill an agent's terminal when it has been idle for as long as its limit allows."""
+        limits = entry.record.limits
+        if limits is None or limits.idle is None or entry.is_users:
+            return
+        if entry.terminal.exit is None:
+            self.limit_monitor.watch(IdleTerminal(entry, self.registry, limits.idle))
 
     def terminal_info(self, entry: TerminalEntry) -> TerminalInfo:
         """Describe a terminal for the wire.

@@ -79,9 +79,10 @@ async def open_host(
     `context` is the default execution context of terminals. `keeper` is the worker's client for the
     keeper: it is connected, and its `ready` was not called yet. Without `keeper`, a child of this
     process is the keeper. `snapshot` has the previous worker's records. `daemon_info` describes the
-    daemon that the host is in. If an earlier daemon with the same agents' socket was killed, the
-    processes of its terminals that still run are ended. Raises `TrackingError` if the processes of
-    terminals cannot be tracked as the settings require.
+    daemon that the host is in. If an earlier
+    daemon with the same agents' socket was killed, the processes of its terminals that still run
+    are ended. Raises `TrackingError` if the processes of terminals cannot be tracked as the
+    settings require.
     """
     async with AsyncExitStack() as stack:
         snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
@@ -108,11 +109,16 @@ async def open_host(
             # another worker. From here on it changes the stored state.
             await keeper.ready()
         keeper.put(TREES_KEY, *trees.handover())
+        # The outermost nursery, so that the end of everything else is still recorded.
+        recording = await stack.enter_async_context(trio.open_nursery())
+        stack.callback(recording.cancel_scope.cancel)
         nursery = await stack.enter_async_context(trio.open_nursery())
         nursery.start_soon(supervision.run, trees.run)
         background = await stack.enter_async_context(trio.open_nursery())
         record = snapshot.host or _new_host(context)
         state = HostState(settings, keeper, trees, background, record, daemon_info=daemon_info)
+        if state.audit_log is not None:
+            await recording.start(state.audit_log.run)
         await nursery.start(state.pool.run)
         resumption = Resumption(state.events)
         host = Host(state, context, trees, resumption)
@@ -124,6 +130,7 @@ async def open_host(
         nursery.start_soon(supervision.run, state.state_writer.run)
         nursery.start_soon(supervision.run, host.expire_unresumed)
         nursery.start_soon(supervision.run, state.input_monitor.run)
+        nursery.start_soon(supervision.run, state.limit_monitor.run)
         nursery.start_soon(supervision.run, _expire_periodically, state)
         if daemon_info.agent_socket is not None:
             nursery.start_soon(supervision.run, trees.end_leftovers)

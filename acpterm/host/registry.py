@@ -71,6 +71,11 @@ class TerminalRegistry:
         """Whether any terminal has not been released."""
         return any(entry.released_at is None for entry in self._entries.values())
 
+    @property
+    def running(self) -> Iterator[TerminalEntry]:
+        """The terminals whose program has not exited, including forgotten ones."""
+        return iter(self._running.values())
+
     def get(self, identifier: str) -> TerminalEntry | None:
         """Return the entry with this id; None if there is none."""
         return self._entries.get(identifier)
@@ -152,7 +157,7 @@ class TerminalRegistry:
         if entry.terminal.exit is None:
             self._bus.publish_terminal("killed", entry, by.value)
         entry.record_kill(by)
-        entry.terminal.kill(by)
+        entry.terminal.kill(by, entry.record.cause_of(by))
 
     def release(self, entry: TerminalEntry, by: EndedBy) -> None:
         """Begin to end a terminal's processes, and retain its output if a tool call shows it.

@@ -1,6 +1,7 @@
 """Restore the connections, sessions and terminals of the previous worker.
 
-First the connections and sessions of the snapshot are restored. A restored connection has no
+First the connections and sessions of the snapshot are restored, and their questions to the user. A
+restored connection has no
 transport until its client resumes it (`agent.resumption`). Then each terminal that the keeper holds
 is restored with its record. A terminal whose record cannot be read has no owner: its processes are
 ended.
@@ -15,12 +16,14 @@ import structlog
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.resumption import Resumption
 from acpterm.host.agent.session_methods import release_later
+from acpterm.host.approvals import restored
 from acpterm.host.entry import AgentInfo, Origin, Session, TerminalEntry
 from acpterm.host.host_state import HostState
-from acpterm.host.state.records import LaunchRecord, TerminalRecord
+from acpterm.host.state.records import LaunchRecord, TerminalRecord, unpack_text
 from acpterm.host.state.snapshot import Snapshot
-from acpterm.host.state.store import launch_key, terminal_key
+from acpterm.host.state.store import approval_key, launch_key, terminal_key
 from acpterm.keeper.client import ExitReport, Found
+from acpterm.pty.limits import NO_LIMITS
 from acpterm.pty.master import window_size
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tracking.trees import Trees
@@ -57,6 +60,7 @@ class Restorer:
         for name in {record.connection for record in snapshot.terminals.values()}:
             self._host.reserve_connection(name or "")
         self._restore_connections(snapshot)
+        self._restore_approvals(snapshot)
         known = set()
         for terminal in found:
             known.add(terminal.name)
@@ -83,10 +87,27 @@ class Restorer:
                 context, self._host, name, self._resumption, record.secret, holders=record.holders
             )
             connection.agent.name = record.agent
+            connection.programs = record.programs
+            if record.directory is not None:
+                connection.directory = unpack_text(record.directory)
+            connection.starts.extend(record.starts)
+            if record.approver is not None:
+                connection.add_approver(record.approver)
             for number, (session, calls) in stored.sessions.items():
                 connection.restore_session(number, session, calls.items())
             self._connections[name] = connection
             self._resumption.restored(connection)
+
+    def _restore_approvals(self, snapshot: Snapshot) -> None:
+        """Restore the questions whose connections are restored; remove the others' records."""
+        for identifier, record in snapshot.approvals.items():
+            if record.connection in self._connections:
+                question, answer = restored(identifier, record)
+                self._host.approval_records.restored(question)
+                grace = self._host.settings.resume_timeout
+                self._host.approvals.restore(question, answer, grace=grace)
+            else:
+                self._host.state_writer.removed(approval_key(identifier))
 
     def _restore_terminal(
         self, found: Found, record: TerminalRecord | None, launch: LaunchRecord | None
@@ -104,6 +125,7 @@ class Restorer:
         lifetime = math.inf
         if record.lifetime_end is not None and found.exit is None:
             lifetime = max(0.0, record.lifetime_end - boot_time())
+        ended_by = _ended_by(record, found.exit)
         terminal = pool.adopt(
             found,
             tree,
@@ -115,8 +137,11 @@ class Restorer:
                 view=record.view,
                 created_time=record.created_time,
                 started_at=record.started_at,
-                ended_by=_ended_by(record, found.exit),
+                lifetime_cause=record.cause_of(EndedBy.TIMEOUT),
+                ended_by=ended_by,
+                cause=record.cause_of(ended_by),
             ),
+            NO_LIMITS if record.limits is None else record.limits.resources,
         )
         connection = self._connection_of(record)
         entry = TerminalEntry(
@@ -127,12 +152,14 @@ class Restorer:
             terminal.retained = bool(record.tool_calls)
             if terminal.retained:
                 host.restore(entry)
+            else:
+                host.clean_up_later(entry)
             pool.release(terminal, by)
             return
         host.restore(entry)
         host.windows.restore(entry, own)
         if record.killed_by is not None:
-            terminal.kill(record.killed_by)
+            terminal.kill(record.killed_by, record.cause_of(record.killed_by))
         if connection is not None and record.session is not None and record.is_held:
             session = connection.session(record.session)
             connection.restore_terminal(session, entry)

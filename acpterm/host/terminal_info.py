@@ -28,6 +28,7 @@ def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo
     `waiting`: whether its program waits for input; None if unknown (see `input_monitor`).
     """
     terminal, session = entry.terminal, entry.session
+    limits = entry.record.limits
     last = terminal.timeline.last
     return TerminalInfo(
         terminal_id=entry.id,
@@ -56,6 +57,10 @@ def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo
         exit_status=exit_info(terminal.exit),
         ending=entry.is_ending,
         released_at=None if entry.released_at is None else round(1000 * entry.released_at),
+        provider=entry.record.provider,
+        isolation=entry.record.isolation,
+        level=entry.record.level,
+        unenforced_limits=limits.unenforced if limits and limits.unenforced else UNSET,
     )
 
 
@@ -76,6 +81,8 @@ def exit_info(status: ExitStatus | None) -> ExitInfo | None:
         signal=status.signal,
         ended_by=status.ended_by.value,
         wall_ms=round(1000 * status.wall),
+        limit=status.cause.limit if status.cause else UNSET,
+        limit_value=status.cause.value if status.cause else UNSET,
     )
 
 
@@ -120,5 +127,7 @@ def exit_meta(status: ExitStatus) -> dict[str, ExitMeta]:
             wall_ms=round(1000 * status.wall),
             cpu_ms=UNSET if math.isnan(status.cpu) else round(1000 * status.cpu),
             max_rss_bytes=status.max_rss,
+            limit=status.cause.limit if status.cause else UNSET,
+            limit_value=status.cause.value if status.cause else UNSET,
         )
     }

@@ -54,6 +54,11 @@ _TMP: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  the sandbox's own
 _RUN: Final = ("/run", "/var/run")
 # What programs need of /run: their own files with NixOS.
 _RUN_KEPT: Final = ("/run/current-system", "/run/booted-system", "/run/opengl-driver")
+# `core_pattern` and others in /proc/sys make the kernel execute a program outside the sandbox.
+_KERNEL_FILES: Final = (
+    *("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/mtrr"),
+    *("/proc/acpi", "/proc/scsi", "/proc/driver", "/proc/tty", "/proc/asound"),
+)
 _RESOLV_CONF: Final = "/etc/resolv.conf"
 _IGNORED: Final = "INT,QUIT,TERM,USR1,USR2,ALRM,TSTP,TTIN,TTOU"
 _PACKAGE: Final = "install the package bubblewrap (Debian, Ubuntu: apt-get install bubblewrap)"
@@ -99,14 +104,15 @@ class BubblewrapProvider:
         """
         tools = _Tools.find()
         await self._trial.ensure(file_identity(*tools), lambda: self._try(tools))
-        # No checkpoint from here: a clean-up must not remove the placeholders that are found.
-        workspace = Workspace.of(command.workspace, command.env.get("HOME", ""))
-        try:
-            token, placeholders = self._placeholders.create(workspace.path, workspace.missing)
-        except (OSError, ValueError) as error:
-            raise ProviderError(
-                f"{command.workspace}: cannot be protected as the workspace of a sandbox: {error}"
-            ) from error
+        async with self._placeholders.lock:
+            workspace = Workspace.of(command.workspace, command.env.get("HOME", ""))
+            try:
+                token, placeholders = self._placeholders.create(workspace.path, workspace.missing)
+            except (OSError, ValueError) as error:
+                raise ProviderError(
+                    f"{command.workspace}: cannot be protected as the workspace of a sandbox: "
+                    f"{error}"
+                ) from error
         try:
             return _prepared(command, tools, workspace, placeholders)._replace(token=token)
         except BaseException:
@@ -115,10 +121,9 @@ class BubblewrapProvider:
 
     async def clean_up(self, token: str) -> None:
         """Remove the placeholders of a terminal's sandbox. Idempotent; does not raise."""
-        try:
-            self._placeholders.remove(token)
-        except OSError:
-            return
+        async with self._placeholders.lock:
+            # In a thread, since the removal of a mount point takes up to a millisecond.
+            await trio.to_thread.run_sync(self._placeholders.remove, token)
 
     async def check(self) -> str:
         """Run `true` in a sandbox; return a line that describes what holds. Raises `ProviderError`.
@@ -170,14 +175,14 @@ def _prepared(
         *("--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"),
         *(() if command.network else ("--unshare-net",)),
         *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+        *_kernel_files(),
         *_private_directories(run),
         *_hide(outside),
         *("--bind", workspace.path, workspace.path),
         *_hide(inside),
         *_home(command.env, private),
         *(word for path in workspace.pinned for word in ("--bind", path, path)),
-        *_protect(workspace.protected, placeholders),
-        *(word for path in (*run, *_directories(outside)) for word in ("--remount-ro", path)),
+        *_protect(workspace, placeholders),
         *(word for variable in inner.items() for word in ("--setenv", *variable)),
         *("--chdir", _directory(command.cwd, private), "--"),
         *(tools.env, f"--default-signal={_IGNORED}"),
@@ -202,31 +207,38 @@ def _check_hidden(workspace: Workspace, hidden: Iterable[str]) -> None:
         )
 
 
+def _kernel_files() -> Iterator[str]:
+    """Yield the options that make the kernel's files in /proc read-only.
+
+    Only root may write to them. Root in the sandbox has no capabilities, but it is the owner.
+    """
+    if os.geteuid() == 0:
+        for path in existing(_KERNEL_FILES):
+            yield from ("--ro-bind", path, path)
+
+
 def _private_directories(run: Iterable[str]) -> Iterator[str]:
     for path in outermost(existing(_TMP)):
         # --dev has made /dev/shm, which is private already.
         if not is_below(path, "/dev"):
             yield from ("--perms", "1777", "--tmpfs", path)
     for path in outermost(run):
-        yield from ("--perms", "0755", "--tmpfs", path)
+        yield from ("--perms", "0555", "--tmpfs", path)
     for path in (*_RUN_KEPT, os.path.realpath(_RESOLV_CONF)):
         if any(is_below(path, one) for one in run) and os.path.exists(path):
             yield from ("--ro-bind", path, path)
 
 
-def _directories(paths: Iterable[str]) -> Iterator[str]:
-    return filter(os.path.isdir, paths)
-
-
 def _hide(paths: Iterable[str]) -> Iterator[str]:
     """Yield the options that hide files and directories, which appear to be empty then.
 
-    A directory can still be a place for the workspace, until it is made read-only.
+    A hidden directory is a file system in memory, on which bwrap can create the mount point of the
+    workspace. That costs a tenth of what a bind mount costs.
     """
     empty = os.path.join(os.path.dirname(os.path.realpath(acpterm.__file__)), "py.typed")
     for path in paths:
         if os.path.isdir(path):
-            yield from ("--perms", "0700", "--tmpfs", path)
+            yield from ("--perms", "0555", "--tmpfs", path)
         else:
             yield from ("--ro-bind", empty, path)
 
@@ -238,11 +250,17 @@ def _home(env: Mapping[str, str], private: Iterable[str]) -> Iterator[str]:
         yield from ("--dir", home)
 
 
-def _protect(protected: Iterable[str], placeholders: Iterable[str]) -> Iterator[str]:
-    for path in (*protected, *placeholders):
-        yield from ("--ro-bind", path, path)
-        if is_placeholder(path):
-            yield from ("--lock-file", path)
+def _protect(workspace: Workspace, placeholders: Iterable[str]) -> Iterator[str]:
+    """Yield the options that make protected names, and the `placeholders`, read-only."""
+    uses_placeholders = False
+    for path in (*workspace.protected, *placeholders):
+        uses_placeholders |= is_placeholder(path)
+        if is_placeholder(path) and os.path.isdir(path):
+            yield from ("--perms", "0555", "--tmpfs", path)
+        else:
+            yield from ("--ro-bind", path, path)
+    if uses_placeholders:
+        yield from ("--lock-file", workspace.path)
 
 
 def _directory(cwd: str, private: Iterable[str]) -> str:

@@ -3,16 +3,14 @@
 A sandbox can only mount over a path that exists. So an empty directory is created at each protected
 name, whatever the name stands for: git ignores an empty directory, and its removal by rmdir(2)
 cannot remove anything else. Only `commondir` in a repository gets a file: a dot, which makes git
-use that repository itself. A placeholder has the modification
-time `PLACEHOLDER_MTIME_S`, by which it is
-recognised later.
+use that repository itself. A placeholder is recognised by its modification time.
 
 A placeholder is in use while a sandbox has it as a mount point: if it were removed, the kernel
-would remove the mount too, and the program could create the name. A sandbox holds a read lock on
-its placeholders (`bwrap --lock-file`), also while no acpterm runs. `Placeholders` counts the
-sandboxes that this process has prepared, which may not hold their locks yet. The last clean-up
-removes the placeholders. If the machine stops before that, they remain, until the next terminal in
-the same workspace is cleaned up.
+would remove the mount too, and the program could create the name. So a sandbox holds a read lock on
+its workspace (`bwrap --lock-file`) or on the placeholders, also while no acpterm runs.
+`Placeholders` counts the sandboxes that this process has prepared, which may not hold their locks
+yet. The last clean-up removes the placeholders. If the machine stops before that, they remain,
+until the next terminal in the same workspace is cleaned up.
 """
 
 import contextlib
@@ -21,6 +19,8 @@ import os
 import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
+
+import trio
 
 from acpterm.providers.workspace import (
     COMMON_DIR,
@@ -38,9 +38,14 @@ _PATH_MAX: Final = 240
 
 
 class Placeholders:
-    """The placeholders of the workspaces in which this process has prepared sandboxes."""
+    """The placeholders of the workspaces in which this process has prepared sandboxes.
+
+    Hold `lock` from the inspection of a workspace (`Workspace.of`) until `create` has returned, and
+    for `remove`: a placeholder that was found must not be removed in between.
+    """
 
     def __init__(self) -> None:
+        self.lock: Final = trio.Lock()
         self._workspaces: dict[str, str] = {}
 
     def create(self, workspace: str, missing: Iterable[str]) -> tuple[str, list[str]]:
@@ -71,7 +76,7 @@ class Placeholders:
         workspace = self._workspaces.pop(token, None) or token.partition(":")[2]
         if os.path.isabs(workspace) and workspace not in self._workspaces.values():
             found = [path for path in _candidates(workspace) if is_placeholder(path)]
-            if not any(_is_locked(path) for path in found):
+            if found and not any(map(_is_locked, (workspace, *found))):
                 _remove(found)
 
 
@@ -109,6 +114,7 @@ def _create(path: str) -> bool:
 
 
 def _is_locked(path: str) -> bool:
+    """Return whether a sandbox holds a lock on `path`."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -13,7 +13,7 @@ NAMES: Final = tuple(RANKS)
 def make(
     name: str,
     *,
-    image: str,
+    image: str | None = None,
     daemon: Daemon | None = None,
     placeholders: Placeholders | None = None,
 ) -> Provider:
@@ -36,8 +36,12 @@ def make(
         from acpterm.providers.landlock import LandlockProvider  # noqa: PLC0415  only if used
 
         return LandlockProvider()
-    if name == "podman" or name == "docker":  # noqa: PLR1714  mypy narrows the type
+    if name in ("podman", "docker"):
+        if image is None:
+            raise ProviderError(f"{name}: there is no image: set the setting image")
         from acpterm.providers.podman import ContainerProvider  # noqa: PLC0415  only if it is used
 
-        return ContainerProvider(name, image, daemon, placeholders)
+        return ContainerProvider(
+            "docker" if name == "docker" else "podman", image, daemon, placeholders
+        )
     raise ProviderError(f"there is no provider {name!r}; there are {', '.join(NAMES)}")

@@ -79,6 +79,9 @@ SYSTEM_SECRETS: Final = (
 )
 """Absolute paths; most are readable for root only."""
 
+_FIRST_COMPONENTS: Final[dict[str, list[str]]] = {}
+for _name in HOME_SECRETS:
+    _FIRST_COMPONENTS.setdefault(_name.partition("/")[0], []).append(_name)
 _HOMES_MAX: Final = 20
 # Variables that name a file or directory with secrets.
 _PATH_VARIABLES: Final = (
@@ -96,10 +99,24 @@ def secret_paths(env: Mapping[str, str]) -> list[str]:
     """
     names = list(SYSTEM_SECRETS)
     for home in _homes(env):
-        names += [os.path.join(home, name) for name in HOME_SECRETS]
+        names += _candidates(home)
     for variable in _PATH_VARIABLES:
         names += [path for path in env.get(variable, "").split(":") if os.path.isabs(path)]
     return outermost(existing(names))
+
+
+def _candidates(home: str) -> list[str]:
+    """Return the paths of the secrets of a home directory whose first component exists."""
+    try:
+        entries = set(os.listdir(home))
+    except OSError:
+        # It may be possible to enter a directory that cannot be listed.
+        entries = set(_FIRST_COMPONENTS)
+    return [
+        f"{home}/{name}"
+        for first in _FIRST_COMPONENTS.keys() & entries
+        for name in _FIRST_COMPONENTS[first]
+    ]
 
 
 def existing(paths: Iterable[str]) -> list[str]:

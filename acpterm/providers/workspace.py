@@ -8,7 +8,8 @@ So these *protected* names are read-only in the workspace:
   itself could be replaced: `Workspace.of` refuses such a workspace.
 - A directory that contains a protected name, such as `.git`, is *pinned*: it is a mount point of
   its own, so that it cannot be renamed and replaced by another directory.
-- A protected name that does not exist gets a placeholder (`placeholders`), which is read-only too.
+- A protected name that does not exist gets a placeholder (`placeholders`), which is read-only too,
+  unless it is one of `PROTECTED_IF_EXISTING`.
 
 `.git` may be a file that names the directory of the repository, as in a worktree of git. The file
 is read-only. The directory is protected as a repository if it is in the workspace. Otherwise it is
@@ -28,10 +29,15 @@ from acpterm.providers.secret_paths import is_below
 
 PROTECTED: Final = (
     *(".git", ".envrc", ".mcp.json", ".claude", ".codex", ".gemini", ".cursor", ".vscode"),
-    *(".idea", ".zed", ".fleet", ".windsurf", ".kiro", ".opencode", ".continue", ".roo"),
-    *(".husky", ".devcontainer", ".devcontainer.json", ".exrc", ".nvim.lua", ".mise.toml"),
+    *(".idea", ".husky", ".devcontainer", ".devcontainer.json"),
 )
-"""The protected names at the top of a workspace."""
+"""The protected names at the top of a workspace: the files that common tools act on by default."""
+PROTECTED_IF_EXISTING: Final = (
+    *(".zed", ".fleet", ".windsurf", ".kiro", ".opencode", ".continue", ".roo", ".agents"),
+    *(".amazonq", ".qwen", ".exrc", ".nvim.lua", ".nvimrc", ".dir-locals.el", ".mise.toml"),
+    *("mise.toml", ".gitmodules", ".direnv", ".pre-commit-config.yaml", ".lefthook.yml"),
+)
+"""More such names, which get no placeholder, since each placeholder costs time."""
 
 PROTECTED_IN_GIT: Final = ("hooks", "config", "config.worktree", "commondir")
 """The protected names in the directory of a repository."""
@@ -75,11 +81,12 @@ class Workspace(NamedTuple):
         pinned: list[str] = []
         protected: list[str] = []
         missing: list[str] = []
-        for name in PROTECTED:
+        for name in (*PROTECTED, *PROTECTED_IF_EXISTING):
             found = os.path.join(real, name)
             mode = _mode(found)
             if mode is None:
-                missing.append(found)
+                if name in PROTECTED:
+                    missing.append(found)
             elif name == ".git" and stat.S_ISDIR(mode) and not is_placeholder(found):
                 _add_repository(found, real, pinned, protected, missing)
             else:

@@ -4,6 +4,7 @@
 - `send_queue`: lines to send to one peer, with backpressure;
 - `unix_socket`: private directories for sockets, and the peer of a socket;
 - `logs`: logging to stderr, or to a file that is rotated;
+- `redaction`: replaces secrets in text, before it is logged or recorded;
 - `shutdown_signals`: the signals that end a process;
 - `threads`: blocking calls in a thread;
 - `descriptors`: a reserve of file descriptors;

@@ -2,7 +2,8 @@
 
 Rule: no secrets. The arguments, environment, input and output of programs are never logged; ids,
 method names, counts and codes are. So a traceback has no local variables, and the text of an error
-response, which quotes what the agent sent, is not logged either.
+response, which quotes what the agent sent, is not logged either. What looks like a secret all the
+same, as in the message of an exception, is redacted.
 
 Logging neither waits nor fails: if stderr has no room for a line, because its reader has stopped,
 the line is dropped.
@@ -14,6 +15,7 @@ the disk. So equal warnings are rate-limited (`RateLimit`), and the file is rota
 
 import contextlib
 import fcntl
+import io
 import logging
 import os
 import select
@@ -22,12 +24,14 @@ import signal
 import stat
 import time
 from collections.abc import Callable, MutableMapping
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import msgspec
 import structlog
 
 from acpterm.runtime.bounded_dict import BoundedDict
+from acpterm.runtime.redaction import redact
+from acpterm.runtime.redaction.log_events import redact_event
 
 EVENTS_MAX: Final = 10
 """The maximum number of equal warnings that are logged within `WINDOW_S` seconds."""
@@ -52,12 +56,15 @@ def configure(level: str, form: str) -> None:
         tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
         processors += [
             structlog.processors.ExceptionRenderer(tracebacks),
+            redact_event,
             structlog.processors.JSONRenderer(serializer=_dumps),
         ]
     else:
-        plain = structlog.dev.plain_traceback
         processors += [
-            structlog.dev.ConsoleRenderer(colors=os.isatty(2), exception_formatter=plain)
+            redact_event,
+            structlog.dev.ConsoleRenderer(
+                colors=os.isatty(2), exception_formatter=_redacted_traceback
+            ),
         ]
     structlog.configure(
         processors=processors,
@@ -72,6 +79,13 @@ def configure(level: str, form: str) -> None:
 def log_shutdown(number: signal.Signals) -> None:
     """Log that this process shuts down because of the signal `number`."""
     structlog.get_logger("acpterm.ending").info("ending", signal=number.name)
+
+
+def _redacted_traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
+    """Write the traceback of an exception to `out`, with secrets redacted."""
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, error)
+    out.write(redact(text.getvalue()))
 
 
 class _Stderr:

@@ -22,8 +22,10 @@ import structlog
 import trio
 
 from acpterm.keeper.client import Found, KeeperClient, Spawned
+from acpterm.pty.limits import NO_LIMITS, Cause, ResourceLimits
 from acpterm.pty.master import Master
 from acpterm.pty.program import Program
+from acpterm.pty.tracking.cgroup_limits import Enforcement
 from acpterm.pty.tracking.tree import ProcessTree
 from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.consumer import Turns
@@ -53,6 +55,8 @@ class TerminalSpec(NamedTuple):
     """Bytes of raw output to retain."""
     lifetime: float = math.inf
     """Seconds after which the program is killed; infinite for never."""
+    lifetime_cause: Cause | None = None
+    """The limit that sets the lifetime; None if none does."""
     view: str = "text"
     """The view that the terminal's creator reads: `text`, `raw` or `screen`."""
     created_time: float | None = None
@@ -61,6 +65,8 @@ class TerminalSpec(NamedTuple):
     """The time of creation in seconds since boot (`pty.processes.now`); None for now."""
     ended_by: EndedBy | None = None
     """For an adopted terminal whose program was already being ended: by what; otherwise None."""
+    cause: Cause | None = None
+    """The limit because of which `ended_by` has ended it, if any."""
 
 
 class ShutDownError(Exception):
@@ -113,11 +119,16 @@ class Pool:
         spec: TerminalSpec = TerminalSpec(),  # noqa: B008  it is immutable
         *,
         record: bytes = b"",
+        limits: ResourceLimits = NO_LIMITS,
+        strict: bool = True,
     ) -> Terminal:
         """Start a program on a new terminal, and return the terminal.
 
         The id of the terminal is added to the program's environment. `record` is the terminal's
-        state for the next worker, which the keeper stores together with the spawn.
+        state for the next worker, which the keeper stores together with the spawn. `limits` apply
+        to the terminal's programs. If one of them cannot be enforced here, nothing is started and
+        `LimitError` is raised; unless `strict` is false: then the limit is logged as a warning, and
+        is in the terminal's `enforcement`.
 
         If the program cannot be found or run, the terminal prints a message, and its program exits
         with 127 or 126. Raises `OSError` if the system has no PTY, process or descriptor left, and
@@ -131,6 +142,11 @@ class Pool:
         tree = self._trees.new(name)
         tree.begins()
         try:
+            enforcement = self._trees.enforce(name, limits)
+            if enforcement is not None:
+                _report_unenforced(name, enforcement, strict=strict)
+                more = limits.rlimits(program.rlimits)
+                program = program._replace(rlimits=(*program.rlimits, *more))
             program = program.marked(tree.environment, tree.rlimits)
             terminal = await self._keeper.spawn(
                 name,
@@ -140,7 +156,7 @@ class Pool:
                 ring_size=spec.ring_size + WINDOW_BYTES,
                 record=record,
                 cgroup=tree.cgroup,
-                make=partial(self._start, tree, spec),
+                make=partial(self._start, tree, spec, enforcement),
             )
         except BaseException:
             await _discard(tree)
@@ -150,14 +166,22 @@ class Pool:
             raise ShutDownError(_SHUT_DOWN)
         return terminal
 
-    def adopt(self, found: Found, tree: ProcessTree, spec: TerminalSpec) -> Terminal:
+    def adopt(
+        self,
+        found: Found,
+        tree: ProcessTree,
+        spec: TerminalSpec,
+        limits: ResourceLimits = NO_LIMITS,
+    ) -> Terminal:
         """Return a `Terminal` for a terminal that an earlier worker created.
 
-        `tree` tracks the terminal's processes. The terminal's text and screen are rebuilt from the
-        output that the ring retains.
+        `tree` tracks the terminal's processes. `limits` are those that were enforced on them when
+        they were started; they stay in force without a worker. The terminal's text and screen are
+        rebuilt from the output that the ring retains.
         """
         spawned = Spawned(found.name, found.pid, found.started, found.master, found.ring, "adopted")
-        terminal = self._make(spawned, tree, spec, adopted=True)
+        enforcement = self._trees.enforced(found.name, limits)
+        terminal = self._make(spawned, tree, spec, enforcement, adopted=True)
         self._keeper.watch(found.name, terminal)
         self._supervise(terminal, spec.lifetime)
         if found.exit is not None:
@@ -200,8 +224,14 @@ class Pool:
         for terminal in list(self._running):
             terminal.lost()
 
-    def _start(self, tree: ProcessTree, spec: TerminalSpec, spawned: Spawned) -> Terminal:
-        terminal = self._make(spawned, tree, spec, adopted=False)
+    def _start(
+        self,
+        tree: ProcessTree,
+        spec: TerminalSpec,
+        enforcement: Enforcement | None,
+        spawned: Spawned,
+    ) -> Terminal:
+        terminal = self._make(spawned, tree, spec, enforcement, adopted=False)
         tree.started(spawned.pid, spawned.started)
         self._supervise(terminal, spec.lifetime)
         if self._closing:
@@ -209,7 +239,13 @@ class Pool:
         return terminal
 
     def _make(
-        self, spawned: Spawned, tree: ProcessTree, spec: TerminalSpec, *, adopted: bool
+        self,
+        spawned: Spawned,
+        tree: ProcessTree,
+        spec: TerminalSpec,
+        enforcement: Enforcement | None,
+        *,
+        adopted: bool,
     ) -> Terminal:
         master = Master(spawned.master)
         try:
@@ -233,6 +269,8 @@ class Pool:
                 view=spec.view,
                 created_time=spec.created_time,
                 started_at=spec.started_at,
+                lifetime_cause=spec.lifetime_cause,
+                enforcement=enforcement,
                 on_exit=self._on_exit,
             )
         except BaseException:
@@ -241,7 +279,7 @@ class Pool:
         finally:
             os.close(spawned.ring)
         if spec.ended_by is not None:
-            terminal.kill(spec.ended_by)
+            terminal.kill(spec.ended_by, spec.cause)
         self.terminals[terminal.id] = terminal
         self._running.add(terminal)
         return terminal
@@ -260,6 +298,14 @@ class Pool:
             self._running.discard(terminal)
             if terminal.released and not terminal.retained:
                 self._keeper.forget(terminal.id)
+
+
+def _report_unenforced(name: str, enforcement: Enforcement, *, strict: bool) -> None:
+    """Log the limits that cannot be enforced; if `strict`, raise `LimitError` for the first."""
+    if strict and enforcement.unenforced:
+        raise enforcement.unenforced[0]
+    for error in enforcement.unenforced:
+        _log.warning("limit not enforced", terminal=name, limit=error.limit, reason=str(error))
 
 
 async def _discard(tree: ProcessTree) -> None:

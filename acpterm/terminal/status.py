@@ -3,6 +3,8 @@
 import enum
 from typing import NamedTuple
 
+from acpterm.pty.limits import Cause
+
 
 class EndedBy(enum.StrEnum):
     """What ended a terminal's program."""
@@ -14,7 +16,11 @@ class EndedBy(enum.StrEnum):
     USER = "user"
     """The user ended the program."""
     TIMEOUT = "timeout"
-    """The lifetime expired that the terminal's creator set."""
+    """The lifetime expired that the terminal's creator or a limit set."""
+    IDLE = "idle"
+    """There was no output and no input for as long as a limit allows."""
+    LIMIT = "limit"
+    """The program used more of a resource than a limit allows."""
     LOST = "lost"
     """The keeper was lost, and with it the exit status."""
     DISCONNECT = "disconnect"
@@ -35,3 +41,5 @@ class ExitStatus(NamedTuple):
     """Seconds of CPU time of the program and of the children that it waited for."""
     max_rss: int
     """Peak resident memory in bytes, of the program or of a child that it waited for."""
+    cause: Cause | None = None
+    """The limit that ended the program; None unless a limit did."""

@@ -33,8 +33,10 @@ import trio
 
 from acpterm.keeper.client import UNKNOWN, ExitReport, KeeperClient
 from acpterm.pty import processes
+from acpterm.pty.limits import Cause
 from acpterm.pty.master import Master
 from acpterm.pty.signals import decode_status
+from acpterm.pty.tracking.cgroup_limits import Enforcement
 from acpterm.pty.tracking.tree import ProcessTree, end
 from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard
@@ -59,11 +61,13 @@ class Terminal:
     `pid` is the program's pid, and `tree` tracks the processes that come from the program. `limit`
     is the maximum length of the text in bytes, and `size` the columns and rows. `created_time` and
     `started_at` are the time of creation, in seconds since 1970 and in seconds since boot.
-    `on_exit` is called once, with the terminal, right after `exit` is set.
+    `enforcement` has the limits of the terminal's programs; None if they have no limits. `on_exit`
+    is called once, with the terminal, right after `exit` is set.
     """
 
     # With this many attributes, a dictionary would take 1 KiB more per terminal.
     __slots__ = (
+        "_cause",
         "_changed",
         "_closed",
         "_closed_at",
@@ -73,6 +77,7 @@ class Terminal:
         "_exited",
         "_keeper",
         "_lifetime",
+        "_lifetime_cause",
         "_master",
         "_nursery",
         "_on_exit",
@@ -83,6 +88,7 @@ class Terminal:
         "_unlimited",
         "cols",
         "emulator",
+        "enforcement",
         "exit",
         "id",
         "keyboard",
@@ -113,11 +119,15 @@ class Terminal:
         view: str,
         created_time: float | None = None,
         started_at: float | None = None,
+        lifetime_cause: Cause | None = None,
+        enforcement: Enforcement | None = None,
         on_exit: "Callable[[Terminal], None]",
     ) -> None:
         self.id: Final = name
         self.limit: Final = limit
         self.view: Final = view
+        #: The limits of the terminal's programs; None if they have no limits.
+        self.enforcement: Final = enforcement
         self.ring: Final = ring
         self.text: Final = TextView(limit, truncated=ring.position > 0)
         self.exit: ExitStatus | None = None
@@ -164,8 +174,10 @@ class Terminal:
         self._ending = trio.Event()
         self._closed = trio.Event()
         self._ended_by = EndedBy.EXITED
+        self._cause: Cause | None = None
         self._changed = trio.lowlevel.ParkingLot()
         self._lifetime = trio.CancelScope()
+        self._lifetime_cause: Final = lifetime_cause
         self._unlimited = False
         self._on_exit: Callable[[Terminal], None] = on_exit
 
@@ -224,14 +236,14 @@ class Terminal:
         """Make all pending calls of `wait_changed` return."""
         self._changed.unpark_all()
 
-    def kill(self, by: EndedBy) -> None:
+    def kill(self, by: EndedBy, cause: Cause | None = None) -> None:
         """Begin to end the whole process tree. Returns at once. Idempotent.
 
         The `by` of the first call is reported as what ended the program, unless the program had
-        exited before.
+        exited before. `cause` is the limit because of which it is killed, if any.
         """
         if self.exit is None and not self._ending.is_set() and self._report is None:
-            self._ended_by = by
+            self._ended_by, self._cause = by, cause
         self._ending.set()
 
     def cancel_lifetime(self) -> None:
@@ -296,7 +308,7 @@ class Terminal:
         Unless the keeper has reported the program's exit, the exit status is reported as unknown.
         """
         if self.exit is None and self._report is None:
-            self._ended_by = EndedBy.LOST
+            self._ended_by, self._cause = EndedBy.LOST, None
         self._ending.set()
         self.notify()
 
@@ -367,7 +379,7 @@ class Terminal:
         with self._lifetime:
             await self._exited.wait()
             return
-        self.kill(EndedBy.TIMEOUT)
+        self.kill(EndedBy.TIMEOUT, self._lifetime_cause)
 
     def _after_consuming(self) -> None:
         """Apply the keeper's reports (exit, end of output) up to the consumer's position."""
@@ -376,7 +388,7 @@ class Terminal:
             self._end_output()
         if report is not None and self.exit is None and self.ring.end >= report.end:
             if report.status == UNKNOWN:
-                self._ended_by = EndedBy.LOST
+                self._ended_by, self._cause = EndedBy.LOST, None
                 self._set_exit(UNKNOWN_CODE, None, report.cpu, report.max_rss)
             else:
                 self._set_exit(*decode_status(report.status), report.cpu, report.max_rss)
@@ -392,6 +404,10 @@ class Terminal:
             self.keyboard.close()
 
     def _set_exit(self, code: int | None, signal: str | None, cpu: float, max_rss: int) -> None:
+        if self._ended_by is EndedBy.EXITED and self.enforcement is not None:
+            self._cause = self.enforcement.cause(code, signal)
+            if self._cause is not None:
+                self._ended_by = EndedBy.LIMIT
         # The program may have ended before this process knew that it was started.
         ended_at = self._report.reaped_at if self._report else processes.now()
         self.exit = ExitStatus(
@@ -401,6 +417,7 @@ class Terminal:
             wall=max(0.0, ended_at - self.started_at),
             cpu=cpu,
             max_rss=max_rss,
+            cause=self._cause,
         )
         self._exited.set()
         self._changed.unpark_all()

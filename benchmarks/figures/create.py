@@ -43,13 +43,13 @@ def _measure(
         clients = {"acpterm": daemon.client(**own), "plain": plain.client()}
         baseline("spawn", 20, _TRUE)
         for client in clients.values():
-            _lives(client, 20)
+            lives_ms(client, 20)
         for _ in range(rounds):
             spawned += baseline("spawn", count, _TRUE)
             waited += baseline("spawn_and_wait", count, _TRUE)
             for name, client in clients.items():
-                created[name] += [_create(client) for _ in range(count)]
-                whole[name] += _lives(client, count)
+                created[name] += [create_ms(client) for _ in range(count)]
+                whole[name] += lives_ms(client, count)
     return [
         compare(
             f"create of true, {tracking} ({way}), p50 (baseline: ptyprocess.spawn)", "ms",
@@ -63,7 +63,8 @@ def _measure(
     ]  # fmt: skip
 
 
-def _create(client: Client) -> float:
+def create_ms(client: Client) -> float:
+    """Return the time until the response to a create of `true`, in milliseconds."""
     before = time.perf_counter()
     terminal = client.create(_TRUE)
     taken = time.perf_counter() - before
@@ -72,7 +73,8 @@ def _create(client: Client) -> float:
     return 1000 * taken
 
 
-def _lives(client: Client, count: int) -> list[float]:
+def lives_ms(client: Client, count: int) -> list[float]:
+    """Return the times from create to release of `true`, in milliseconds."""
     taken = []
     for _ in range(count):
         before = time.perf_counter()

@@ -47,6 +47,7 @@ let
       buildPythonPackage = args: args;
       buildPythonApplication = args: args;
       makePythonPath = dependencies: modules;
+      tree-sitter-grammars.tree-sitter-bash.pname = "tree-sitter-bash";
       python = {
         interpreter = python;
         inherit sitePackages;
@@ -68,6 +69,8 @@ let
           "psutil"
           "ptyprocess"
           "structlog"
+          "tomlkit"
+          "tree-sitter"
           "trio"
           "wcwidth"
         ]

@@ -70,6 +70,9 @@ python3Packages.buildPythonApplication rec {
       platformdirs
       ptyprocess
       structlog
+      tomlkit
+      tree-sitter
+      tree-sitter-grammars.tree-sitter-bash
       trio
       wcwidth
     ])

@@ -384,6 +384,21 @@ async def test_killed_daemon_is_reported_as_an_error(place):
         assert "Traceback" not in running.logged()
 
 
+async def test_request_sent_while_the_daemon_dies_gets_an_error_response(place):
+    async with stood_in(place) as (running, agent, daemon):
+        # The relay finds the request and the end of the connection at the same time.
+        os.kill(running.pid, signal.SIGSTOP)
+        daemon.socket.close()
+        request = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {}}
+        await agent.send_all(json.dumps(request).encode() + b"\n")
+        os.kill(running.pid, signal.SIGCONT)
+        [line] = (await until_end(agent)).splitlines()
+        response = json.loads(line)
+        assert response["id"] == 7
+        assert "is gone" in response["error"]["message"]
+        assert await running.wait(4) == 1
+
+
 async def test_daemon_that_shuts_down_answers_first(place):
     async with agent_by(place) as (running, agent):
         wait = await agent.start("terminal/wait_for_exit", agent.of(await agent.create("sleep 60")))

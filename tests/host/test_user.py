@@ -10,6 +10,7 @@ from msgspec import Raw
 from trio.testing import wait_all_tasks_blocked
 
 from acpterm.acp.user_streams import AttachRequest, FollowRequest
+from acpterm.host.audit_trail import AuditTrail
 from acpterm.host.events import QUEUE_BYTES_MAX, QUEUE_MAX, UPDATE_BYTES_MAX, Event, EventBus
 from acpterm.host.input_monitor import InputMonitor
 from acpterm.host.server import connection
@@ -112,7 +113,7 @@ async def test_event_queue_is_bounded_when_the_client_does_not_read():
 
 
 async def test_event_queue_is_bounded_in_bytes():
-    with EventBus().subscribe() as listener:
+    with EventBus(AuditTrail(None)).subscribe() as listener:
         update = Raw(json.dumps("x" * (UPDATE_BYTES_MAX - 2)).encode())
         for number in range(QUEUE_MAX):
             listener.put(Event("tool_call", session=str(number), update=update))
@@ -267,7 +268,7 @@ async def test_input_monitor_publishes_each_change_once(monkeypatch):
         created = await user.request("terminal/create", {"command": "sleep 60"})
         entry = host.state.registry.find(created["terminalId"])
         answers, published = iter([True, True, False, True]), []
-        bus = EventBus()
+        bus = EventBus(AuditTrail(None))
         bus.publish_terminal = lambda event, *_: published.append(event)
         monitor = InputMonitor(host.state.registry, bus)
         monkeypatch.setattr(Terminal, "waits_for_input", lambda _: next(answers))

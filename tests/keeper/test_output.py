@@ -54,8 +54,9 @@ async def test_exit_does_not_wait_for_a_background_process(keeper):
 
 
 async def test_exit_is_reported_while_a_background_process_floods(keeper):
-    terminal = await spawn(keeper, "trap '' HUP; yes & echo $!; exit 0; :")
+    terminal = await spawn(keeper, "trap '' HUP; sh -c 'echo $$; exec yes' & exit 0; :")
     report = await terminal.wait_exited()
+    await terminal.wait_for(lambda self: b"\r" in self.output)
     pid = int(terminal.output[: terminal.output.index(b"\r")])
     with not_left(pid):
         assert terminal.end is None

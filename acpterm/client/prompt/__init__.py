@@ -6,6 +6,7 @@
 - `request_tasks`: runs the handlers of the agent's requests that have to wait.
 - `files`: handles `fs/read_text_file` and `fs/write_text_file`.
 - `permissions`: decides whether to allow a tool call, by rule or by asking the user.
+- `command_questions`: asks the user whether the host may run a command.
 - `tool_calls`: the state of the turn's tool calls.
 - `turn`: passes updates and output of the turn on to a printer.
 - `printer`: the interface of the two printers. `text_printer`: for a human reader. `json_printer`:

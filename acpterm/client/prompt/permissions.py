@@ -51,12 +51,15 @@ class Permissions:
         kind: str,
         options: Sequence[PermissionOption],
         show: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
+        *,
+        needs_terminal: bool = False,
     ) -> dict[str, Any]:
         """Decide on a request `session/request_permission`; return the result to respond with.
 
         `question` describes the tool call in one or more lines that are safe to print. `kind` is
         what the agent declares the tool call to be, such as `read`. `show` prints the tool call; it
-        is awaited before the user is asked.
+        is awaited before the user is asked. If the user must be asked and no terminal is available,
+        the call is refused; but with `needs_terminal`, `NoTerminalError` is raised.
         """
         chosen: PermissionOption | None = None
         with trio.CancelScope() as scope:
@@ -65,7 +68,9 @@ class Permissions:
                 scope.cancel()
             try:
                 await trio.lowlevel.checkpoint()
-                chosen = await self._decide(question, kind, options, show)
+                chosen = await self._decide(
+                    question, kind, options, show, needs_terminal=needs_terminal
+                )
             finally:
                 self._open.discard(scope)
         if chosen is None:
@@ -84,6 +89,8 @@ class Permissions:
         kind: str,
         options: Sequence[PermissionOption],
         show: Callable[[], Awaitable[None]],
+        *,
+        needs_terminal: bool,
     ) -> PermissionOption | None:
         why = f"--allow {self._rule}" if options else "the agent offers nothing to choose from"
         allowed = self._rule == "all" or (self._rule == "reads" and kind in _READS)
@@ -93,6 +100,8 @@ class Permissions:
                 try:
                     answer = await choose(f"May the agent do this? {question}", names, show)
                 except NoTerminalError:
+                    if needs_terminal:
+                        raise
                     why = "there is no terminal to ask at; --allow says what else may be"
                 else:
                     if answer is not None:

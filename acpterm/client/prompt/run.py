@@ -30,6 +30,7 @@ from acpterm.client.endpoint import Endpoint
 from acpterm.client.errors import root_error
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.prompt.acp_client import AcpClient, AcpError, Workspace
+from acpterm.client.prompt.command_questions import CommandQuestions
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.json_printer import JsonPrinter
 from acpterm.client.prompt.outcome import TIMED_OUT, Outcome
@@ -38,6 +39,7 @@ from acpterm.client.prompt.printer import Printer
 from acpterm.client.prompt.text_printer import TextPrinter
 from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
 from acpterm.client.prompt.turn import Turn
+from acpterm.client.questions import Questions
 from acpterm.client.sanitize import strip_controls
 from acpterm.client.wirelog import LoggedStream, WireLog, open_log
 from acpterm.config import Settings
@@ -147,13 +149,17 @@ class _Run:
         """Start the agent and run the turn; record errors in the outcome."""
         options, settings = self._options, self._settings
         try:
+            questions = Questions("prompt")
             # Before the trees, which make us a subreaper: the daemon must not become our child.
-            daemon = None if options.embedded else await connect_daemon(settings, options.config)
+            daemon = (
+                None
+                if options.embedded
+                else await connect_daemon(settings, options.config, questions)
+            )
             async with AsyncExitStack() as stack:
                 trees = await stack.enter_async_context(open_trees(settings.tracking))
-                opening = open_host_connection(
-                    daemon, settings, context, command_line(options.command[0], options.command[1:])
-                )
+                name = command_line(options.command[0], options.command[1:])
+                opening = open_host_connection(daemon, settings, context, name, questions)
                 host = await stack.enter_async_context(opening)
                 grace = settings.kill_grace
                 stderr_filter = _strip_stderr if options.verbose else None
@@ -162,18 +168,33 @@ class _Run:
                 )
                 agent = await stack.enter_async_context(opened)
                 nursery = await stack.enter_async_context(trio.open_nursery())
-                await self._prompt(agent, host, log, nursery)
+                await self._prompt(agent, host, questions, log, nursery)
                 nursery.cancel_scope.cancel()
         except* (StartError, DaemonError, AcpError, RpcError) as errors:
             self._outcome.error = root_error(errors)
 
     async def _prompt(
-        self, agent: AgentProcess, host: Endpoint, log: WireLog, nursery: trio.Nursery
+        self,
+        agent: AgentProcess,
+        host: Endpoint,
+        questions: Questions,
+        log: WireLog,
+        nursery: trio.Nursery,
     ) -> None:
         options = self._options
         stream = LoggedStream(agent.stream, log, ("client->agent", "agent->client"))
         roots = [options.place.cwd, *options.place.additional_directories]
         calls = ToolCalls()
+        permissions = Permissions(options.allow, self._printer.notice)
+        asking = CommandQuestions(
+            questions,
+            host,
+            nursery,
+            permissions=permissions,
+            calls=calls,
+            show=self._out.flush,
+            notice=self._printer.notice,
+        )
         client = AcpClient(
             stream,
             host,
@@ -181,7 +202,7 @@ class _Run:
             max_line=self._settings.max_message_bytes,
             files=Files(roots, read_only=options.read_only),
             read_only=options.read_only,
-            permissions=Permissions(options.allow, self._printer.notice),
+            permissions=permissions,
             calls=calls,
             turn=Turn(self._printer, calls),
             drain=self._out.drain,
@@ -190,6 +211,7 @@ class _Run:
             exit_reason=partial(self._exit_reason, agent),
         )
         nursery.start_soon(client.run)
+        nursery.start_soon(asking.run)
         session = await self._open(client, agent)
         self._printer.session(session)
         self._outcome.cancel = client.cancel

@@ -4,6 +4,7 @@
 - `relay`: decides for each message whether to pass it on, change it, or send it to the host.
 - `lines`: reads lines from a stream.
 - `capabilities`: parses and extends the capabilities in `initialize`.
+- `editor_questions`: asks the user, through the editor, whether a command may run.
 - `presenter`: the interface of the two presenters, which translate updates for the editor.
 - `text_presenter`: for an editor without terminals, as text. `display`: the text of one terminal.
 - `terminal_presenter`: for an editor that shows terminals of the agent (`_meta.terminal_output`).

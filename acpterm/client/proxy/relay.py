@@ -8,6 +8,8 @@ changed, or go to the host:
   terminals.
 - The agent's `session/update` and `session/request_permission` are passed on with their terminals
   translated into what the editor can show (`presenter`). Updates of tool calls go to the host too.
+- The host's questions to the user go to the editor, and the editor's responses to them to the host
+  (`editor_questions`). The agent sees neither.
 
 From some other requests and responses, which are passed on unchanged, the proxy learns when
 sessions and turns begin and end.
@@ -32,8 +34,10 @@ from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.envelope import EMPTY, Envelope, cancelled_id, parse_envelope
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
+from acpterm.client.proxy.editor_questions import EditorQuestions
 from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.presenter import Presenter, new_presenter
+from acpterm.client.questions import Questions
 from acpterm.client.terminals import HOST_METHODS, Terminals
 from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.client.wirelog import WireLog
@@ -58,7 +62,7 @@ class Relay:
     """Relays messages between one editor and one agent.
 
     `editor` and `agent` are the queues of messages to them. `host` runs the agent's terminals;
-    None if the editor runs them.
+    None if the editor runs them. `questions` are the host's questions to the user.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Relay:
         settings: Settings,
         log: WireLog,
         host: Endpoint | None,
+        questions: Questions,
         nursery: trio.Nursery,
     ) -> None:
         self._editor = editor
@@ -82,7 +87,12 @@ class Relay:
         self._is_v2 = False
         self._pending: dict[Id, tuple[str, dict[str, Raw]]] = {}
         self._changed = trio.Event()
+        self._questions: EditorQuestions | None = None
         if host is not None:
+            self._questions = EditorQuestions(
+                questions, host, send=self._to_editor, drain=editor.drain
+            )
+            nursery.start_soon(self._questions.run)
             self._terminals = Terminals(
                 host,
                 nursery,
@@ -144,7 +154,13 @@ class Relay:
                 self._open_session(fields, fields)
         elif message.method == "session/cancel" and self._terminals is not None:
             self._terminals.notify("session/cancel", message.params)
+        elif message.is_response and self._is_for_us(message):
+            return
         self._to_agent(line)
+
+    def _is_for_us(self, message: Envelope) -> bool:
+        """Handle the editor's response to a question of the host; return False for any other."""
+        return self._questions is not None and self._questions.take_response(message)
 
     async def _handle_agent_line(self, line: bytes) -> None:
         self._log.write("agent->proxy", line)

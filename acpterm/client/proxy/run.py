@@ -32,6 +32,7 @@ from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.relay import Relay
+from acpterm.client.questions import Questions
 from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError, encode_error
@@ -151,9 +152,10 @@ class _Run:
         ours = options.terminals == "ours" or (
             options.terminals is None and not editor_capabilities.has_terminals
         )
+        questions = Questions("editor")
         # Before the trees, which make us a subreaper: the daemon must not become our child.
         daemon = (
-            await connect_daemon(settings, options.config)
+            await connect_daemon(settings, options.config, questions)
             if ours and not options.embedded
             else None
         )
@@ -161,9 +163,8 @@ class _Run:
             trees = await stack.enter_async_context(open_trees(settings.tracking))
             host = None
             if ours:
-                opening = open_host_connection(
-                    daemon, settings, context, command_line(options.command[0], options.command[1:])
-                )
+                name = command_line(options.command[0], options.command[1:])
+                opening = open_host_connection(daemon, settings, context, name, questions)
                 host = await stack.enter_async_context(opening)
             grace = settings.kill_grace
             opened = open_agent(options.command, trees, grace=grace, stderr_filter=bytes)
@@ -180,6 +181,7 @@ class _Run:
                 settings=settings,
                 log=self._log,
                 host=host,
+                questions=questions,
                 nursery=nursery,
             )
             for line in first:

@@ -37,6 +37,7 @@ class Row(NamedTuple):
     owner: str
     agent: str
     session: str
+    where: str
     size: str
     age: str
     output: str
@@ -51,7 +52,7 @@ class Item(NamedTuple):
 
 
 HEADER: Final = Row(
-    "ID", "NAME", "STATE", "OWNER", "AGENT", "SESSION", "SIZE", "AGE", "OUTPUT", "COMMAND"
+    "ID", "NAME", "STATE", "OWNER", "AGENT", "SESSION", "WHERE", "SIZE", "AGE", "OUTPUT", "COMMAND"
 )
 
 
@@ -72,6 +73,7 @@ def row(terminal: TerminalInfo, short: str, now: float) -> Row:
         owner=terminal.owner,
         agent=_word(terminal.agent),
         session=_word(terminal.session_id),
+        where=NOTHING if terminal.isolation == "none" else terminal.provider,
         size=f"{terminal.cols}x{terminal.rows}",
         age=ago(terminal.created_at, now),
         output=ago(terminal.last_output_at, now),

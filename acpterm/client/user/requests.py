@@ -24,6 +24,7 @@ from acpterm.jsonrpc import REQUEST_CANCELLED, RpcError
 W = TypeVar("W", bound=Wire)
 
 REPEATABLE: Final = {
+    "approval/list": 1,
     "session/list": 1,
     "status": 1,
     "terminal/get": 1,

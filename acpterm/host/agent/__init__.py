@@ -5,6 +5,8 @@
 - `methods`: the table of the agents' methods.
 - `session_methods`: the handlers of `initialize`, `session/*` and `_acpterm/session/set`.
 - `terminal_methods`: the handlers of `terminal/*` and `_acpterm/terminal/*`.
+- `approvals`: asks the user whether a command may run, and handles the answers.
+- `approver`: sends questions to a client that asks the user.
 - `creates`: recognises a `terminal/create` request that is repeated after a reconnect.
 - `resumption`: moves a connection to a new transport after its peer has reconnected.
 - `relay_parent`: finds the agent behind a process that only relays messages.

@@ -13,8 +13,12 @@ being created then is released as soon as it exists.
 import itertools
 import secrets
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, Protocol
 
+from acpterm.acp.approvals import ApproverKind
+from acpterm.config.profiles import Profile
+from acpterm.host.agent.approver import Approver
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
 from acpterm.host.agent.session import Session, SessionState, no_such_terminal
@@ -23,6 +27,7 @@ from acpterm.host.host_state import HostState
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.memory import ConnectionMemory
+from acpterm.host.profiles import programs_of
 from acpterm.host.server.dispatch import Sender
 from acpterm.host.state.records import (
     ConnectionRecord,
@@ -30,6 +35,7 @@ from acpterm.host.state.records import (
     SessionRecord,
     TerminalRecord,
     ToolCallRecord,
+    pack_text,
 )
 from acpterm.host.state.store import connection_key
 from acpterm.host.terminal_info import gives_signal_code
@@ -87,7 +93,7 @@ class AgentConnection:
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
         """The secret with which another connection may resume this one. Never logged."""
         self.resumption: Final[Resumer] = resumption
-        self.creates: Final = Creates()
+        self.creates: Final = Creates(partial(host.approval_records.forget, connection))
         self.host: Final = host
         self.settings: Final = host.settings
         self.pool: Final = host.pool
@@ -95,10 +101,24 @@ class AgentConnection:
         self.sessions: Final[dict[str, Session]] = {}
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
+        self.programs: list[str] = []
+        """The names of the agent's program, by which the profile is selected."""
+        self.directory = context.cwd
+        """The directory that the agent works in, by which the profile is selected: that of the
+        process that connected, which the host has read itself."""
+        self._profile: Profile | None = None
+        self.starts: Final[list[float]] = []
+        """When the agent has started terminals, on the boot clock; see `host.quotas`."""
+        self._approver: Approver | None = None
         self._memory: Final = ConnectionMemory(host.session_memory, self._shrink)
         self._closed = False
         self._key: Final = connection_key(connection)
         self._numbers = itertools.count()
+
+    @property
+    def id(self) -> str:
+        """The connection's id."""
+        return self.agent.connection_id
 
     @property
     def signal_code(self) -> bool:
@@ -107,6 +127,33 @@ class AgentConnection:
         See `terminal_info.gives_signal_code`.
         """
         return gives_signal_code(self.settings, self.agent.name)
+
+    @property
+    def profile(self) -> Profile:
+        """The profile of the agent, which is selected when this is first used."""
+        if self._profile is None:
+            if not self.programs:
+                self.programs = programs_of(pid for pid, _ in reversed(self.holders))
+            self._profile = self.host.policy.profiles.select(self.programs, self.directory)
+            self.mark_changed()
+        return self._profile
+
+    def workspace(self, session: Session) -> str:
+        """Return the directory in which a session's programs may write, in a sandbox."""
+        del session
+        return self.directory
+
+    @property
+    def approver(self) -> Approver | None:
+        """Asks the user this connection's questions; None if the client does not ask the user."""
+        return self._approver
+
+    def add_approver(self, kind: ApproverKind) -> None:
+        """Let the client ask the user this connection's questions from now on. Idempotent."""
+        if self._approver is None and not self._closed:
+            self._approver = Approver(kind, self.agent.connection_id, self.sender)
+            self.host.approvals.add(self._approver)
+            self.mark_changed()
 
     def flush_state(self) -> None:
         """Write all changed records to the keeper's store. Called before a response is sent."""
@@ -180,6 +227,10 @@ class AgentConnection:
             agent=self.agent.name,
             context=ContextRecord.from_context(self.context),
             holders=self.holders,
+            programs=self.programs,
+            directory=pack_text(self.directory),
+            starts=self.starts,
+            approver=None if self._approver is None else self._approver.kind,
         ).encode()
 
     def restore_session(
@@ -224,8 +275,8 @@ class AgentConnection:
 
     def add(
         self, session: Session, terminal: Terminal, request: LaunchRequest, record: TerminalRecord
-    ) -> None:
-        """Add a terminal that was just created; release it if the connection has closed.
+    ) -> TerminalEntry:
+        """Add a terminal that was just created, and return it; release it if the connection closed.
 
         `request` is the launch request that started `terminal`, and `record` the terminal's record.
         """
@@ -235,6 +286,7 @@ class AgentConnection:
         self.host.add(entry, request.env)
         if self._closed:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
+        return entry
 
     def release(self, session: Session, identifier: str, by: EndedBy) -> Terminal | None:
         """Make the terminal's id invalid, and end its processes; return the terminal.
@@ -254,6 +306,11 @@ class AgentConnection:
         if self._closed:
             return
         self._closed = True
+        identifier = self.agent.connection_id
+        self.host.approvals.withdraw(identifier, reason="the agent has disconnected")
+        self.host.approval_records.forget_connection(identifier)
+        if self._approver is not None:
+            self.host.approvals.remove(self._approver)
         self._memory.close()
         for session in self.sessions.values():
             for identifier in list(session.entries):

@@ -14,7 +14,7 @@ If the id of a request is not repeatable, the request is new, even if an earlier
 same id.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -36,10 +36,12 @@ def recognisable_id(request: Id) -> RequestId | None:
 class Creates:
     """Recognises repeated `terminal/create` requests of one agent's connection.
 
-    Requests are identified by their JSON-RPC ids.
+    Requests are identified by their JSON-RPC ids. `on_end` is called with the id of each request
+    that is no longer in flight.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_end: Callable[[RequestId], None] = lambda _: None) -> None:
+        self._on_end: Final = on_end
         self._entries: dict[RequestId, TerminalEntry] = {}
         self._in_flight: dict[RequestId, trio.Event] = {}
         self._repeatable: set[RequestId] = set()
@@ -78,11 +80,24 @@ class Creates:
         entry = None if request is None else self._entries.get(request)
         if entry is None:
             return None
-        if request in self._repeatable:
+        if request is not None and request in self._repeatable:
             self._repeatable.remove(request)
+            self._on_end(request)
             return entry
         self.confirm(entry)
         return None
+
+    def is_repeatable(self, request: RequestId | None) -> bool:
+        """Return whether the connection was resumed while the request was in flight.
+
+        The client then repeats the request, which has not happened yet.
+        """
+        return request in self._repeatable
+
+    def continued(self, request: RequestId | None) -> None:
+        """Record that the client has repeated a request that had not created its terminal yet."""
+        if request is not None:
+            self._repeatable.discard(request)
 
     async def wait_in_flight(self, request: RequestId | None) -> None:
         """Wait until no terminal is being created for a request with this JSON-RPC id."""
@@ -103,4 +118,6 @@ class Creates:
             yield
         finally:
             del self._in_flight[request]
+            if request not in self._repeatable:
+                self._on_end(request)
             done.set()

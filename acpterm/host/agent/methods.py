@@ -7,10 +7,11 @@ from acpterm.acp.agent_api import (
     SignalRequest,
     WriteRequest,
 )
+from acpterm.acp.approvals import ANSWER, DECLINE, AnswerRequest, DeclineRequest
 from acpterm.acp.initialize import InitializeRequest
 from acpterm.acp.session import CancelNotification, SessionNotification
 from acpterm.acp.terminal import CreateTerminalRequest, Empty, TerminalRequest
-from acpterm.host.agent import session_methods, terminal_methods
+from acpterm.host.agent import approvals, session_methods, terminal_methods
 from acpterm.host.server.dispatch import Method, MethodTable
 
 REQUESTS: dict[str, Method] = {
@@ -27,6 +28,8 @@ REQUESTS: dict[str, Method] = {
     "_acpterm/terminal/resize": Method(ResizeRequest, terminal_methods.resize),
     "_acpterm/terminal/signal": Method(SignalRequest, terminal_methods.signal),
     "_acpterm/session/set": Method(SetSessionRequest, session_methods.set_session),
+    ANSWER: Method(AnswerRequest, approvals.answer),
+    DECLINE: Method(DeclineRequest, approvals.decline),
 }
 
 NOTIFICATIONS: dict[str, Method] = {

@@ -15,7 +15,7 @@ The file is long because all methods of `Session` read and change the same state
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from sys import getsizeof
 from typing import Final
@@ -33,6 +33,7 @@ from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text,
 from acpterm.host.state.store import session_key, tool_call_key
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
+from acpterm.policy.approvals import Answer, Question, SessionDecisions
 from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.terminal.terminal import Terminal
 
@@ -125,6 +126,7 @@ class Session:
         """The terminals that the agent may name, by id: held and promoted ones."""
         self.pending_creates = 0
         """How many terminals are being created in the session."""
+        self._decisions = SessionDecisions()
         self.tool_calls: Final = ToolCalls()
         self.agent_terminals: Final = AgentTerminals()
         """The terminals that the agent runs itself."""
@@ -149,6 +151,20 @@ class Session:
         """How many prompt turns of the session were cancelled (by `session/cancel`)."""
         return self._cancelled
 
+    @property
+    def allowed_prefixes(self) -> Collection[tuple[str, ...]]:
+        """The prefixes of commands that the user has allowed for the whole session."""
+        return self._decisions.allowed
+
+    def decided(self, question: Question) -> Answer | None:
+        """Return the answer that the user has given for the whole session; None without one."""
+        return self._decisions.find(question)
+
+    def remember(self, question: Question, answer: Answer) -> None:
+        """Remember the answer to a question for the whole session, if the user has chosen so."""
+        if self._decisions.remember(question, answer):
+            self._changed()
+
     def cancel(self) -> None:
         """Add one cancelled prompt turn to `cancelled`; leave the terminals unchanged."""
         self._cancelled += 1
@@ -169,7 +185,8 @@ class Session:
         """Approximate memory of the session in bytes, without its terminals."""
         text = getsizeof(self.id) + (getsizeof(self._cwd) if self._cwd else 0)
         released = _RELEASED_BYTES * len(self._released)
-        return _SESSION_BYTES + text + released + self.tool_calls.size + self.agent_terminals.size
+        updates = self.tool_calls.size + self.agent_terminals.size
+        return _SESSION_BYTES + text + released + updates + self._decisions.size
 
     def forget_updates(self) -> None:
         """Free memory: forget the tool calls, and the terminals that the agent runs itself."""
@@ -190,6 +207,9 @@ class Session:
         self._cwd = None if record.cwd is None else unpack_text(record.cwd)
         self._cancelled = record.cancelled
         self._released.update(dict.fromkeys(record.released))
+        self._decisions = SessionDecisions(
+            record.allowed, record.rejected, record.rejected_commands
+        )
         self.tool_calls.restore(calls)
 
     def _record(self) -> SessionRecord:
@@ -198,7 +218,15 @@ class Session:
         # No directory has a longer path.
         is_stored = self._cwd is not None and len(self._cwd) <= _STORED_CWD_BYTES_MAX
         cwd = pack_text(self._cwd) if is_stored and self._cwd else None
-        return SessionRecord(id=self.id, cwd=cwd, cancelled=self._cancelled, released=released)
+        return SessionRecord(
+            id=self.id,
+            cwd=cwd,
+            cancelled=self._cancelled,
+            released=released,
+            allowed=[list(prefix) for prefix in self._decisions.allowed],
+            rejected=[list(prefix) for prefix in self._decisions.rejected],
+            rejected_commands=self._decisions.rejected_commands,
+        )
 
     @property
     def has_terminals(self) -> bool:

@@ -27,6 +27,7 @@ from acpterm.acp.session import (
 )
 from acpterm.acp.terminal import Empty
 from acpterm.acp.terminal_updates import V2_KINDS, from_v2
+from acpterm.host.agent.approvals import send_pending
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
 from acpterm.host.entry import TerminalEntry
@@ -58,11 +59,22 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
         connection, resumed = found or connection, found is not None
     if options and options.relay:
         connection.add_relayed_agent()
+    if options and options.approver is not None:
+        holder = connection.holders[0] if connection.holders else None
+        kind = connection.host.approver_tokens.redeem(options.approver, holder)
+        if kind is not None:
+            connection.add_approver(kind)
+    if resumed and connection.approver is not None:
+        # In a task, since the client expects the response before everything else.
+        connection.host.nursery.start_soon(send_pending, connection)
     connection.context = requested_context(connection.context, params)
     connection.agent.name = agent_name(params.client_info) or connection.agent.name
     connection.mark_changed()
     answer = host_answer(__version__, EXTENSIONS)
-    answer.meta = {OWN: ResumeMeta(resume=connection.secret, resumed=resumed)}
+    is_approver: bool | UnsetType = UNSET
+    if options and options.approver is not None:
+        is_approver = connection.approver is not None
+    answer.meta = {OWN: ResumeMeta(resume=connection.secret, resumed=resumed, approver=is_approver)}
     return answer
 
 
@@ -119,6 +131,9 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     if session is None:
         return
     session.cancel()
+    connection.host.approvals.withdraw(
+        connection.agent.connection_id, session.id, reason="the turn was cancelled"
+    )
     running = [
         entry
         for entry in session.entries.values()

@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from acpterm.acp.agent_api import (
     OWN,
+    CreatedMeta,
     CreateMeta,
     OutputMeta,
     ReadRequest,
@@ -34,6 +35,7 @@ from acpterm.acp.terminal import (
     WaitForTerminalExitResponse,
 )
 from acpterm.host import terminal_ops
+from acpterm.host.agent import gate
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
 from acpterm.host.entry import TerminalEntry
@@ -46,7 +48,6 @@ from acpterm.host.terminal_ops import check_screen, current_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 from acpterm.terminal import views
 from acpterm.terminal.status import EndedBy, ExitStatus
-from acpterm.terminal.terminal import Terminal
 
 
 def create(
@@ -59,10 +60,11 @@ def create(
     """
     request = recognisable_id(request_id)
     if entry := connection.creates.repeated(request):
-        return _create_response(entry.terminal)
+        return _create_response(entry)
     settings = connection.settings
     options = own_meta(params.meta, CreateMeta) or CreateMeta()
     session = connection.session(params.session_id)
+    judgement = gate.judge(connection, session, params, options)
     launch = LaunchRequest(
         settings,
         connection.context,
@@ -70,8 +72,8 @@ def create(
         args=params.args,
         env=[(item.name, item.value) for item in params.env],
         # Evaluated now: later requests of the agent must not affect this terminal.
-        cwd=params.cwd or session.cwd or connection.context.cwd,
-        shell=options.shell,
+        cwd=judgement.cwd,
+        shell=judgement.shell(options.shell),
         size=(options.cols or settings.cols, options.rows or settings.rows),
     )
     if options.format == "screen":
@@ -85,9 +87,12 @@ def create(
         try:
             await connection.creates.wait_in_flight(request)
             if entry := connection.creates.repeated(request):
-                return _create_response(entry.terminal)
+                return _create_response(entry)
             with connection.creates.in_flight(request):
                 await connection.directories.check(launch.cwd)
+                if session.cancelled != turn:
+                    raise _cancelled()
+                await gate.admit(connection, session, params, judgement, request)
                 if session.cancelled != turn:
                     raise _cancelled()
                 record = launch.record(
@@ -95,26 +100,38 @@ def create(
                     limit=params.output_byte_limit,
                     lifetime=lifetime,
                     view=options.format or "text",
+                    limits=judgement.profile.limits,
                 )
                 record.is_users, record.request = False, request
                 agent = connection.agent
                 record.connection, record.agent = agent.connection_id, agent.name
                 record.session, record.secret = session.id, connection.secret
-                terminal = await launch.start(connection.pool, record, connection.host.state_writer)
-                if session.cancelled != turn:
-                    connection.pool.release(terminal, EndedBy.AGENT)
-                    connection.pool.forget(terminal)
-                    raise _cancelled()
-                connection.add(session, terminal, launch, record)
-            return _create_response(terminal)
+                record.level = judgement.verdict.level
+                placement = gate.placement(connection, session, judgement)
+                with connection.host.quotas.starting(judgement.profile, connection, session.id):
+                    terminal = await launch.start(
+                        connection.pool,
+                        record,
+                        placement,
+                        connection.host.state_writer,
+                        strict=judgement.profile.unenforceable_limits == "refuse",
+                    )
+                    if session.cancelled != turn:
+                        connection.pool.release(terminal, EndedBy.AGENT)
+                        connection.pool.forget(terminal)
+                        raise _cancelled()
+                    entry = connection.add(session, terminal, launch, record)
+            return _create_response(entry)
         finally:
             session.pending_creates -= 1
 
     return start()
 
 
-def _create_response(terminal: Terminal) -> CreateTerminalResponse:
-    return CreateTerminalResponse(terminal.id)
+def _create_response(entry: TerminalEntry) -> CreateTerminalResponse:
+    record = entry.record
+    created = CreatedMeta(record.provider, record.isolation, record.level)
+    return CreateTerminalResponse(entry.id, {OWN: created})
 
 
 def _cancelled() -> RpcError:
@@ -220,7 +237,9 @@ def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any
 def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, Any, WriteResponse]:
     """`_acpterm/terminal/write`: write keyboard input; respond once the terminal has taken it."""
     entry = connection.find_session(params).owned(params.terminal_id, "typed into")
-    return terminal_ops.write(entry.terminal, params.data.encode())
+    data = params.data.encode()
+    connection.host.trail.input(entry, "agent", len(data))
+    return terminal_ops.write(entry.terminal, data)
 
 
 def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:

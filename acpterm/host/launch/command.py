@@ -40,12 +40,17 @@ def words(
     """
     if shell is False or (shell is None and args is not None):
         return [command, *(args or ())], None
-    line = f"{command} {shlex.join(args)}" if args else command
+    line = shell_line(command, args)
     # Without --, text such as "-x" would be an option of the shell.
     text = [shell_path, "-c", *(("--",) if line.startswith("-") else ()), line]
     if shell is None and (_WORD.fullmatch(command) or _PATH.fullmatch(command)):
         return [command], text
     return text, None
+
+
+def shell_line(command: str, args: Sequence[str] | None) -> str:
+    """Return the shell text of a command whose `shell` is true, with its arguments quoted."""
+    return f"{command} {shlex.join(args)}" if args else command
 
 
 # `exec` of a program that does not exist would end the shell. So if there is a fallback, the

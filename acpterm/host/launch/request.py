@@ -6,17 +6,22 @@ import time
 from typing import Final
 
 from acpterm.config import Settings
+from acpterm.config.profiles import Limits
 from acpterm.host.launch import validation
 from acpterm.host.launch.command import with_stdin, words
 from acpterm.host.launch.environment import terminal_environment
-from acpterm.host.state.records import TerminalRecord, pack_text
+from acpterm.host.launch.placement import Placement
+from acpterm.host.state.records import LimitsRecord, TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.keeper.client import KeeperLostError
+from acpterm.providers.provider import Prepared
+from acpterm.pty.limits import NO_LIMITS, LimitError
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.pool import Pool, ShutDownError, TerminalSpec
+from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
 # What the user can do if the system lacks a resource.
@@ -86,16 +91,23 @@ class LaunchRequest:
         limit: int | None = None,
         lifetime: float = math.inf,
         view: str = "text",
+        limits: Limits | None = None,
     ) -> TerminalRecord:
         """Return the record of the terminal that `start` will start.
 
         The record names the user as the owner; for an agent's terminal, the caller changes that.
         `command` is the summary for lists. `limit` is how many bytes of text to retain; None means
         the default. The program is killed after `lifetime` seconds. `view` is the default format of
-        the output: "text", "raw" or "screen".
+        the output: "text", "raw" or "screen". `limits` are those of the profile; the lower of
+        `lifetime` and their `wall`, and of `limit` and their `output_bytes`, applies.
         """
         settings = self._settings
         limit = settings.output_bytes if limit is None else limit
+        lifetime_limit = None if lifetime == math.inf else ("timeoutMs", 1000 * lifetime)
+        if limits is not None:
+            limit = min(limit, limits.output_bytes or limit)
+            if limits.wall is not None and limits.wall < lifetime:
+                lifetime, lifetime_limit = limits.wall, ("wall", limits.wall)
         started = boot_time()
         return TerminalRecord(
             command=command,
@@ -108,24 +120,54 @@ class LaunchRequest:
             ring_size=settings.raw_bytes,
             view=view,
             lifetime_end=None if lifetime == math.inf else started + lifetime,
+            lifetime_limit=lifetime_limit,
+            limits=None if limits is None else LimitsRecord.from_limits(limits),
             is_users=True,
         )
 
     async def start(
-        self, pool: Pool, record: TerminalRecord, writer: StateWriter | None = None
+        self,
+        pool: Pool,
+        record: TerminalRecord,
+        placement: Placement,
+        writer: StateWriter | None = None,
+        *,
+        strict: bool = True,
     ) -> Terminal:
         """Start the program on a new terminal, and return the terminal.
 
-        `record` is stored together with the terminal, after all pending changes in `writer`. Raises
-        `RpcError` (-32603) if the system lacks a resource, or if the host is shutting down.
+        `placement` says where the program runs. `record` is stored together with the terminal,
+        after all pending changes in `writer`. Raises `RpcError` (-32603) if the provider cannot be
+        used, if the system lacks a resource, if the host is shutting down, or, if `strict`, if a
+        limit in `record` cannot be enforced here.
         """
+        prepared = await placement.prepare(
+            self._argv, self._fallback_argv, self.env, self.cwd, self._settings.shell
+        )
+        record.provider, record.isolation = placement.provider.name, placement.provider.isolation
+        record.clean_up_token = prepared.token
+        try:
+            return await self._start_prepared(prepared, pool, record, writer, strict=strict)
+        except BaseException:
+            await placement.clean_up(prepared.token)
+            raise
+
+    async def _start_prepared(
+        self,
+        prepared: Prepared,
+        pool: Pool,
+        record: TerminalRecord,
+        writer: StateWriter | None,
+        *,
+        strict: bool,
+    ) -> Terminal:
         program = Program(
-            argv=self._argv,
-            env=self.env,
-            cwd=self.cwd,
+            argv=prepared.argv,
+            env=prepared.env,
+            cwd=prepared.cwd,
             umask=self._context.umask,
             rlimits=self._context.rlimits,
-            fallback_argv=self._fallback_argv,
+            fallback_argv=prepared.fallback_argv,
         )
         end = record.lifetime_end
         if writer is not None:
@@ -136,9 +178,19 @@ class LaunchRequest:
                 limit=record.limit,
                 ring_size=record.ring_size,
                 lifetime=math.inf if end is None else end - record.started_at,
+                lifetime_cause=record.cause_of(EndedBy.TIMEOUT),
                 view=record.view,
             )
-            terminal = await pool.create(program, spec, record=record.encode())
+            limits = NO_LIMITS if record.limits is None else record.limits.resources
+            terminal = await pool.create(
+                program, spec, record=record.encode(), limits=limits, strict=strict
+            )
+        except LimitError as error:
+            raise RpcError(
+                INTERNAL_ERROR,
+                f"no terminal is created: {error}; the user can remove the limit from the profile, "
+                "or set its unenforceable_limits = 'warn'",
+            ) from error
         except OSError as error:
             what = f"no terminal can be created now: {error.strerror or error}"
             if why := _ADVICE.get(error.errno or 0):
@@ -151,4 +203,6 @@ class LaunchRequest:
         # Stored with the record's next change. Until then the stored time, from just before the
         # start of the program, is close enough.
         record.started_at = terminal.started_at
+        if record.limits is not None and terminal.enforcement is not None:
+            record.limits.unenforced = [str(error) for error in terminal.enforcement.unenforced]
         return terminal

@@ -14,6 +14,11 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from acpterm import __version__
+from acpterm.acp.approvals import ApproverKind
+from acpterm.config.profiles import Limits
+from acpterm.policy.approvals import AnswerDecision, AnsweredBy, Scope
+from acpterm.providers.provider import Isolation
+from acpterm.pty.limits import Cause, ResourceLimits
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
@@ -128,6 +133,14 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     """None if the environment is too large for any program: the daemon's context is used then."""
     holders: list[tuple[int, float]] = []
     """The processes that use the connection, as pid and start time: see `AgentConnection`."""
+    programs: list[str] = []
+    """The names of the agent's program, by which its profile is selected."""
+    directory: bytes | None = None
+    """The directory that the agent works in, by which its profile is selected."""
+    starts: list[float] = []
+    """When terminals were started, on the boot clock: see `quotas.Starts`."""
+    approver: ApproverKind | None = None
+    """What asks the user the connection's questions; None if the connection is just an agent's."""
 
 
 class SessionRecord(Record, kw_only=True, omit_defaults=True):
@@ -140,6 +153,40 @@ class SessionRecord(Record, kw_only=True, omit_defaults=True):
     cancelled: int = 0
     released: list[str] = []
     """The ids of the terminals that were released most recently, oldest first."""
+    allowed: list[list[str]] = []
+    """The prefixes of commands that the user has allowed for the session."""
+    rejected: list[list[str]] = []
+    rejected_commands: list[bytes] = []
+    """The SHA-256 of commands that the user has rejected for the session."""
+
+
+class AnswerRecord(Struct, kw_only=True, omit_defaults=True):
+    """The answer to a question: see `policy.approvals.Answer`."""
+
+    decision: AnswerDecision
+    by: AnsweredBy
+    scope: Scope = "once"
+    reason: str = ""
+
+
+class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
+    """A question to the user, until the request that caused it was answered."""
+
+    KIND: ClassVar[str] = "question"
+
+    connection: str
+    request: RequestId
+    session: str
+    agent: str | None = None
+    command: str
+    directory: bytes
+    level: str
+    reason: str
+    prefix: list[str] | None = None
+    fingerprint: bytes
+    asked_time: float
+    deadline_at: float | None = None
+    answer: AnswerRecord | None = None
 
 
 class ToolCallRecord(Record, kw_only=True, omit_defaults=True):
@@ -166,6 +213,32 @@ class RecordingRecord(Struct, kw_only=True, omit_defaults=True):
     """Whether the file contains the marker with the exit status."""
 
 
+class LimitsRecord(Struct, kw_only=True, omit_defaults=True):
+    """The limits of a terminal. See `config.profiles.Limits` and `pty.limits.ResourceLimits`."""
+
+    idle: float | None = None
+    memory: int | None = None
+    cpu: float | None = None
+    processes: int | None = None
+    open_files: int | None = None
+    file_size: int | None = None
+    disk_io: int | None = None
+    unenforced: list[str] = []
+    """A sentence about each limit that was set, but cannot be enforced on this machine."""
+
+    @classmethod
+    def from_limits(cls, limits: Limits) -> Self | None:
+        """Return the record of those limits that apply while a terminal runs; None without any."""
+        names = ("idle", *ResourceLimits._fields)
+        values = {name: getattr(limits, name) for name in names}
+        return None if all(value is None for value in values.values()) else cls(**values)
+
+    @property
+    def resources(self) -> ResourceLimits:
+        """The limits of the terminal's programs."""
+        return ResourceLimits(*(getattr(self, name) for name in ResourceLimits._fields))
+
+
 class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """A terminal, from the start of its program until it is forgotten."""
 
@@ -184,6 +257,10 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     view: str = "text"
     lifetime_end: float | None = None
     """When the program is killed because of its timeout, on the boot clock; None for never."""
+    lifetime_limit: tuple[str, float] | None = None
+    """What has set `lifetime_end`, and its value: `wall` in seconds, or `timeoutMs`."""
+    limits: LimitsRecord | None = None
+    """The limits of an agent's terminal; None if it has none."""
     is_users: bool = False
     connection: str | None = None
     secret: str | None = None
@@ -211,6 +288,21 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """Whether the terminal is forgotten when its program exits."""
     recorded: RecordingRecord | None = None
     """The progress of the recording; None if the recording has ended."""
+    provider: str = "local"
+    """The name of the provider; `isolation` is the provider's."""
+    isolation: Isolation = "none"
+    clean_up_token: str | None = None
+    """What `Provider.clean_up` needs once the terminal is closed; None if nothing is left to do."""
+    level: str | None = None
+    """The level of the command that an agent requested: `safe`, `unknown` or `dangerous`."""
+
+    def cause_of(self, by: EndedBy | None) -> Cause | None:
+        """Return the limit because of which `by` ends the program; None if there is none."""
+        if by is EndedBy.TIMEOUT and self.lifetime_limit is not None:
+            return Cause(*self.lifetime_limit)
+        if by is EndedBy.IDLE and self.limits is not None and self.limits.idle is not None:
+            return Cause("idle", self.limits.idle)
+        return None
 
 
 class LaunchRecord(Record, kw_only=True, omit_defaults=True):

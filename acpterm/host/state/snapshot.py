@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 import structlog
 
 from acpterm.host.state.records import (
+    ApprovalRecord,
     ConnectionRecord,
     HostRecord,
     LaunchRecord,
@@ -48,7 +49,8 @@ class StoredConnection(NamedTuple):
 class Snapshot:
     """The records of a store; `unusable` has the keys of the records that cannot be restored.
 
-    `connections`, `terminals` and `launches` are keyed by id, `listeners` by the store's keys.
+    `connections`, `terminals`, `launches` and `approvals` are keyed by id, `listeners` by the
+    store's keys.
     """
 
     def __init__(self) -> None:
@@ -57,6 +59,7 @@ class Snapshot:
         self.connections: Final[dict[str, StoredConnection]] = {}
         self.terminals: Final[dict[str, TerminalRecord]] = {}
         self.launches: Final[dict[str, LaunchRecord]] = {}
+        self.approvals: Final[dict[str, ApprovalRecord]] = {}
         self.unusable: Final[list[str]] = []
 
     @classmethod
@@ -85,6 +88,8 @@ class Snapshot:
             return _put(self.terminals, name, _read(TerminalRecord, value))
         if kind == "l":
             return _put(self.launches, name, _read(LaunchRecord, value))
+        if kind == "q":
+            return _put(self.approvals, name, _read(ApprovalRecord, value))
         return self._add_of_connection(kind, name, numbers, value)
 
     def _add_of_connection(self, kind: str, name: str, numbers: list[str], value: bytes) -> bool:

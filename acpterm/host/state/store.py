@@ -14,6 +14,7 @@
 | `k/CONNECTION/NUMBER/CALL` | `ToolCallRecord` |
 | `t/TERMINAL` | `TerminalRecord`; stored when the program is started, deleted with the terminal |
 | `l/TERMINAL` | `LaunchRecord` of a terminal that the user created; separate, as it may be large |
+| `q/QUESTION` | `ApprovalRecord` of a question to the user |
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,6 +56,7 @@ _SESSION: Final = "s/"
 _TOOL_CALL: Final = "k/"
 _TERMINAL: Final = "t/"
 _LAUNCH: Final = "l/"
+_APPROVAL: Final = "q/"
 
 
 def connection_key(connection: str) -> str:
@@ -82,13 +84,18 @@ def launch_key(terminal: str) -> str:
     return f"{_LAUNCH}{terminal}"
 
 
+def approval_key(question: str) -> str:
+    """Return the key of a question's record; `question` is the question's id."""
+    return f"{_APPROVAL}{question}"
+
+
 def parse_key(key: str) -> tuple[str, list[str]] | None:
-    """Return the kind (`c`, `s`, `k`, `t` or `l`) of a record's key, and the key's other parts.
+    """Return the kind of a record's key (`c`, `s`, `k`, `t`, `l`, `q`), and the key's other parts.
 
     Return None for a key of another form, such as `host` or `listen/agent`.
     """
     kind, *parts = key.split("/")
-    count = {"c": 1, "s": 2, "k": 3, "t": 1, "l": 1}.get(kind)
+    count = {"c": 1, "s": 2, "k": 3, "t": 1, "l": 1, "q": 1}.get(kind)
     if count != len(parts) or not all(part.isdigit() for part in parts[1:]):
         return None
     return kind, parts

@@ -5,6 +5,7 @@
 - `methods`: the table of the user's methods.
 - `terminal_methods`: the handlers of `_acpterm/terminal/*`.
 - `daemon_methods`: the handlers about the host as a whole: status, events, sessions, shutdown.
+- `approval_methods`: the handlers of `_acpterm/approval/*` and `_acpterm/approver`.
 - `launches`: inspects terminals, and restarts terminals that the user created.
 - `attach`: keeps an attached window up to date.
 - `follow`: sends the output of a terminal live, as bytes.

@@ -36,6 +36,8 @@ class Verdict(NamedTuple):
     """Why the connection is refused, and what to do; None if the connection is the user's."""
     terminals: frozenset[str] = frozenset()
     """The ids of the terminals that the process, or an ancestor of it, runs in."""
+    process: Identity | None = None
+    """The pid and start time of the process; None if its start time is not known."""
 
 
 _OUTSIDE: Final = "run the command outside of acpterm's terminals, in a window of your own"
@@ -76,6 +78,7 @@ class Admission:
                 return self._trees.origin(peer.pid)
 
             origin = await retry_on_oserror(read_origin)
+            found = peer.identity
             # If the process has ended, the origin may be that of another process with its pid.
             if peer.has_ended():
                 return Verdict(
@@ -90,7 +93,8 @@ class Admission:
                 "seen whether it is an agent's: if /proc is mounted with hidepid, or a unit has "
                 f"ProtectProc, remove that; if they just keep changing, try again, or {_OUTSIDE}",
             )
-        return Verdict(peer.pid, self._refusal(origin), origin.terminals)
+        process = None if found is None else (found.pid, found.started)
+        return Verdict(peer.pid, self._refusal(origin), origin.terminals, process)
 
     def _refusal(self, origin: Origin) -> str | None:
         for name in sorted(origin.terminals):

@@ -29,7 +29,8 @@ class UserConnection:
     """The state of one connection of a user's client. See `dispatch.ConnectionContext`.
 
     `context` is the client's execution context. `terminals` are the ids of the terminals that the
-    client's process runs in: several if they are nested.
+    client's process runs in: several if they are nested. `process` is the pid and the start time of
+    the client's process; None if they are not known.
     """
 
     def __init__(
@@ -38,8 +39,11 @@ class UserConnection:
         host: HostState,
         sessions: Sessions,
         terminals: Collection[str] = (),
+        *,
+        process: tuple[int, float] | None = None,
     ) -> None:
         self.context = context
+        self.process: Final = process
         self._terminals: Final = frozenset(terminals)
         self.host: Final = host
         self.sessions: Final = sessions

@@ -12,12 +12,15 @@ from acpterm.acp.user_api import (
     WindowInfo,
 )
 from acpterm.host.entry import TerminalEntry
+from acpterm.host.host_state import HostState
 from acpterm.host.launch.command import summary
+from acpterm.host.launch.placement import Placement
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import ContextRecord, LaunchRecord, pack_text, unpack_text
 from acpterm.host.user.connection import UserConnection
-from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
+from acpterm.providers.provider import RANKS
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
@@ -38,6 +41,21 @@ def launch_of(
         env=[(pack_text(item.name), pack_text(item.value)) for item in params.env],
         context=record,
     )
+
+
+def users_placement(host: HostState, provider: str | None, cwd: str) -> Placement:
+    """Return where a program of the user runs: it may write in its working directory `cwd`.
+
+    `provider` is the name of a provider; None means `local`, since the setting `provider` is for
+    agents. Programs of the user may use the network. Raises `RpcError` (-32602) for an unknown
+    provider.
+    """
+    name = provider or "local"
+    if name not in RANKS:
+        known = ", ".join(RANKS)
+        raise RpcError(INVALID_PARAMS, f"provider {quote(name)} is unknown: there are {known}")
+    policy = host.policy
+    return Placement(policy.provider(name), workspace=cwd, network=True, hidden=policy.hidden)
 
 
 async def restart(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
@@ -87,7 +105,8 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
         record = request.record(summary(command, args))
         record.name = entry.name
         record.is_removed_at_end = entry.record.is_removed_at_end
-        terminal = await request.start(host.pool, record, host.state_writer)
+        placement = users_placement(host, entry.record.provider, request.cwd)
+        terminal = await request.start(host.pool, record, placement, host.state_writer)
         created = TerminalEntry(terminal, record, host.state_writer, launch=launch)
         host.add(created, request.env)
         if host.registry.get(entry.id) is entry:

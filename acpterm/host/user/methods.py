@@ -7,6 +7,12 @@ so that the client is sent the reason.
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
+from acpterm.acp.approvals import (
+    ANSWER,
+    AnswerRequest,
+    ApproverRequest,
+    SubscribeApprovalsRequest,
+)
 from acpterm.acp.initialize import InitializeRequest
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import (
@@ -30,7 +36,7 @@ from acpterm.acp.user_streams import (
     WindowRequest,
 )
 from acpterm.host.server.dispatch import Method, MethodTable
-from acpterm.host.user import daemon_methods, launches, terminal_methods
+from acpterm.host.user import approval_methods, daemon_methods, launches, terminal_methods
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 USER_METHODS = MethodTable(
@@ -64,6 +70,12 @@ USER_METHODS = MethodTable(
         "_acpterm/terminal/export": Method(ExportRequest, terminal_methods.export),
         "_acpterm/session/list": Method(NoParams, daemon_methods.sessions),
         "_acpterm/session/subscribe": Method(SubscribeRequest, daemon_methods.subscribe),
+        "_acpterm/approval/list": Method(NoParams, approval_methods.list_pending),
+        ANSWER: Method(AnswerRequest, approval_methods.answer),
+        "_acpterm/approval/subscribe": Method(
+            SubscribeApprovalsRequest, approval_methods.subscribe
+        ),
+        "_acpterm/approver": Method(ApproverRequest, approval_methods.approver),
         "_acpterm/events": Method(EventsRequest, daemon_methods.events),
         "_acpterm/status": Method(NoParams, daemon_methods.status),
         "_acpterm/restart": Method(NoParams, daemon_methods.restart),

@@ -43,7 +43,7 @@ from acpterm.host.terminal_ops import current_screen
 from acpterm.host.user.attach import attach as attach_window
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.follow import follow as follow_output
-from acpterm.host.user.launches import launch_of
+from acpterm.host.user.launches import launch_of, users_placement
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.vt.rows import rows
@@ -89,7 +89,8 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
         await user.directories.check(request.cwd)
         record = request.record(summary(params.command, params.args))
         record.name, record.is_removed_at_end = params.name, params.remove
-        terminal = await request.start(host.pool, record, host.state_writer)
+        placement = users_placement(host, params.provider, request.cwd)
+        terminal = await request.start(host.pool, record, placement, host.state_writer)
         if params.hold:
             user.hold_output(terminal, 0)
         launch = launch_of(params, user.context, request)
@@ -149,7 +150,9 @@ def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any,
             data = base64.b64decode(params.data, validate=True)
         except (binascii.Error, ValueError) as error:
             raise RpcError(INVALID_PARAMS, f"data is not base64: {error}") from error
-    return terminal_ops.write(user.entry(params.terminal_id, own=True).terminal, data)
+    entry = user.entry(params.terminal_id, own=True)
+    user.host.trail.input(entry, "user", len(data))
+    return terminal_ops.write(entry.terminal, data)
 
 
 def resize(user: UserConnection, params: UserResizeRequest) -> Empty:

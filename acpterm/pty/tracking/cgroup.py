@@ -8,7 +8,8 @@ Layout: OWN/acpterm-PID-RANDOM/TERMINAL. The middle part, the daemon's directory
 as the daemon lives. The lock belongs to an open file (flock(2)): it lasts until all duplicates of
 its descriptor are closed, so it can be passed to the next worker (`Cgroups.handover`,
 `Cgroups.adopt`). Processes in a directory without a lock belonged to a daemon that was killed;
-they are killed (`leftovers`).
+they are killed (`leftovers`). If a limit needs a controller, the daemon's own processes move to
+OWN/acpterm-daemon (`controllers`).
 
 systemd requires that a process creates groups only where they were delegated to it. Permissions do
 not show that for root, which may create groups everywhere. So root's group must have the attribute
@@ -28,6 +29,7 @@ from collections.abc import Collection
 from typing import Final
 
 from acpterm.pty import processes
+from acpterm.pty.tracking import controllers
 from acpterm.pty.tracking.cgroup_tree import CgroupTree, remove_groups
 from acpterm.runtime.descriptors import EXHAUSTED
 
@@ -107,6 +109,17 @@ class Cgroups:
         """
         return CgroupTree(os.path.join(self._base, name))
 
+    def directory(self, name: str) -> str:
+        """Return the path of the control group of the terminal with id `name`."""
+        return os.path.join(self._base, name)
+
+    def enable(self, controller: str, own_pids: Collection[int]) -> str | None:
+        """Enable a controller for the groups of terminals; see `controllers.enable`.
+
+        Returns the reason if that is impossible.
+        """
+        return controllers.enable(controller, self._base, own_pids)
+
     @property
     def name(self) -> str:
         """The last component of the directory's path, by which `terminals_of` names a daemon."""
@@ -145,9 +158,19 @@ def terminals_of(pid: int | str) -> set[tuple[str, str]]:
 
 
 def _own_directory() -> str | None:
-    """Return the directory of this process's control group; None if no mount shows the group."""
-    path = _path_of("self")
+    """Return the directory of the daemon's control group; None if no mount shows the group.
+
+    That is this process's group, or the parent of the group that the daemon has moved to.
+    """
+    path = _own_path()
     return None if path is None else _directory_of(path)
+
+
+def _own_path() -> str | None:
+    path = _path_of("self")
+    if path is not None and os.path.basename(path) == controllers.DAEMON_GROUP:
+        return os.path.dirname(path)
+    return path
 
 
 def _directory_of(path: str) -> str | None:
@@ -171,7 +194,7 @@ def _is_delegated(directory: str) -> bool:
     if os.geteuid() != 0:
         return True
     # The root of the hierarchy, or of the part that a container sees, is `/`.
-    if _path_of("self") == "/":
+    if _own_path() == "/":
         return True
     return any(_has_attribute(directory, name) for name in ("trusted.delegate", "user.delegate"))
 

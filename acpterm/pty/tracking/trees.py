@@ -16,7 +16,9 @@ from typing import Final, NamedTuple
 
 import trio
 
+from acpterm.pty.limits import NO_LIMITS, ResourceLimits
 from acpterm.pty.tracking.cgroup import Cgroups
+from acpterm.pty.tracking.cgroup_limits import Enforcement, enforce
 from acpterm.pty.tracking.cgroup_tree import CgroupTree
 from acpterm.pty.tracking.descendant_tree import DescendantTree
 from acpterm.pty.tracking.leftovers import end_leftovers
@@ -162,6 +164,29 @@ class Trees:
             if self._cgroups is None
             else CombinedTree(self._cgroups.existing(name), descent)
         )
+
+    def enforce(self, name: str, limits: ResourceLimits) -> Enforcement | None:
+        """Set the limits of a terminal's control group, before its program is started.
+
+        `name` is the terminal's id; its tree was created by `new`. The result also has the limits
+        that cannot be enforced here. Returns None if there are no `limits`.
+        """
+        if limits == NO_LIMITS:
+            return None
+        cgroups = self._cgroups
+        if cgroups is None:
+            return enforce(limits, None, lambda _: None)
+        own_pids = {os.getpid(), self._subreaper.parent}
+        return enforce(
+            limits, cgroups.directory(name), lambda controller: cgroups.enable(controller, own_pids)
+        )
+
+    def enforced(self, name: str, limits: ResourceLimits) -> Enforcement | None:
+        """Return the limits that a previous worker has set for the terminal with id `name`."""
+        if limits == NO_LIMITS:
+            return None
+        directory = None if self._cgroups is None else self._cgroups.directory(name)
+        return Enforcement(limits, directory)
 
     def handover(self) -> Handover:
         """Return the state for the next worker.

@@ -11,17 +11,20 @@ import pytest
 import trio
 
 from acpterm.config import Settings
+from acpterm.config.profiles import Limits, Profile
 from acpterm.host.open_host import open_host
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import (
     ConnectionRecord,
     ContextRecord,
     HostRecord,
+    LimitsRecord,
     SessionRecord,
     StateVersionError,
     TerminalRecord,
 )
 from acpterm.host.state.snapshot import Snapshot
+from acpterm.jsonrpc import RpcError
 from acpterm.keeper.ring import HEAD
 from acpterm.pty.processes import now
 from acpterm.runtime.exec_context import current
@@ -264,6 +267,64 @@ async def test_exit_without_a_worker_is_attributed_to_its_cause(tmp_path, fields
             assert status["exitCode"] == 3
             assert status["_meta"]["acpterm"]["endedBy"] == ended_by
             assert 9_000 < status["_meta"]["acpterm"]["wallMs"] < 60_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "line", "ended_by", "limit"),
+    [
+        ({"limits": {"idle": 7}, "killed_by": "idle", "killed_at": 0.0}, ":", "idle", "idle"),
+        ({"lifetime_limit": ("wall", 7), "lifetime_end": 1.0}, ":", "timeout", "wall"),
+        ({"limits": {"file_size": 7}}, "kill -XFSZ $$", "limit", "file_size"),
+        ({"limits": {"idle": 7}}, ":", "exited", None),
+    ],
+)
+async def test_limit_that_ended_a_program_without_a_worker_is_reported(
+    tmp_path, fields, line, ended_by, limit
+):
+    if "limits" in fields:
+        fields = {**fields, "limits": LimitsRecord(**fields["limits"])}
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        over = await spawn(worker.keeper, f"{line}; :", record=record(**fields).encode())
+        await over.wait_closed()
+        await leave(worker)
+        async with successor(started) as host, agent_of(host) as agent:
+            await agent.initialize(SECRET)
+            meta = (await agent.wait(over.name))["_meta"]["acpterm"]
+            expected = (ended_by, limit, limit and 7)
+            assert (meta["endedBy"], meta.get("limit"), meta.get("limitValue")) == expected
+
+
+async def test_terminal_may_idle_for_its_limit_after_a_takeover(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        fields = {"limits": LimitsRecord(idle=0.3)}
+        idle = await spawn(worker.keeper, "sleep 60; :", record=record(**fields).encode())
+        users = record(**fields, is_users=True)
+        other = await spawn(worker.keeper, "sleep 60; :", record=users.encode())
+        await leave(worker)
+        began = trio.current_time()
+        async with successor(started) as host, agent_of(host) as agent:
+            await agent.initialize(SECRET)
+            meta = (await agent.wait(idle.name))["_meta"]["acpterm"]
+            assert (meta["endedBy"], meta["limitValue"]) == ("idle", 0.3)
+            assert trio.current_time() - began >= 0.3
+            assert host.state.registry.get(other.name).terminal.exit is None
+
+
+async def test_times_of_starts_are_restored_with_the_connection(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        stored = ConnectionRecord(secret=SECRET, context=CONTEXT, starts=[now() - 5, now() - 1])
+        await leave(worker, **{"c/c7": stored})
+        async with successor(started) as host, agent_of(host) as agent:
+            await agent.initialize(SECRET)
+            restored = next(c for c in host._resumption.connections if c.id == "c7")
+            assert restored.starts == stored.starts
+            with pytest.raises(RpcError, match="Spawn rate limit exceeded"):
+                host.state.quotas.check(
+                    Profile(name="two", limits=Limits(starts_per_minute=2)), restored, "session-1"
+                )
 
 
 async def test_window_size_is_kept_until_the_resume_timeout(tmp_path):

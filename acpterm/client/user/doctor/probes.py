@@ -14,9 +14,11 @@ import trio
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
+from acpterm.host.launch.placement import Placement
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.client import embedded_keeper
+from acpterm.providers.local import LocalProvider
 from acpterm.pty import linux
 from acpterm.pty.input_wait import syscalls
 from acpterm.pty.tracking.cgroup import Cgroups
@@ -46,7 +48,7 @@ _DELEGATE_ADVICE: Final = (
 async def terminal(settings: Settings) -> list[CheckResult]:
     """Check that a terminal can be created, and that a program waiting for input is detected."""
     try:
-        async with _pool(settings) as (pool, trees):
+        async with open_pool(settings) as (pool, trees):
             request = LaunchRequest(
                 settings,
                 exec_context.current(),
@@ -56,7 +58,8 @@ async def terminal(settings: Settings) -> list[CheckResult]:
                 cwd="/",
                 size=(80, 24),
             )
-            created = await request.start(pool, request.record(_SHELL))
+            placement = Placement(LocalProvider(), workspace="/")
+            created = await request.start(pool, request.record(_SHELL), placement)
             waits = await _detect_prompt(created)
             has_output = created.ring.end >= len(_MARKER)
             created.kill(EndedBy.USER)
@@ -103,7 +106,8 @@ def _input_result(waits: bool | None) -> CheckResult:
 
 
 @asynccontextmanager
-async def _pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
+async def open_pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
+    """Run a pool of terminals in this process during the block; end its terminals after it."""
     async with (
         embedded_keeper() as keeper,
         open_trees(settings.tracking, parent=keeper.pid) as trees,

@@ -10,9 +10,10 @@ from typing import Final, NamedTuple, TypeAlias
 import trio
 
 from acpterm.client.errors import root_error
-from acpterm.client.user.doctor import paths, probes, programs, system
+from acpterm.client.user.doctor import limits, paths, probes, programs, providers, system
 from acpterm.client.user.doctor.check import CheckResult, problem
 from acpterm.client.user.format import summary_line
+from acpterm.providers.provider import RANKS
 
 # Longer than `programs.TIMEOUT_S`, so that a program's own timeout is reported.
 _TIMEOUT_S: Final = 3.0
@@ -41,9 +42,14 @@ async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
         "a terminal": AsyncCheck(partial(probes.terminal, settings)),
         "emulator": AsyncCheck(probes.emulator),
         "shell": AsyncCheck(partial(programs.shell, settings)),
+        **{
+            f"provider {name}": AsyncCheck(partial(providers.provider, settings, name))
+            for name in RANKS
+        },
         "pidfd": probes.pidfd,
         "control groups": AsyncCheck(probes.control_groups),
         "subreaper": probes.subreaper,
+        "limits": AsyncCheck(partial(limits.limits, settings)),
         "PTYs": system.ptys,
         "open files": system.open_files,
         "processes": system.processes,

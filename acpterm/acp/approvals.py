@@ -1,0 +1,151 @@
+"""The messages about approvals: questions to the user whether an agent's command may run.
+
+Two kinds of clients get questions and answer them. An *approver* is the client of an agent's
+connection that asks the user: `acpterm proxy` asks through the editor, `acpterm prompt` at the
+terminal. It gets the questions of its own connection. A client of the user's socket gets the
+questions of all agents.
+
+A field `…_at` is in milliseconds since 1970, and a field `…_ms` is a duration in milliseconds.
+"""
+
+from typing import Annotated, Final, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType
+
+from acpterm.acp.base import Wire
+
+ApproverKind: TypeAlias = Literal["editor", "prompt"]
+"""What asks the user: an editor behind `acpterm proxy`, or `acpterm prompt`."""
+Decision: TypeAlias = Literal["allow", "deny"]
+Scope: TypeAlias = Literal["once", "always"]
+
+ApprovalId = Annotated[str, Meta(description="the id of a question, or the beginning of it")]
+Token = Annotated[str, Meta(description="any string: the request's notifications carry it, too")]
+
+ASKED: Final = "_acpterm/approval/asked"
+WITHDRAWN: Final = "_acpterm/approval/withdrawn"
+PENDING: Final = "_acpterm/approval/pending"
+ANSWER: Final = "_acpterm/approval/answer"
+DECLINE: Final = "_acpterm/approval/decline"
+
+
+class ApprovalInfo(Wire):
+    """A question to the user: whether a command of an agent may run.
+
+    `agent` (a name), `connection` and `session_id` (ids) say which agent asks. `cwd` is the
+    directory in which the command would run. `level` is the level of the command, such as
+    `dangerous`, and `reason` says why the user is asked. `prefix` is what an answer for always is
+    for: the first words of the command; it is null if the command cannot be allowed always.
+    `remaining_ms` is the time after which the command is refused; it is null if there is no limit.
+    """
+
+    approval_id: str
+    connection: str
+    agent: str | None
+    session_id: str
+    command: str
+    cwd: str
+    level: str
+    reason: str
+    prefix: list[str] | None
+    asked_at: int
+    remaining_ms: int | None
+
+
+class ApprovalAnswer(Wire):
+    """The answer to a question: `decision`, `scope`, and `by`, which is who or what has answered.
+
+    `by` is ``editor``, ``prompt``, ``approvals`` (a command of the user), ``timeout``,
+    ``cancelled`` or ``unattended``.
+    """
+
+    decision: Decision
+    scope: Scope
+    by: str
+    reason: str
+
+
+class AskedNotification(Wire, omit_defaults=True):
+    """``_acpterm/approval/asked``: a new question.
+
+    `token` is the token of the ``subscribe`` request, on the user's socket only.
+    """
+
+    approval: ApprovalInfo
+    token: str | UnsetType = UNSET
+
+
+class WithdrawnNotification(Wire, omit_defaults=True):
+    """``_acpterm/approval/withdrawn``: a question was answered, or is no longer asked.
+
+    `answer` is how it was answered. `token` is the token of the ``subscribe`` request, on the
+    user's socket only.
+    """
+
+    approval_id: str
+    answer: ApprovalAnswer
+    token: str | UnsetType = UNSET
+
+
+class PendingNotification(Wire):
+    """``_acpterm/approval/pending``: all pending questions of a connection that was resumed.
+
+    Questions that are not in the list have been answered or withdrawn.
+    """
+
+    approvals: list[ApprovalInfo]
+
+
+class AnswerRequest(Wire, omit_defaults=True):
+    """The params of ``_acpterm/approval/answer``: answer a question.
+
+    With `scope` `always` the answer is for all commands of the session that begin with the
+    question's `prefix`. `reason` is a text for the agent, such as why the command is refused.
+    """
+
+    approval_id: ApprovalId
+    decision: Decision
+    scope: Scope = "once"
+    reason: str | None = None
+
+
+class DeclineRequest(Wire):
+    """The params of ``_acpterm/approval/decline``: this approver cannot ask the user a question.
+
+    The question can still be answered on the user's socket. `reason` says what went wrong.
+    """
+
+    approval_id: ApprovalId
+    reason: str
+
+
+class ApproverRequest(Wire):
+    """The params of ``_acpterm/approver``: request a token that makes a connection an approver.
+
+    `kind` is what asks the user. The client sends the token in ``initialize``, as
+    ``_meta.acpterm.approver``, on the agents' socket.
+    """
+
+    kind: ApproverKind
+
+
+class ApproverResponse(Wire):
+    """The response to ``_acpterm/approver``: a token that is valid once, for a minute."""
+
+    token: str
+
+
+class ApprovalsResponse(Wire):
+    """The response to ``_acpterm/approval/list``: the pending questions, the oldest first."""
+
+    approvals: list[ApprovalInfo]
+
+
+class SubscribeApprovalsRequest(Wire):
+    """The params of ``_acpterm/approval/subscribe``: send all questions, first the pending ones.
+
+    While the request is pending, the user counts as present: a question is asked even if no
+    approver can ask it.
+    """
+
+    token: Token

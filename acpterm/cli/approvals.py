@@ -1,0 +1,68 @@
+"""`acpterm approvals`: list the questions whether a command of an agent may run."""
+
+import time
+from functools import partial
+
+import click
+
+from acpterm.acp.approvals import ApprovalInfo, ApprovalsResponse, AskedNotification
+from acpterm.cli._daemon import call_running
+from acpterm.cli._options import at_daemon
+from acpterm.cli._output import echo_once, json_text
+from acpterm.client.user.approval_format import table
+
+
+@click.command("approvals")
+@click.option("-f", "--follow", "followed", is_flag=True, help="Print questions as they come.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@at_daemon
+def command(*, followed: bool, as_json: bool, config: str | None, socket: str | None) -> None:
+    """List the questions that wait for you: commands of agents that must be approved.
+
+    ID is the beginning of the question's id; acpterm approve and acpterm deny accept it. LEFT is
+    the time after which the command is refused.
+
+    With --follow, pending questions, new ones and their answers are printed until Ctrl-C. While
+    this runs, questions are asked even if no editor can ask them. The daemon is started if it is
+    not running.
+
+    With --json a list is an array of the daemon's objects; with --follow each line has the params
+    of the daemon's notifications _acpterm/approval/asked and _acpterm/approval/withdrawn.
+
+    Exit status: 0 on success or after Ctrl-C, 1 if the daemon cannot be reached or has ended.
+    """
+    if followed:
+        raise SystemExit(_follow(config, socket, as_json=as_json))
+    response = call_running(
+        config, socket, lambda client: client.request_no_params("approval/list", ApprovalsResponse)
+    )
+    found: list[ApprovalInfo] = response.approvals if response else []
+    echo_once(json_text(found) if as_json else table(found, time.time()))
+
+
+def _follow(config: str | None, socket: str | None, *, as_json: bool) -> int:
+    # These import trio.
+    from msgspec import Raw  # noqa: PLC0415
+
+    from acpterm.cli._async import call_async  # noqa: PLC0415
+    from acpterm.cli._output import echo  # noqa: PLC0415
+    from acpterm.client.user.approval_format import asked_lines, closed_line  # noqa: PLC0415
+    from acpterm.client.user.approvals import Change, follow_approvals  # noqa: PLC0415
+    from acpterm.client.user.client import UserClient  # noqa: PLC0415
+    from acpterm.client.user.events import until_ended  # noqa: PLC0415
+    from acpterm.runtime.threads import run_blocking  # noqa: PLC0415
+
+    async def show(change: Change, params: Raw) -> None:
+        if as_json:
+            text = json_text(params)
+        elif isinstance(change, AskedNotification):
+            text = asked_lines(change.approval)
+        else:
+            text = closed_line(change)
+        # Print in a thread, so that Ctrl-C works while a slow reader blocks the write.
+        await run_blocking(partial(echo, text), abandon_on_cancel=True)
+
+    async def work(client: UserClient) -> int:
+        return await until_ended(lambda: follow_approvals(client, show))
+
+    return call_async(config, socket, work, start=True)

@@ -1,0 +1,146 @@
+"""`acpterm audit`: print the audit log."""
+
+import select
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import Any, Final
+
+import click
+
+from acpterm.cli._options import fail, settings
+from acpterm.cli._output import echo, is_colour_wanted, is_terminal
+from acpterm.cli._params import parse_time
+from acpterm.client.sanitize import escape_json
+from acpterm.client.user.audit_format import audit_row
+from acpterm.client.user.output.print import note, window
+from acpterm.config import default_audit_dir
+from acpterm.policy.audit.entry import time_text
+from acpterm.policy.audit.reader import AuditReader, Line
+
+_POLL_S: Final = 0.25
+# Lines are printed together in one write.
+_WRITE_CHARS: Final = 64 * 1024
+_COLOURS: Final = {
+    "create": "green",
+    "exit": "cyan",
+    "gap": "yellow",
+    "kill": "red",
+    "refused": "red",
+}
+
+
+class _Time(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+    """A point in time: a span before now, a time of day, or a date with an optional time."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Parse a time; return it in seconds since 1970."""
+        try:
+            return value if isinstance(value, float) else parse_time(str(value), time.time())
+        except (ValueError, OverflowError):
+            examples = "10m, 2h, 1d, 10:30, 2026-01-31 or 2026-01-31T10:30"
+            self.fail(f"{str(value)!r} is no time: give {examples}", param, ctx)
+
+
+@click.command("audit")
+@click.option("--session", metavar="S", help="Print only entries of sessions whose id begins so.")
+@click.option("--agent", metavar="A", help="Print only entries of agents whose name begins so.")
+@click.option("--since", type=_Time(), metavar="TIME", help="Print only entries since TIME.")
+@click.option("--json", "as_json", is_flag=True, help="Print the entries as they are in the file.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more entries, until Ctrl-C.")
+@click.option("--config", metavar="FILE", help="Read the settings from FILE.")
+def command(
+    *,
+    session: str | None,
+    agent: str | None,
+    since: float | None,
+    as_json: bool,
+    follow: bool,
+    config: str | None,
+) -> None:
+    """Print the audit log: what ran, who decided on it, and how it ended.
+
+    Each line has the time, the event, the agent, its session, the terminal, and details such as the
+    command, its level, the rule and the provider. The events are create, decision, refused,
+    started, kill, exit, promote, attach, detach, input, release and gap. A gap is a time in which
+    the log could not be written, such as on a full disk; gaps are printed whatever is selected.
+
+    Secrets are redacted before they are written to the log. Of input the log has only the number of
+    bytes. If stdout is a terminal, lines are cut to its width; --json prints all of each entry.
+
+    TIME is a span before now, such as 10m, 2h, 1h30m or 1d, or a point in time: 10:30, 2026-01-31
+    or 2026-01-31T10:30, which is local time, unless it ends with Z or an offset such as +02:00.
+
+    The command reads the files itself, and needs no daemon.
+
+    Exit status: 0 on success, 1 if the log cannot be read, 130 after Ctrl-C.
+    """
+    directory = settings(config).audit_dir or default_audit_dir()
+    after = None if since is None else time_text(since)
+
+    def is_chosen(line: Line) -> bool:
+        entry = line.entry
+        if after is not None and entry.time < after:
+            return False
+        return entry.event == "gap" or (
+            (session is None or (entry.session or "").startswith(session))
+            and (agent is None or (entry.agent or "").startswith(agent))
+        )
+
+    with closing(AuditReader(directory, since)) as reader:
+        try:
+            _print(filter(is_chosen, reader.read()), as_json=as_json)
+            while follow and _wait():
+                _print(filter(is_chosen, reader.read()), as_json=as_json)
+        except BrokenPipeError:
+            raise SystemExit(0) from None
+        except OSError as error:
+            if error.filename == "stdout":
+                raise
+            fail(f"the audit log in {directory} cannot be read: {error.strerror}")
+        if reader.skipped:
+            lines = "line is" if reader.skipped == 1 else "lines are"
+            note(f"{reader.skipped} {lines} incomplete or no entry, and left out")
+
+
+def _print(lines: Iterable[Line], *, as_json: bool) -> None:
+    """Print entries. Raises `OSError`, also for reading them."""
+    texts: list[str] = []
+    size = 0
+    for text in _texts(lines, as_json=as_json):
+        texts.append(text)
+        size += len(text)
+        if size > _WRITE_CHARS:
+            echo("\n".join(texts))
+            texts, size = [], 0
+    if texts:
+        echo("\n".join(texts))
+
+
+def _texts(lines: Iterable[Line], *, as_json: bool) -> Iterator[str]:
+    if as_json:
+        for line in lines:
+            yield escape_json(line.text.decode(errors="replace"))
+        return
+    colours = is_colour_wanted()
+    # On a terminal, cut the row to one line. A pipe gets all of it.
+    width = window()[0] if is_terminal() else None
+    for line in lines:
+        row = audit_row(line.entry)
+        text = row.text(width)
+        word = line.entry.decision if row.event == "decision" else row.event
+        colour = _COLOURS.get(row.event) or {"deny": "red", "allow": "green"}.get(word or "")
+        if colours and colour:
+            text = text.replace(row.event, click.style(row.event, fg=colour), 1)
+        yield text
+
+
+def _wait() -> bool:
+    """Wait some time; return False if stdout has no reader any more."""
+    stdout = select.poll()
+    stdout.register(1, 0)
+    return not stdout.poll(1000 * _POLL_S)

@@ -1,0 +1,29 @@
+"""`acpterm deny`: refuse commands of agents."""
+
+import click
+
+from acpterm.cli._answering import answer_each
+from acpterm.cli._options import at_daemon
+
+
+@click.command("deny")
+@click.argument("ids", metavar="ID…", nargs=-1, required=True)
+@click.option("--always", is_flag=True, help="Refuse such commands in the rest of the session.")
+@click.option("--reason", metavar="TEXT", help="Tell the agent why.")
+@at_daemon
+def command(
+    ids: tuple[str, ...],
+    always: bool,
+    reason: str | None,
+    config: str | None,
+    socket: str | None,
+) -> None:
+    """Refuse the commands that the questions ID ask about. The first answer to a question counts.
+
+    ID is a question's id or the beginning of it, as acpterm approvals shows it. The agent gets an
+    error with the reason.
+
+    Exit status: 0 on success, 1 if a question could not be answered, 2 if the command line is
+    wrong.
+    """
+    answer_each(config, socket, ids, "deny", always=always, reason=reason)

@@ -1,0 +1,134 @@
+"""`acpterm provider`: list the providers, which run terminals' programs, and select one."""
+
+import os
+from typing import Final, NamedTuple
+
+import click
+import trio
+
+from acpterm.cli._options import fail, settings
+from acpterm.cli._output import echo_once, json_text
+from acpterm.config import Settings, default_file
+from acpterm.config.edit import set_value
+from acpterm.config.sources import ENV_PREFIX
+from acpterm.providers.provider import Provider, ProviderError
+from acpterm.providers.registry import NAMES, make
+
+_VARIABLE: Final = f"{ENV_PREFIX}PROVIDER"
+
+
+class _Row(NamedTuple):
+    """One provider, as `list` prints it."""
+
+    name: str
+    isolation: str
+    works: bool
+    selected: bool
+    found: str
+    """What holds here, or why the provider does not work."""
+
+
+_config = click.option("--config", metavar="FILE", help="Use the settings in FILE.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group("provider")
+def command() -> None:
+    """List the providers of terminals, and select one.
+
+    A provider runs the programs of agents' terminals: local without isolation, bubblewrap and
+    landlock in a sandbox, podman and docker in a container.
+    """
+
+
+@command.command("list")
+@_json
+@_config
+def _list(as_json: bool, config: str | None) -> None:
+    """List the providers, and try each of them.
+
+    Each provider runs one command. The selected provider is marked with an asterisk.
+    """
+    rows = trio.run(_rows, settings(config))
+    if as_json:
+        echo_once(json_text([row._asdict() for row in rows]))
+        return
+    lines = [
+        f"{'*' if row.selected else ' '} {row.name:<11}{row.isolation:<11}"
+        f"{'works' if row.works else 'missing':<9}{row.found}"
+        for row in rows
+    ]
+    echo_once("\n".join(lines))
+
+
+@command.command("get")
+@_json
+@_config
+def _get(as_json: bool, config: str | None) -> None:
+    """Print the name of the selected provider."""
+    name = settings(config).provider
+    echo_once(json_text({"provider": name}) if as_json else name)
+
+
+@command.command("set")
+@click.argument("name", type=click.Choice(NAMES))
+@_json
+@_config
+def _set(name: str, as_json: bool, config: str | None) -> None:
+    """Select the provider NAME: write it into the settings file.
+
+    The rest of the file does not change. A running daemon uses the provider from its next start
+    (acpterm restart).
+    """
+    _select(name, config, as_json=as_json)
+
+
+@command.command("select")
+@_config
+def _choose(config: str | None) -> None:
+    """Select a provider from a list, on the terminal."""
+    if not (os.isatty(0) and os.isatty(2)):
+        fail("there is no terminal to ask on: use acpterm provider set NAME")
+    rows = trio.run(_rows, settings(config))
+    for number, row in enumerate(rows, 1):
+        state = row.isolation if row.works else f"does not work here: {row.found}"
+        click.echo(f"{number}. {row.name:<11}{state}", err=True)
+    default = next(number for number, row in enumerate(rows, 1) if row.selected)
+    number = click.prompt("Provider", type=click.IntRange(1, len(rows)), default=default, err=True)
+    _select(rows[number - 1].name, config)
+
+
+async def _rows(loaded: Settings) -> list[_Row]:
+    rows = []
+    for name in NAMES:
+        provider: Provider | None = None
+        try:
+            provider = make(name, image=loaded.image)
+            found, works = await provider.check(), True
+        except ProviderError as error:
+            found, works = str(error), False
+        isolation = "" if provider is None else provider.isolation
+        rows.append(_Row(name, isolation, works, name == loaded.provider, found))
+    return rows
+
+
+def _select(name: str, config: str | None, *, as_json: bool = False) -> None:
+    """Write the provider `name` into the settings file, and print what that changes."""
+    path = os.path.abspath(config or os.environ.get(f"{ENV_PREFIX}CONFIG") or default_file())
+    try:
+        set_value(path, "provider", name)
+    except OSError as error:
+        fail(f"{path}: cannot be written: {error.strerror}")
+    except ValueError as error:
+        fail(f"{path}: is not TOML, and is not changed: {error}")
+    if as_json:
+        echo_once(json_text({"provider": name, "file": path}))
+    else:
+        echo_once(
+            f'{path}: provider = "{name}"\n'
+            "A running daemon uses it from its next start: acpterm restart"
+        )
+    if (overriding := os.environ.get(_VARIABLE)) not in (None, name):
+        click.echo(
+            f"acpterm: the environment's {_VARIABLE}={overriding} takes precedence", err=True
+        )

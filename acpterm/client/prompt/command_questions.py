@@ -1,0 +1,120 @@
+"""Asks the user at the terminal whether an agent's command may run, for `acpterm prompt`.
+
+The questions come from the host. The rule `--allow` applies to them as to the agent's own requests:
+`all` allows, `none` and `reads` refuse, and `ask` asks the user. If there is no terminal to ask at,
+the host is told so: the question can still be answered with `acpterm approve`.
+
+Each question has a task, which is cancelled when the question is answered elsewhere.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from acpterm.acp.agent import PermissionOption
+from acpterm.acp.approvals import ApprovalInfo, Decision, Scope
+from acpterm.client.endpoint import Endpoint
+from acpterm.client.prompt.permissions import NoTerminalError, Permissions
+from acpterm.client.prompt.tool_calls import ToolCalls
+from acpterm.client.questions import Questions
+from acpterm.client.sanitize import escape_invisible, one_line
+from acpterm.runtime.command_line import command_line
+
+_COMMAND_CHARS_MAX: Final = 4000
+_PREFIX_CHARS_MAX: Final = 80
+_CHOICES: Final[dict[str, tuple[Decision, Scope]]] = {
+    "allow_once": ("allow", "once"),
+    "allow_always": ("allow", "always"),
+    "reject_once": ("deny", "once"),
+    "reject_always": ("deny", "always"),
+}
+
+
+class CommandQuestions:
+    """Asks the user the questions in `questions`, and sends the answers to `host`.
+
+    `calls` counts what was refused. `show` is awaited before the user is asked, so that earlier
+    output is printed above the question. `notice` prints a line for the user.
+    """
+
+    def __init__(
+        self,
+        questions: Questions,
+        host: Endpoint,
+        nursery: trio.Nursery,
+        *,
+        permissions: Permissions,
+        calls: ToolCalls,
+        show: Callable[[], Awaitable[None]],
+        notice: Callable[[str], None],
+    ) -> None:
+        self._questions = questions
+        self._host = host
+        self._nursery = nursery
+        self._permissions = permissions
+        self._calls = calls
+        self._show = show
+        self._notice = notice
+        self._asked: dict[str, trio.CancelScope] = {}
+
+    async def run(self) -> None:
+        """Ask each new question, and stop asking those that were withdrawn, until cancelled."""
+        while True:
+            pending = self._questions.pending
+            for identifier in [one for one in self._asked if one not in pending]:
+                self._asked.pop(identifier).cancel()
+            for identifier, info in list(pending.items()):
+                if identifier not in self._asked:
+                    scope = self._asked[identifier] = trio.CancelScope()
+                    self._nursery.start_soon(self._ask, info, scope)
+            await self._questions.wait_changed()
+
+    async def _ask(self, info: ApprovalInfo, scope: trio.CancelScope) -> None:
+        with scope:
+            chosen = await self._choose(info)
+            if chosen is None:
+                return
+            decision, scope_of_answer = _CHOICES[chosen]
+            if decision == "deny":
+                self._calls.refusals += 1
+            self._questions.answer(self._host, info.approval_id, decision, scope_of_answer)
+        if scope.cancelled_caught:
+            title = one_line(info.command)
+            self._notice(f"no longer asked: {title} (answered elsewhere, or withdrawn)")
+
+    async def _choose(self, info: ApprovalInfo) -> str | None:
+        """Return the kind of the option that is chosen; None if the question is left to others."""
+        options = _options(info)
+        try:
+            response = await self._permissions.decide(
+                _question(info), "execute", options, self._show, needs_terminal=True
+            )
+        except NoTerminalError:
+            reason = "there is no terminal to ask at; --allow all allows every command"
+            self._questions.decline(self._host, info.approval_id, reason)
+            self._notice(f"not asked: {one_line(info.command)} (there is no terminal to ask at)")
+            return None
+        return str(response["outcome"].get("optionId", "reject_once"))
+
+
+def _question(info: ApprovalInfo) -> str:
+    command = escape_invisible(info.command)
+    if len(command) > _COMMAND_CHARS_MAX:
+        command = f"{command[:_COMMAND_CHARS_MAX]}… ({len(command)} characters in all)"
+    where = f"    in {one_line(info.cwd, 1000)}"
+    return "\n".join([command, where, f"    {one_line(info.reason, 1000)}"])
+
+
+def _options(info: ApprovalInfo) -> list[PermissionOption]:
+    shown = "this command"
+    options = [PermissionOption("allow_once", "Allow once", "allow_once")]
+    if info.prefix is not None:
+        prefix = command_line(info.prefix[0], info.prefix[1:])
+        shown = f'"{one_line(prefix, _PREFIX_CHARS_MAX)}"'
+        name = f"Always allow {shown} in this session"
+        options.append(PermissionOption("allow_always", name, "allow_always"))
+    name = f"Always reject {shown} in this session"
+    options.append(PermissionOption("reject_once", "Reject", "reject_once"))
+    options.append(PermissionOption("reject_always", name, "reject_always"))
+    return options

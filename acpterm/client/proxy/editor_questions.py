@@ -1,0 +1,173 @@
+"""Asks the user, through the editor, whether an agent's command may run.
+
+A question of the host becomes a request `session/request_permission` to the editor, for a tool call
+of its own that shows the command. States of a question here:
+
+- *asked*: the request was sent, and has no response yet.
+- *over*: the editor has responded, or the question was withdrawn; a withdrawn request is cancelled
+  with `$/cancel_request`. The tool call is then reported as completed or failed, so that no editor
+  shows it as running forever.
+
+The ids of these requests begin with random text that no agent knows, since the agent's requests
+have ids of the agent's choice. All responses to such ids are handled here, late ones too, and none
+is passed on to the agent.
+
+If the editor responds with an error or with something that is no answer, the host is told that the
+editor cannot be asked. The question can then be answered elsewhere.
+"""
+
+import itertools
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from acpterm.acp.approvals import ApprovalInfo, Decision, Scope
+from acpterm.acp.raw_json import members, text
+from acpterm.client.endpoint import Endpoint
+from acpterm.client.envelope import Envelope
+from acpterm.client.questions import Questions
+from acpterm.client.sanitize import escape_invisible_text, one_line
+from acpterm.client.update import encode_tool_call_update
+from acpterm.jsonrpc import encode_notification, encode_request
+from acpterm.runtime.command_line import command_line
+
+_PREFIX_BYTES: Final = 16
+_TITLE_CHARS_MAX: Final = 1000
+_NAME_CHARS_MAX: Final = 80
+# Whether to allow the command, and for how long, by the id of the option that the user has chosen.
+_CHOICES: Final[dict[str, tuple[Decision, Scope]]] = {
+    "allow_once": ("allow", "once"),
+    "allow_always": ("allow", "always"),
+    "reject_once": ("deny", "once"),
+    "reject_always": ("deny", "always"),
+}
+
+
+class EditorQuestions:
+    """Asks the editor the questions in `questions`, and sends the answers to `host`.
+
+    `send` queues lines for the editor. `drain` waits until the editor has read most of them.
+    """
+
+    def __init__(
+        self,
+        questions: Questions,
+        host: Endpoint,
+        *,
+        send: Callable[[list[bytes]], None],
+        drain: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._questions = questions
+        self._host = host
+        self._send = send
+        self._drain = drain
+        self._prefix: Final = f"acpterm-{secrets.token_hex(_PREFIX_BYTES)}-"
+        self._numbers = itertools.count(1)
+        # The question of each request without a response, and the request of each question.
+        self._asked: dict[str, ApprovalInfo] = {}
+        self._requests: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Ask each new question, and cancel those that were withdrawn, until cancelled."""
+        while True:
+            pending = self._questions.pending
+            for identifier in [one for one in self._requests if one not in pending]:
+                self._withdraw(identifier)
+            for identifier, info in list(pending.items()):
+                if identifier not in self._requests:
+                    self._ask(info)
+            await self._drain()
+            await self._questions.wait_changed()
+
+    def _ask(self, info: ApprovalInfo) -> None:
+        request = f"{self._prefix}{next(self._numbers)}"
+        self._requests[info.approval_id] = request
+        self._asked[request] = info
+        params = permission_params(info)
+        self._send([encode_request(request, "session/request_permission", params)])
+
+    def _withdraw(self, identifier: str) -> None:
+        request = self._requests.pop(identifier)
+        info = self._asked.pop(request, None)
+        if info is not None:
+            self._send([encode_notification("$/cancel_request", {"requestId": request})])
+            self._end_tool_call(info, "failed")
+
+    def take_response(self, message: Envelope) -> bool:
+        """Handle the editor's response to one of the questions.
+
+        Return False if the message is the response to a request of the agent.
+        """
+        request = message.id
+        if not isinstance(request, str) or not request.startswith(self._prefix):
+            return False
+        info = self._asked.pop(request, None)
+        if info is None:
+            return True  # the question was withdrawn before
+        outcome = members(members(message.result).get("outcome"))
+        kind, option = text(outcome.get("outcome")), text(outcome.get("optionId"))
+        choice = _CHOICES.get(option or "") if kind == "selected" else None
+        if kind == "cancelled":
+            choice = "deny", "once"
+        if choice is None or option not in (None, *_option_ids(info)):
+            reason = _why(message)
+            self._questions.decline(self._host, info.approval_id, reason)
+            self._end_tool_call(info, "failed")
+            return True
+        self._questions.answer(self._host, info.approval_id, *choice)
+        self._end_tool_call(info, "completed" if choice[0] == "allow" else "failed")
+        return True
+
+    def _end_tool_call(self, info: ApprovalInfo, status: str) -> None:
+        call = info.session_id, _tool_call_id(info)
+        self._send([encode_tool_call_update(call, status=status)])
+
+
+def _why(message: Envelope) -> str:
+    error = text(members(message.error).get("message"))
+    if error is not None:
+        return f"the editor cannot ask: {one_line(error)}"
+    return "the editor has responded to the question with something that is no answer"
+
+
+def _tool_call_id(info: ApprovalInfo) -> str:
+    return f"acpterm-approval-{info.approval_id}"
+
+
+def _option_ids(info: ApprovalInfo) -> list[str]:
+    return [option["optionId"] for option in _options(info)]
+
+
+def _options(info: ApprovalInfo) -> list[dict[str, str]]:
+    """Return the options of a question, as ACP defines them."""
+    shown = "this command"
+    if info.prefix is not None:
+        prefix = command_line(info.prefix[0], info.prefix[1:])
+        shown = f'"{one_line(prefix, _NAME_CHARS_MAX)}"'
+    names = {
+        "allow_once": "Allow once",
+        "allow_always": f"Always allow {shown} in this session",
+        "reject_once": "Reject",
+        "reject_always": f"Always reject {shown} in this session",
+    }
+    if info.prefix is None:
+        del names["allow_always"]
+    return [{"optionId": kind, "name": name, "kind": kind} for kind, name in names.items()]
+
+
+def permission_params(info: ApprovalInfo) -> dict[str, Any]:
+    """Return the params of the `session/request_permission` for a question."""
+    about = f"{info.reason}\n\nDirectory: {info.cwd}"
+    block = {"type": "text", "text": escape_invisible_text(about)}
+    return {
+        "sessionId": info.session_id,
+        "toolCall": {
+            "toolCallId": _tool_call_id(info),
+            "title": one_line(info.command, _TITLE_CHARS_MAX),
+            "kind": "execute",
+            "status": "pending",
+            "rawInput": {"command": info.command, "cwd": info.cwd},
+            "content": [{"type": "content", "content": block}],
+        },
+        "options": _options(info),
+    }

@@ -1,0 +1,119 @@
+"""The questions that the host asks the user through `acpterm proxy` or `acpterm prompt`.
+
+The host sends questions only to an approver. A client of the daemon becomes one by a token, which
+it requests on the user's socket before it starts the agent, and sends in `initialize`. The token is
+neither in the command line nor in the environment, and is not logged. If there is no user's socket,
+or if it refuses the client, as in an agent's terminal, the client gets no questions: the user can
+still answer with `acpterm approve`.
+
+The host's notifications only change `pending`, the questions that have no answer yet. A task of the
+client compares it with what it has asked the user, each time `wait_changed` returns. So the memory
+is limited by the host's limit of pending questions, however fast questions come and go.
+"""
+
+from typing import Final
+
+import msgspec
+import trio
+from msgspec import Raw, UnsetType
+
+from acpterm.acp.approvals import (
+    ANSWER,
+    ASKED,
+    DECLINE,
+    PENDING,
+    WITHDRAWN,
+    AnswerRequest,
+    ApprovalInfo,
+    ApproverKind,
+    ApproverRequest,
+    ApproverResponse,
+    AskedNotification,
+    Decision,
+    DeclineRequest,
+    PendingNotification,
+    Scope,
+    WithdrawnNotification,
+)
+from acpterm.client.daemon import DaemonError
+from acpterm.client.daemon_stream import connect_running
+from acpterm.client.endpoint import Endpoint, Response
+from acpterm.config import Settings
+from acpterm.jsonrpc import NotificationReceived, RpcError
+
+_TOKEN_TIMEOUT_S: Final = 10.0
+
+
+class Questions:
+    """The host's questions to the user; `kind` says how the user is asked."""
+
+    def __init__(self, kind: ApproverKind) -> None:
+        self.kind: Final = kind
+        self.pending: Final[dict[str, ApprovalInfo]] = {}
+        """The questions without an answer, by id, the oldest first."""
+        self._changed = trio.Event()
+
+    def on_notification(self, notification: NotificationReceived) -> None:
+        """Handle a notification of the host; ignore those that are not about questions."""
+        params = notification.params
+        if isinstance(params, UnsetType) or params is None:
+            return
+        try:
+            self._apply(notification.method, params)
+        except msgspec.DecodeError:
+            return  # of a newer host
+        self._changed.set()
+
+    def _apply(self, method: str, params: Raw) -> None:
+        if method == ASKED:
+            info = msgspec.json.decode(params, type=AskedNotification).approval
+            self.pending[info.approval_id] = info
+        elif method == WITHDRAWN:
+            withdrawn = msgspec.json.decode(params, type=WithdrawnNotification)
+            self.pending.pop(withdrawn.approval_id, None)
+        elif method == PENDING:
+            found = msgspec.json.decode(params, type=PendingNotification).approvals
+            self.pending.clear()
+            self.pending.update({info.approval_id: info for info in found})
+
+    async def wait_changed(self) -> None:
+        """Wait until `pending` has changed since the last call."""
+        await self._changed.wait()
+        self._changed = trio.Event()
+
+    def answer(self, host: Endpoint, identifier: str, decision: Decision, scope: Scope) -> None:
+        """Send the user's answer to the host. If another answer came first, it is ignored."""
+        host.call(ANSWER, AnswerRequest(identifier, decision, scope), _ignore)
+
+    def decline(self, host: Endpoint, identifier: str, reason: str) -> None:
+        """Report to the host that the user cannot be asked here, because of `reason`."""
+        host.call(DECLINE, DeclineRequest(identifier, reason), _ignore)
+
+
+def _ignore(response: Response) -> None:
+    del response
+
+
+async def request_token(settings: Settings, kind: ApproverKind) -> str | None:
+    """Request a token that makes a connection to the agents' socket an approver.
+
+    Return None if the user's socket cannot be used.
+    """
+    try:
+        stream = await connect_running(settings)
+    except (DaemonError, OSError):
+        return None
+    if stream is None:
+        return None
+    token = None
+    endpoint = Endpoint(stream, "the daemon")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(endpoint.run)
+        with trio.move_on_after(_TOKEN_TIMEOUT_S):
+            try:
+                answer = await endpoint.request("_acpterm/approver", ApproverRequest(kind))
+                token = msgspec.json.decode(answer, type=ApproverResponse).token
+            except (RpcError, msgspec.DecodeError):
+                token = None
+        nursery.cancel_scope.cancel()
+    return token

@@ -1,0 +1,80 @@
+"""Formats questions to the user as text, for `acpterm approvals`. All results are safe to print."""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from acpterm.acp.approvals import ApprovalInfo, WithdrawnNotification
+from acpterm.client.sanitize import one_line
+from acpterm.client.user.format import ago, span, summary_line
+
+# Characters shown of an id: more than enough to be unambiguous.
+_ID_CHARS: Final = 8
+_WORD_CHARS_MAX: Final = 24
+_HEADER: Final = ("ID", "AGE", "LEFT", "AGENT", "LEVEL", "DIRECTORY", "COMMAND")
+_WORDS: Final = {
+    "approvals": "with acpterm approve or deny",
+    "editor": "in the editor",
+    "prompt": "at acpterm prompt",
+    "timeout": "nobody answered in time",
+    "cancelled": "no longer asked",
+    "unattended": "nobody was there to ask",
+}
+
+
+def short_id(identifier: str) -> str:
+    """Return the beginning of a question's id, which the commands accept."""
+    return summary_line(identifier[:_ID_CHARS])
+
+
+def table(questions: Sequence[ApprovalInfo], now: float) -> str:
+    """Return a table of questions; `now` is in seconds since 1970."""
+    rows = [_HEADER, *(_row(info, now) for info in questions)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+    lines = [
+        "  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def _row(info: ApprovalInfo, now: float) -> tuple[str, ...]:
+    left = "-" if info.remaining_ms is None else span(info.remaining_ms / 1000)
+    return (
+        short_id(info.approval_id),
+        ago(info.asked_at, now),
+        left,
+        _agent(info),
+        one_line(info.level, _WORD_CHARS_MAX),
+        summary_line(info.cwd),
+        summary_line(info.command),
+    )
+
+
+def _agent(info: ApprovalInfo) -> str:
+    return one_line(info.agent or info.connection, _WORD_CHARS_MAX)
+
+
+def asked_lines(info: ApprovalInfo) -> str:
+    """Return the lines that show a new question, with the commands that answer it."""
+    short = short_id(info.approval_id)
+    answers = f"acpterm approve {short}, acpterm deny {short}"
+    if info.prefix is not None:
+        answers += f", acpterm approve --always {short} ({summary_line(' '.join(info.prefix))})"
+    when = time.strftime("%H:%M:%S", time.localtime(info.asked_at / 1000))
+    left = "" if info.remaining_ms is None else f", {span(info.remaining_ms / 1000)} left"
+    about = f"{one_line(info.level)}{left}"
+    first = f"{when}  {short}  {_agent(info)} asks ({about}): {summary_line(info.command)}"
+    where = f"          in {summary_line(info.cwd)}: {summary_line(info.reason)}"
+    return "\n".join([first, where, f"          {answers}"])
+
+
+def closed_line(withdrawn: WithdrawnNotification) -> str:
+    """Return the line that shows how a question was answered."""
+    answer = withdrawn.answer
+    word = "allowed" if answer.decision == "allow" else "refused"
+    always = " always" if answer.scope == "always" else ""
+    how = _WORDS.get(answer.by, one_line(answer.by))
+    reason = f": {one_line(answer.reason)}" if answer.reason else ""
+    start = f"{time.strftime('%H:%M:%S')}  {short_id(withdrawn.approval_id)}"
+    return f"{start}  {word}{always} ({how}{reason})"

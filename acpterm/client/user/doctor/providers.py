@@ -1,0 +1,19 @@
+"""Checks that run a command in each provider, where agents' commands can run."""
+
+from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
+from acpterm.client.user.format import summary_line
+from acpterm.config import Settings
+from acpterm.providers.provider import ProviderError
+from acpterm.providers.registry import make
+
+
+async def provider(settings: Settings, name: str) -> CheckResult:
+    """Check that the provider `name` works here. It is a problem only if the settings select it."""
+    check = f"provider {name}"
+    try:
+        return ok(check, await make(name, image=settings.image or "").check())
+    except ProviderError as error:
+        what = summary_line(str(error))
+    if name == settings.provider:
+        return problem(check, what, "no terminal of an agent can be created until this works")
+    return missing(check, what, "only needed to run agents' commands in it")

@@ -1,0 +1,43 @@
+"""Changes one setting in the settings file, and keeps everything else in it, comments too."""
+
+import os
+import secrets
+from contextlib import suppress
+
+
+def set_value(path: str, name: str, value: str) -> None:
+    """Set the setting `name` at the top level of the settings file at `path`.
+
+    The file is created if it does not exist, and otherwise replaced as a whole, with the same mode.
+    Raises `OSError` if that fails, and `ValueError` if the file is not TOML.
+    """
+    import tomlkit  # noqa: PLC0415  slow to import, and only commands that change settings need it
+
+    # Replace the target of a symbolic link, not the link.
+    path = os.path.realpath(path)
+    mode = 0o600
+    text = ""
+    if os.path.exists(path):
+        mode = os.stat(path).st_mode & 0o777
+        with open(path, encoding="utf-8", newline="") as file:
+            text = file.read()
+    document = tomlkit.parse(text)
+    if name in document:
+        document[name] = value
+        changed = tomlkit.dumps(document)
+    else:
+        # At the beginning: after a table, the line would be a part of that table.
+        changed = tomlkit.dumps({name: value}) + text
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    temporary = f"{path}.{secrets.token_hex(4)}.tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8", newline="") as file:
+            file.write(changed)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise

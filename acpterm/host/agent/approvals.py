@@ -1,0 +1,161 @@
+"""Asks the user whether an agent's command may run, and handles the answers of approvers.
+
+`ask_user` is called by the gate of `terminal/create`. After a take-over, the client repeats the
+request: `ask_user` then continues the question that an earlier worker has asked, or returns the
+answer that the user has given meanwhile.
+
+An agent cannot answer its own questions: `answer` and `decline` are refused unless the connection
+is that of an approver (see `host.approvals`), which relays none of the agent's messages to them.
+"""
+
+import time
+from typing import Final, NamedTuple
+
+import trio
+
+from acpterm.acp.approvals import AnswerRequest, DeclineRequest
+from acpterm.acp.terminal import Empty
+from acpterm.host.agent.approver import Approver
+from acpterm.host.agent.connection import AgentConnection
+from acpterm.host.agent.session import Session
+from acpterm.host.approvals import new_id, to_rpc_error
+from acpterm.host.state.records import RequestId
+from acpterm.jsonrpc import INVALID_REQUEST, RpcError
+from acpterm.policy.approvals import (
+    Answer,
+    ApprovalError,
+    NoQuestionError,
+    Prefix,
+    Question,
+    Unattended,
+)
+
+COMMAND_CHARS_MAX: Final = 16 * 1024
+
+
+class Ask(NamedTuple):
+    """What the user is asked about a command, and for how long."""
+
+    command: str
+    """The whole command; the question shows its first `COMMAND_CHARS_MAX` characters."""
+    directory: str
+    level: str
+    reason: str
+    prefix: Prefix | None
+    """The words that an answer for always is for. They must stand for the whole command: every
+    later command of the session with this prefix gets the same answer without a question."""
+    fingerprint: bytes
+    """Identifies the request with everything that matters for its effect."""
+    timeout_s: float | None = None
+    unattended: Unattended = "refuse"
+
+
+async def ask_user(
+    connection: AgentConnection, session: Session, request: RequestId | None, ask: Ask
+) -> Answer:
+    """Ask the user whether a command may run, and wait for the answer.
+
+    `request` is the JSON-RPC id of the request; None if it cannot be recognised when it is
+    repeated. An earlier answer for the whole session is returned at once. Raises `RpcError`
+    (-32602) if too many questions are pending.
+    """
+    host, agent = connection.host, connection.agent
+    question = host.approvals.unclaimed(agent.connection_id, request, ask.fingerprint)
+    if question is None:
+        question = Question(
+            id=new_id(),
+            connection=agent.connection_id,
+            request=request,
+            session=session.id,
+            agent=agent.name,
+            command=_shown(ask.command),
+            directory=ask.directory,
+            level=ask.level,
+            reason=ask.reason,
+            # An empty prefix would stand for all commands.
+            prefix=ask.prefix or None,
+            fingerprint=ask.fingerprint,
+            asked_time=time.time(),
+        )
+        if decided := session.decided(question):
+            return decided
+    connection.creates.continued(request)
+    try:
+        answer = await host.approvals.ask(
+            question,
+            timeout=ask.timeout_s,
+            unattended=ask.unattended,
+            is_repeated=lambda: connection.creates.is_repeatable(request),
+        )
+    except ApprovalError as error:
+        raise to_rpc_error(error) from error
+    session.remember(question, answer)
+    return answer
+
+
+def _shown(command: str) -> str:
+    if len(command) <= COMMAND_CHARS_MAX:
+        return command
+    rest = len(command) - COMMAND_CHARS_MAX
+    return f"{command[:COMMAND_CHARS_MAX]}… ({rest} more characters, which are not shown)"
+
+
+def answer(connection: AgentConnection, params: AnswerRequest) -> Empty:
+    """`_acpterm/approval/answer`: answer a question of this connection, as the user.
+
+    Only an approver may send it.
+    """
+    approver = _approver(connection)
+    given = Answer(
+        decision=params.decision,
+        by=approver.kind,
+        scope=params.scope,
+        reason=params.reason or "",
+    )
+    try:
+        _check_own(connection, approver, params.approval_id)
+        connection.host.approvals.answer(params.approval_id, given)
+    except ApprovalError as error:
+        raise to_rpc_error(error) from error
+    return Empty()
+
+
+def decline(connection: AgentConnection, params: DeclineRequest) -> Empty:
+    """`_acpterm/approval/decline`: report that the user cannot be asked here.
+
+    Only an approver may send it.
+    """
+    approver = _approver(connection)
+    try:
+        _check_own(connection, approver, params.approval_id)
+        connection.host.approvals.decline(params.approval_id, approver, params.reason)
+    except ApprovalError as error:
+        raise to_rpc_error(error) from error
+    return Empty()
+
+
+def _approver(connection: AgentConnection) -> Approver:
+    if connection.approver is None:
+        raise RpcError(
+            INVALID_REQUEST,
+            "an agent cannot answer questions about its own commands: the user answers them, in "
+            "the editor or with acpterm approve",
+        )
+    return connection.approver
+
+
+def _check_own(connection: AgentConnection, approver: Approver, identifier: str) -> None:
+    """Raise `NoQuestionError` unless a pending question of the connection has this id."""
+    pending = connection.host.approvals.pending
+    if not any(question.id == identifier and approver.attends(question) for question in pending):
+        raise NoQuestionError(
+            f"question {identifier!r} of this connection is not pending: it was answered or "
+            "withdrawn, or there is none with this id"
+        )
+
+
+async def send_pending(connection: AgentConnection) -> None:
+    """Send an approver that has reconnected the questions that are pending now."""
+    await trio.lowlevel.checkpoint()
+    if connection.approver is not None:
+        connection.approver.send_pending(connection.host.approvals.pending)

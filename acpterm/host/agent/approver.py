@@ -1,0 +1,49 @@
+"""An approver: asks the user the questions of one agent's connection, through its client."""
+
+from typing import Final
+
+from acpterm.acp.approvals import (
+    ASKED,
+    PENDING,
+    WITHDRAWN,
+    ApproverKind,
+    AskedNotification,
+    PendingNotification,
+    WithdrawnNotification,
+)
+from acpterm.host.approvals import answer_info, approval_info
+from acpterm.host.server.dispatch import Sender
+from acpterm.policy.approvals import Answer, Question
+
+
+class Approver:
+    """Sends the questions of one agent's connection to its client, which asks the user.
+
+    `connection` is the connection's id. Implements `policy.approvals.Observer`. While the client
+    reconnects, nothing is sent; `send_pending` then brings the client up to date. The number of
+    notifications is limited by the agent's requests, which are not read while many are unread.
+    """
+
+    def __init__(self, kind: ApproverKind, connection: str, sender: Sender) -> None:
+        self.kind: Final = kind
+        self._connection: Final = connection
+        self._sender: Final = sender
+
+    def attends(self, question: Question) -> bool:
+        """Return whether the question is one of this connection."""
+        return question.connection == self._connection
+
+    def asked(self, question: Question) -> None:
+        """Send a new question to the client."""
+        if self.attends(question):
+            self._sender.notify(ASKED, AskedNotification(approval_info(question)))
+
+    def closed(self, question: Question, answer: Answer) -> None:
+        """Send the client the answer to a question."""
+        if self.attends(question):
+            self._sender.notify(WITHDRAWN, WithdrawnNotification(question.id, answer_info(answer)))
+
+    def send_pending(self, pending: list[Question]) -> None:
+        """Send all questions of `pending` that are this connection's, after a reconnect."""
+        own = [approval_info(question) for question in pending if self.attends(question)]
+        self._sender.notify(PENDING, PendingNotification(own))

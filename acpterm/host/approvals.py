@@ -1,0 +1,209 @@
+"""The questions of a host: stores them for the next worker, and issues tokens to approvers.
+
+An *approver* is an agent's connection whose client asks the user: `acpterm proxy` and `acpterm
+prompt`. Such a client proves that it is the user's with a token, which it gets on the user's
+socket, where no agent is admitted, before it connects the agent. A token is valid once, for
+`TOKEN_LIFETIME_S` seconds, and only for the process that has requested it.
+
+The record of a question is stored when the question is asked, and again with its answer. It is
+removed when the request that caused the question has ended, so that an answer counts even if the
+worker dies before the command starts.
+"""
+
+import hmac
+import secrets
+from typing import Final, NamedTuple, TypeAlias
+
+import trio
+
+from acpterm.acp.approvals import ApprovalAnswer, ApprovalInfo, ApproverKind
+from acpterm.host.state.records import (
+    AnswerRecord,
+    ApprovalRecord,
+    RequestId,
+    pack_text,
+    unpack_text,
+)
+from acpterm.host.state.store import approval_key
+from acpterm.host.state.writer import StateWriter
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
+from acpterm.policy.approvals import Answer, ApprovalError, NoQuestionError, Question
+from acpterm.pty.processes import now as boot_time
+
+TOKEN_LIFETIME_S: Final = 60.0
+TOKENS_MAX: Final = 100
+_TOKEN_BYTES: Final = 32
+_ID_BYTES: Final = 8
+
+Process: TypeAlias = tuple[int, float]
+"""The pid and the start time of a process."""
+
+
+def new_id() -> str:
+    """Return a new id for a question."""
+    return secrets.token_hex(_ID_BYTES)
+
+
+def approval_info(question: Question) -> ApprovalInfo:
+    """Describe a question for the wire."""
+    deadline = question.deadline
+    remaining = None if deadline is None else max(0.0, deadline - trio.current_time())
+    return ApprovalInfo(
+        approval_id=question.id,
+        connection=question.connection,
+        agent=question.agent,
+        session_id=question.session,
+        command=question.command,
+        cwd=question.directory,
+        level=question.level,
+        reason=question.reason,
+        prefix=None if question.prefix is None else list(question.prefix),
+        asked_at=round(1000 * question.asked_time),
+        remaining_ms=None if remaining is None else round(1000 * remaining),
+    )
+
+
+def answer_info(answer: Answer) -> ApprovalAnswer:
+    """Describe an answer for the wire."""
+    return ApprovalAnswer(answer.decision, answer.scope, answer.by, answer.reason)
+
+
+def to_rpc_error(error: ApprovalError) -> RpcError:
+    """Return the error response to a request that an `ApprovalError` has refused."""
+    is_unknown = isinstance(error, NoQuestionError)
+    return RpcError(RESOURCE_NOT_FOUND if is_unknown else INVALID_PARAMS, str(error))
+
+
+class ApprovalRecords:
+    """Stores the questions of a host with `writer`: an observer that attends no question."""
+
+    def __init__(self, writer: StateWriter) -> None:
+        self._writer: Final = writer
+        self._ids: Final[dict[tuple[str, RequestId], str]] = {}
+
+    def attends(self, question: Question) -> bool:
+        """Return False: the user cannot answer here."""
+        del question
+        return False
+
+    def restored(self, question: Question) -> None:
+        """Record that the store has the question's record already, from the previous worker."""
+        if question.request is not None:
+            self._ids[question.connection, question.request] = question.id
+
+    def asked(self, question: Question) -> None:
+        """Store a new question, if its request can be recognised when it is repeated."""
+        self._store(question, None)
+
+    def closed(self, question: Question, answer: Answer) -> None:
+        """Store the answer to a question."""
+        self._store(question, answer)
+
+    def _store(self, question: Question, answer: Answer | None) -> None:
+        if question.request is None:
+            return
+        self._ids[question.connection, question.request] = question.id
+        record = _record(question, question.request, answer)
+        self._writer.changed(approval_key(question.id), record.encode)
+
+    def forget(self, connection: str, request: RequestId) -> None:
+        """Remove the record of a request's question, if there is one: the request has ended."""
+        identifier = self._ids.pop((connection, request), None)
+        if identifier is not None:
+            self._writer.removed(approval_key(identifier))
+
+    def forget_connection(self, connection: str) -> None:
+        """Remove the records of all questions of a connection that has ended."""
+        for key in [key for key in self._ids if key[0] == connection]:
+            self.forget(*key)
+
+
+def _record(question: Question, request: RequestId, answer: Answer | None) -> ApprovalRecord:
+    deadline = question.deadline
+    return ApprovalRecord(
+        connection=question.connection,
+        request=request,
+        session=question.session,
+        agent=question.agent,
+        command=question.command,
+        directory=pack_text(question.directory),
+        level=question.level,
+        reason=question.reason,
+        prefix=None if question.prefix is None else list(question.prefix),
+        fingerprint=question.fingerprint,
+        asked_time=question.asked_time,
+        deadline_at=None if deadline is None else deadline - trio.current_time() + boot_time(),
+        answer=None
+        if answer is None
+        else AnswerRecord(
+            decision=answer.decision, by=answer.by, scope=answer.scope, reason=answer.reason
+        ),
+    )
+
+
+def restored(identifier: str, record: ApprovalRecord) -> tuple[Question, Answer | None]:
+    """Return the question with the id `identifier`, and its answer, from the question's record."""
+    deadline = record.deadline_at
+    answer = record.answer
+    return Question(
+        id=identifier,
+        connection=record.connection,
+        request=record.request,
+        session=record.session,
+        agent=record.agent,
+        command=record.command,
+        directory=unpack_text(record.directory),
+        level=record.level,
+        reason=record.reason,
+        prefix=None if record.prefix is None else tuple(record.prefix),
+        fingerprint=record.fingerprint,
+        asked_time=record.asked_time,
+        deadline=None if deadline is None else deadline - boot_time() + trio.current_time(),
+    ), None if answer is None else Answer(
+        decision=answer.decision, by=answer.by, scope=answer.scope, reason=answer.reason
+    )
+
+
+class _Token(NamedTuple):
+    kind: ApproverKind
+    process: Process | None
+    expires: float
+
+
+class ApproverTokens:
+    """The tokens that were issued to approvers and were not used yet."""
+
+    def __init__(self) -> None:
+        # In the order in which they were issued.
+        self._tokens: Final[dict[str, _Token]] = {}
+
+    def issue(self, kind: ApproverKind, process: Process | None) -> str:
+        """Return a new token for an approver of the kind `kind`.
+
+        Only `process` may use it; None if the process is not known. If too many tokens are unused,
+        the oldest one becomes invalid.
+        """
+        token = secrets.token_hex(_TOKEN_BYTES)
+        self._tokens[token] = _Token(kind, process, trio.current_time() + TOKEN_LIFETIME_S)
+        while len(self._tokens) > TOKENS_MAX:
+            del self._tokens[next(iter(self._tokens))]
+        return token
+
+    def redeem(self, presented: str, holder: Process | None) -> ApproverKind | None:
+        """Invalidate a token and return the approver's kind; None if the token is not valid.
+
+        `holder` is the process that presents the token.
+        """
+        found = None
+        # Compare with all tokens, so that the duration reveals nothing.
+        for token in self._tokens:
+            if hmac.compare_digest(token.encode(), presented.encode(errors="replace")):
+                found = token
+        if found is None:
+            return None
+        token_of = self._tokens.pop(found)
+        if trio.current_time() > token_of.expires:
+            return None
+        if token_of.process is not None and token_of.process != holder:
+            return None
+        return token_of.kind

@@ -1,0 +1,52 @@
+"""The activity of a terminal that has the limit `idle`, for `limit_monitor`."""
+
+import time
+import weakref
+from typing import Final
+
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.registry import TerminalRegistry
+from acpterm.terminal.status import EndedBy
+
+
+class IdleTerminal:
+    """A terminal with the limit `idle_s`, in seconds. Implements `limit_monitor.Watched`."""
+
+    def __init__(self, entry: TerminalEntry, registry: TerminalRegistry, idle_s: float) -> None:
+        self.idle_s: Final = idle_s
+        # The monitor refers to this object until the next deadline, which may be long after the
+        # terminal was forgotten.
+        self._entry: Final = weakref.ref(entry)
+        self._registry: Final = registry
+        # The start of the program, or of this worker, counts as activity.
+        self._last_input = time.monotonic()
+        entry.terminal.keyboard.listeners.append(self._record_input)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the program has exited or is being ended, or the user owns the terminal."""
+        entry = self._entry()
+        return (
+            entry is None
+            or entry.is_users
+            or entry.terminal.exit is not None
+            or entry.record.killed_by is not None
+        )
+
+    def last_activity(self) -> float:
+        """Return the time of the last output or input, on `time.monotonic`."""
+        entry = self._entry()
+        if entry is None:
+            return self._last_input
+        if not entry.terminal.catch_up():
+            return time.monotonic()
+        return max(self._last_input, entry.terminal.timeline.last or 0.0)
+
+    def expire(self) -> None:
+        """Kill the terminal's processes, because of the limit."""
+        if (entry := self._entry()) is not None:
+            self._registry.kill(entry, EndedBy.IDLE)
+
+    def _record_input(self, data: bytes, echoed: bool) -> None:
+        del data, echoed
+        self._last_input = time.monotonic()

@@ -1,0 +1,89 @@
+"""Where and under which limits a program runs: the provider, and what it has to know.
+
+The provider turns the argv, environment and directory of a launch request into what the keeper
+runs. If the provider cannot be used, nothing runs.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import trio
+
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
+from acpterm.providers.provider import RANKS, Command, Prepared, Provider, ProviderError
+
+# How long a provider may take to remove what is left of a terminal.
+CLEAN_UP_TIMEOUT_S: Final = 4.0
+
+
+class Placement(NamedTuple):
+    """Where a program runs. See `providers.provider.Command` for the fields."""
+
+    provider: Provider
+    workspace: str
+    """The absolute path of the directory in which the program may write."""
+    network: bool = True
+    hidden: Sequence[str] = ()
+
+    async def prepare(
+        self,
+        argv: Sequence[str],
+        fallback_argv: Sequence[str] | None,
+        env: Mapping[str, str],
+        cwd: str,
+        shell: str,
+    ) -> Prepared:
+        """Return what the keeper runs.
+
+        `argv`, `fallback_argv`, `env` and `cwd` are those of the program, and `shell` is the path
+        of the shell. Raises `RpcError` (-32603) if the provider cannot be used.
+        """
+        command = Command(
+            argv=argv,
+            fallback_argv=fallback_argv,
+            env=env,
+            cwd=cwd,
+            workspace=self.workspace,
+            shell=shell,
+            network=self.network,
+            hidden=self.hidden,
+        )
+        try:
+            return await self.provider.prepare(command)
+        except ProviderError as error:
+            raise RpcError(
+                INTERNAL_ERROR,
+                f"the command was not run: the provider {self.provider.name!r} cannot be used: "
+                f"{error}",
+            ) from error
+
+    async def clean_up(self, token: str | None) -> None:
+        """Remove what `prepare` has made for a program that could not be started.
+
+        `token` is that of `Prepared`.
+        """
+        if token is not None:
+            with trio.CancelScope(shield=True):
+                with trio.move_on_after(CLEAN_UP_TIMEOUT_S):
+                    await self.provider.clean_up(token)
+
+
+def stricter(selected: str, requested: str | None) -> str:
+    """Return the name of the provider to use: `requested` if it is as strict as `selected`.
+
+    `selected` is the provider of the profile, and `requested` the one that the agent requests; None
+    means that it requests none. Raises `RpcError` (-32602) for an unknown or a looser provider.
+    """
+    if requested is None or requested == selected:
+        return selected
+    if requested not in RANKS:
+        known = ", ".join(RANKS)
+        raise RpcError(INVALID_PARAMS, f"provider {quote(requested)} is unknown: there are {known}")
+    if RANKS[requested] < RANKS[selected]:
+        stricter_ones = ", ".join(name for name in RANKS if RANKS[name] >= RANKS[selected])
+        raise RpcError(
+            INVALID_PARAMS,
+            f"provider {quote(requested)} isolates less than {selected!r}, which the user has "
+            f"selected: request one of {stricter_ones}, or none",
+        )
+    return requested

@@ -1,0 +1,99 @@
+"""Kills terminals that have had no output and no input for as long as their limit `idle` allows.
+
+One task serves all terminals. It has one deadline per terminal, and sleeps until the earliest. At a
+deadline the terminal's last activity is read: if there was some since the deadline was set, the
+terminal gets a new deadline; otherwise it is killed. So activity itself costs nothing, and a kill
+is as exact as the event loop.
+
+*Activity* is output of the program, and input typed by the user or by the agent. The replies of the
+emulator to the program's queries are no activity, and neither is an attached window as such; a
+window that resizes the terminal may cause output. Output that was not consumed yet counts as
+activity at the time of the check.
+
+States of a terminal: *watched*, from `watch` until its program has exited, or until it is promoted
+(the user then owns it, and the limit does not apply any more), or until it is killed for another
+reason; each is noticed at the terminal's next deadline.
+
+The time of the last activity is not stored. After a take-over a terminal counts as active at that
+moment: it may idle once more for the whole time, but is never killed too early. The wall time is
+not watched here: it is the lifetime of the terminal, which `Terminal` ends, and whose end is stored
+(`TerminalRecord.lifetime_end`).
+"""
+
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import trio
+
+# A deadline counts as passed this much earlier: a sleep until a time may end just before it, when
+# the difference was rounded.
+_TOLERANCE_S: Final = 1e-3
+
+
+class Watched(Protocol):
+    """A terminal that may be idle. `IdleTerminal` implements it."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the limit does not apply any more."""
+
+    @property
+    def idle_s(self) -> float:
+        """How many seconds the terminal may be without activity."""
+
+    def last_activity(self) -> float:
+        """Return the time of the last activity, on the monitor's clock."""
+
+    def expire(self) -> None:
+        """Kill the terminal."""
+
+
+class LimitMonitor:
+    """Calls `expire` of watched terminals that are idle. `clock` is the clock of their activity."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock: Final = clock
+        self._numbers: Final = itertools.count()
+        # The deadline of each terminal, and a number, since terminals have no order.
+        self._deadlines: list[tuple[float, int, Watched]] = []
+        self._changed = trio.Event()
+
+    def watch(self, terminal: Watched) -> None:
+        """Watch a terminal until its limit does not apply any more."""
+        self._push(terminal.last_activity() + terminal.idle_s, terminal)
+        if self._deadlines[0][2] is terminal:
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Expire idle terminals until cancelled."""
+        while True:
+            self._changed = trio.Event()
+            # This clock need not be that of trio, which tests replace.
+            left = self._check() - self._clock()
+            with trio.move_on_after(max(0.0, left)):
+                await self._changed.wait()
+
+    def _check(self) -> float:
+        """Handle all deadlines that have passed; return the next one."""
+        while self._deadlines:
+            deadline, _, terminal = self._deadlines[0]
+            now = self._clock() + _TOLERANCE_S
+            if terminal.is_over:
+                heapq.heappop(self._deadlines)
+            elif deadline > now:
+                return deadline
+            else:
+                heapq.heappop(self._deadlines)
+                actual = terminal.last_activity() + terminal.idle_s
+                if actual > now:
+                    self._push(actual, terminal)
+                else:
+                    terminal.expire()
+        return math.inf
+
+    def _push(self, deadline: float, terminal: Watched) -> None:
+        heapq.heappush(self._deadlines, (deadline, next(self._numbers), terminal))

@@ -1,0 +1,116 @@
+"""The handlers of the user's methods about approvals: list, answer and follow the questions."""
+
+from collections import deque
+
+import trio
+
+from acpterm.acp.approvals import (
+    ASKED,
+    WITHDRAWN,
+    AnswerRequest,
+    ApprovalInfo,
+    ApprovalsResponse,
+    ApproverRequest,
+    ApproverResponse,
+    AskedNotification,
+    SubscribeApprovalsRequest,
+    WithdrawnNotification,
+)
+from acpterm.acp.terminal import Empty
+from acpterm.acp.user_api import NoParams
+from acpterm.host.approvals import answer_info, approval_info, to_rpc_error
+from acpterm.host.user.connection import UserConnection
+from acpterm.policy.approvals import Answer, ApprovalError, Question
+
+
+def list_pending(user: UserConnection, params: NoParams) -> ApprovalsResponse:
+    """`_acpterm/approval/list`: return the pending questions of all agents, the oldest first."""
+    del params
+    return ApprovalsResponse([approval_info(one) for one in user.host.approvals.pending])
+
+
+def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
+    """`_acpterm/approval/answer`: answer a question; return the question.
+
+    The first answer counts. If the question is not pending any more, this is an error.
+    """
+    approvals = user.host.approvals
+    given = Answer(
+        decision=params.decision,
+        by="approvals",
+        scope=params.scope,
+        reason=params.reason or "",
+    )
+    try:
+        question = approvals.find(params.approval_id)
+        info = approval_info(question)
+        approvals.answer(question.id, given)
+    except ApprovalError as error:
+        raise to_rpc_error(error) from error
+    return info
+
+
+def approver(user: UserConnection, params: ApproverRequest) -> ApproverResponse:
+    """`_acpterm/approver`: return a token that makes an agent's connection an approver.
+
+    The token is valid only for the process that requests it.
+    """
+    return ApproverResponse(user.host.approver_tokens.issue(params.kind, user.process))
+
+
+async def subscribe(user: UserConnection, params: SubscribeApprovalsRequest) -> Empty:
+    """`_acpterm/approval/subscribe`: send the pending questions, then every change.
+
+    A new question is sent as an ``asked`` notification, and its answer as a ``withdrawn`` one. The
+    request ends when it is cancelled.
+    """
+    follower = _Follower()
+    with user.ongoing_request(params.token), user.host.approvals.subscribe(follower):
+        while True:
+            await user.sender.drain()
+            question, given = await follower.next()
+            if given is None:
+                asked = AskedNotification(approval_info(question), params.token)
+                user.sender.notify(ASKED, asked)
+            else:
+                withdrawn = WithdrawnNotification(question.id, answer_info(given), params.token)
+                user.sender.notify(WITHDRAWN, withdrawn)
+
+
+class _Follower:
+    """Queues the questions of all agents for one client. Implements `policy.approvals.Observer`.
+
+    A question that is withdrawn before the client has read it is dropped. So the queue has at most
+    one item for each pending question, and one for each question that was sent.
+    """
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[Question, Answer | None]] = deque()
+        self._has_items = trio.Event()
+
+    def attends(self, question: Question) -> bool:
+        """Return True: the user can answer each question."""
+        del question
+        return True
+
+    def asked(self, question: Question) -> None:
+        """Queue a new question."""
+        self._put((question, None))
+
+    def closed(self, question: Question, answer: Answer) -> None:
+        """Queue the answer to a question, or drop the question if it was not sent yet."""
+        if (question, None) in self._queue:
+            self._queue.remove((question, None))
+        else:
+            self._put((question, answer))
+
+    def _put(self, item: tuple[Question, Answer | None]) -> None:
+        self._queue.append(item)
+        self._has_items.set()
+
+    async def next(self) -> tuple[Question, Answer | None]:
+        """Wait for the next item: a question, and its answer or None if it is new."""
+        while not self._queue:
+            self._has_items = trio.Event()
+            await self._has_items.wait()
+        return self._queue.popleft()

@@ -1,0 +1,442 @@
+"""Questions to the user: whether a command may run.
+
+A program of the user that can answer a question is an observer: an editor behind `acpterm proxy`,
+`acpterm prompt`, or `acpterm approvals --follow`. The first answer to a question counts, whoever
+gives it; then the question is withdrawn from the other observers. States of a question:
+
+    unclaimed ──ask──▶ asked ──answer, withdraw, deadline, nobody attends──▶ answered
+        └─────────────────────answer, withdraw───────────────────────────────▲
+
+- *asked*: a task waits in `ask` for the answer. If the task is cancelled, the question is answered
+  with a refusal.
+- *unclaimed*: the question was asked by an earlier worker, or on a transport that was lost. The
+  agent's client repeats its request; then `ask` continues the question with its id and deadline.
+  An answer that is given before is kept for this `ask`.
+- *answered*: `ask` returns the answer. Withdrawing a question answers it with a refusal.
+
+A question is *attended* if an observer can answer it and has not declined it. Unless the profile
+says to wait, a question that nobody attends is refused. An unclaimed question counts as attended
+for some time, since observers have to reconnect first.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
+
+import trio
+from msgspec import Struct
+from msgspec.structs import replace
+
+CONNECTION_PENDING_MAX: Final = 64
+PENDING_MAX: Final = 512
+# Decisions that a session remembers, of each kind; the oldest is forgotten first.
+_REMEMBERED_MAX: Final = 256
+_SHORT_ID_MIN: Final = 2
+
+AnswerDecision: TypeAlias = Literal["allow", "deny"]
+Scope: TypeAlias = Literal["once", "always"]
+Unattended: TypeAlias = Literal["refuse", "wait"]
+AnsweredBy: TypeAlias = Literal[
+    "editor", "prompt", "approvals", "session", "timeout", "cancelled", "unattended"
+]
+Prefix: TypeAlias = tuple[str, ...]
+
+T = TypeVar("T")
+
+
+class ApprovalError(Exception):
+    """A question cannot be asked or answered; the message says why, and what to do."""
+
+
+class NoQuestionError(ApprovalError):
+    """No pending question has the given id."""
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """A question to the user: whether an agent may run a command."""
+
+    id: str
+    connection: str
+    """The id of the agent's connection."""
+    request: int | str | None
+    """The JSON-RPC id of the agent's request; None if it could not be recognised when repeated."""
+    session: str
+    agent: str | None
+    command: str
+    directory: str
+    level: str
+    """The level of the command, such as `dangerous`."""
+    reason: str
+    """Why the user is asked."""
+    prefix: Prefix | None
+    """The words that "always" is for; None if the command cannot be allowed always."""
+    fingerprint: bytes
+    """Identifies the whole request, with its environment and everything that is not shown."""
+    asked_time: float
+    """When the question was asked, in seconds since 1970."""
+    deadline: float | None = None
+    """When the question is refused without an answer, on trio's clock; None for never."""
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """The answer to a question. `by` says who or what has answered."""
+
+    decision: AnswerDecision
+    by: AnsweredBy
+    scope: Scope = "once"
+    reason: str = ""
+    """Why the command was refused, as far as it is known; may be empty."""
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the command may run."""
+        return self.decision == "allow"
+
+
+class Observer(Protocol):
+    """Gets the questions, to show them to the user or to store them. The methods never raise."""
+
+    def attends(self, question: Question) -> bool:
+        """Return whether the user can answer the question through this observer."""
+
+    def asked(self, question: Question) -> None:
+        """Handle a new question."""
+
+    def closed(self, question: Question, answer: Answer) -> None:
+        """Handle the answer to a question, which is also called for withdrawn questions."""
+
+
+class _Entry:
+    """A question that is pending, or whose answer was not returned by `ask` yet."""
+
+    def __init__(self, question: Question, attended_until: float = -math.inf) -> None:
+        self.question: Final = question
+        self.answer: Answer | None = None
+        self.is_claimed = False
+        self.attended_until: Final = attended_until
+        """Until when the question counts as attended, on trio's clock."""
+        self.declined: Final[dict[Observer, str]] = {}
+        """The observers that cannot answer the question, and why."""
+        self.changed: Final = trio.lowlevel.ParkingLot()
+
+
+class Approvals:
+    """The questions of all agents of a host, and the observers."""
+
+    def __init__(self) -> None:
+        self._entries: Final[dict[str, _Entry]] = {}
+        # In the order in which they were added.
+        self._observers: Final[dict[Observer, None]] = {}
+
+    @property
+    def pending(self) -> list[Question]:
+        """The questions that have no answer yet, the oldest first."""
+        return [entry.question for entry in self._entries.values() if entry.answer is None]
+
+    async def ask(
+        self,
+        question: Question,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  it becomes the question's deadline
+        unattended: Unattended = "refuse",
+        is_repeated: Callable[[], bool] = lambda: False,
+    ) -> Answer:
+        """Ask the user, and wait for the answer.
+
+        The question is refused after `timeout` seconds, and if `unattended` is `refuse`, when
+        nobody attends it. An unclaimed question with the same id is continued with its own
+        deadline. If this is cancelled, the question is withdrawn; but it becomes unclaimed if
+        `is_repeated()` is true, since the agent's client repeats the request. Raises
+        `ApprovalError` if too many questions are pending.
+        """
+        await trio.lowlevel.checkpoint()
+        entry = self._entries.get(question.id)
+        if entry is None:
+            self._check_count(question.connection)
+            if unattended == "refuse" and not self._is_attended(_Entry(question)):
+                return _unattended(())
+            if timeout is not None:
+                question = replace(question, deadline=trio.current_time() + timeout)
+            entry = self._add(_Entry(question))
+        entry.is_claimed = True
+        try:
+            answer = await self._wait(entry, unattended)
+        except trio.Cancelled:
+            entry.is_claimed = False
+            if not is_repeated():
+                self._close(entry, _cancelled("the request was cancelled"))
+                self._entries.pop(question.id, None)
+            raise
+        del self._entries[question.id]
+        return answer
+
+    async def _wait(self, entry: _Entry, unattended: Unattended) -> Answer:
+        end = _or_never(entry.question.deadline)
+        while True:
+            if entry.answer is not None:
+                return entry.answer
+            now, until = trio.current_time(), end
+            if now >= end:
+                self._close(entry, Answer(decision="deny", by="timeout"))
+                continue
+            if unattended == "refuse" and not self._is_attended(entry):
+                if now >= entry.attended_until:
+                    self._close(entry, _unattended(entry.declined.values()))
+                    continue
+                until = min(end, entry.attended_until)
+            with trio.move_on_at(until):
+                await entry.changed.park()
+
+    def find(self, name: str) -> Question:
+        """Return the pending question whose id is `name`, or begins with `name`.
+
+        Raises `NoQuestionError` if there is none, and `ApprovalError` if there are several.
+        """
+        found = [question for question in self.pending if question.id == name]
+        if not found and len(name) >= _SHORT_ID_MIN:
+            found = [question for question in self.pending if question.id.startswith(name)]
+        if not found:
+            raise NoQuestionError(
+                f"no question {name!r} is pending: it may have been answered or withdrawn; "
+                "acpterm approvals lists the pending questions"
+            )
+        if len(found) > 1:
+            ids = ", ".join(question.id for question in found)
+            raise ApprovalError(f"{name!r} is the beginning of several ids: type more of {ids}")
+        return found[0]
+
+    def answer(self, identifier: str, answer: Answer) -> Question:
+        """Answer the question with this id, and return it.
+
+        If the answer is for always, the session's other pending questions with the same prefix are
+        answered too. Raises `NoQuestionError` if the question is not pending, and `ApprovalError`
+        for an answer that the question does not offer.
+        """
+        entry = self._entries.get(identifier)
+        if entry is not None and trio.current_time() >= _or_never(entry.question.deadline):
+            self._close(entry, Answer(decision="deny", by="timeout"))
+        if entry is None or entry.answer is not None:
+            raise NoQuestionError(
+                f"question {identifier!r} is not pending: it was answered or withdrawn, or there "
+                "is none with this id"
+            )
+        question = entry.question
+        if answer.scope == "always" and answer.is_allowed and question.prefix is None:
+            raise ApprovalError(
+                f"the command of question {identifier!r} cannot be allowed always, since it has no "
+                "part that is safe to recognise: allow it once"
+            )
+        self._close(entry, answer)
+        if answer.scope == "always":
+            decisions = SessionDecisions()
+            decisions.remember(question, answer)
+            for other in list(self._entries.values()):
+                asked = other.question
+                is_same = (asked.connection, asked.session) == (
+                    question.connection,
+                    question.session,
+                )
+                if is_same and (found := decisions.find(asked)):
+                    self._close(other, replace(found, by=answer.by))
+        return question
+
+    def decline(self, identifier: str, observer: Observer, reason: str) -> None:
+        """Record that the user cannot answer a question through `observer`, because of `reason`.
+
+        Raises `NoQuestionError` if the question is not pending.
+        """
+        entry = self._entries.get(identifier)
+        if entry is None or entry.answer is not None:
+            raise NoQuestionError(f"question {identifier!r} is not pending")
+        entry.declined[observer] = reason
+        entry.changed.unpark_all()
+
+    def withdraw(self, connection: str, session: str | None = None, *, reason: str) -> None:
+        """Withdraw the questions of a connection, or of one session; `reason` says why."""
+        for identifier, entry in list(self._entries.items()):
+            question = entry.question
+            if question.connection == connection and session in (None, question.session):
+                self._close(entry, _cancelled(reason))
+                if not entry.is_claimed:
+                    del self._entries[identifier]
+
+    def restore(
+        self, question: Question, answer: Answer | None = None, *, grace: float = 0.0
+    ) -> None:
+        """Add an unclaimed question of an earlier worker, with its answer if it has one.
+
+        For `grace` seconds the question counts as attended.
+        """
+        entry = self._add(_Entry(question, trio.current_time() + grace), is_answered=bool(answer))
+        entry.answer = answer
+
+    def unclaimed(
+        self, connection: str, request: int | str | None, fingerprint: bytes
+    ) -> Question | None:
+        """Return the unclaimed question of a request that is repeated; None if there is none.
+
+        The question of another request with the same JSON-RPC id is withdrawn: the user has seen
+        another command, so an answer to that question must not count for this request.
+        """
+        for entry in list(self._entries.values()):
+            question = entry.question
+            if entry.is_claimed or request is None or question.request != request:
+                continue
+            if question.connection != connection:
+                continue
+            if question.fingerprint == fingerprint:
+                return question
+            self._close(entry, _cancelled("another request has the same id"))
+            del self._entries[question.id]
+        return None
+
+    def expire_unclaimed(self) -> None:
+        """Withdraw the questions whose requests were not repeated."""
+        for identifier, entry in list(self._entries.items()):
+            if not entry.is_claimed:
+                self._close(entry, _cancelled("the request was not repeated"))
+                del self._entries[identifier]
+
+    @contextmanager
+    def subscribe(self, observer: Observer) -> Iterator[None]:
+        """Pass all questions to `observer` during the block; first those that are pending."""
+        self.add(observer)
+        try:
+            yield
+        finally:
+            self.remove(observer)
+
+    def add(self, observer: Observer) -> None:
+        """Pass all questions to `observer` from now on; first those that are pending."""
+        self._observers[observer] = None
+        for question in self.pending:
+            observer.asked(question)
+        self._recheck()
+
+    def remove(self, observer: Observer) -> None:
+        """Pass no more questions to `observer`. Idempotent."""
+        self._observers.pop(observer, None)
+        for entry in self._entries.values():
+            entry.declined.pop(observer, None)
+        self._recheck()
+
+    def _recheck(self) -> None:
+        """Let each task that waits for an answer check again whether its question is attended."""
+        for entry in self._entries.values():
+            entry.changed.unpark_all()
+
+    def _check_count(self, connection: str) -> None:
+        pending = self.pending
+        own = sum(question.connection == connection for question in pending)
+        if own >= CONNECTION_PENDING_MAX:
+            raise ApprovalError(
+                f"{own} questions of this connection wait for the user: wait for some answers "
+                "before you run more commands that must be approved"
+            )
+        if len(pending) >= PENDING_MAX:
+            raise ApprovalError(
+                f"{len(pending)} questions of all agents wait for the user: wait for some answers "
+                "before you run more commands that must be approved"
+            )
+
+    def _is_attended(self, entry: _Entry) -> bool:
+        return any(
+            observer not in entry.declined and observer.attends(entry.question)
+            for observer in self._observers
+        )
+
+    def _add(self, entry: _Entry, *, is_answered: bool = False) -> _Entry:
+        self._entries[entry.question.id] = entry
+        if not is_answered:
+            for observer in list(self._observers):
+                observer.asked(entry.question)
+        return entry
+
+    def _close(self, entry: _Entry, answer: Answer) -> None:
+        """Set the answer to a question, unless it has one."""
+        if entry.answer is not None:
+            return
+        entry.answer = answer
+        for observer in list(self._observers):
+            observer.closed(entry.question, answer)
+        entry.changed.unpark_all()
+
+
+class SessionDecisions:
+    """The decisions that the user has made for the rest of a session.
+
+    `allowed` and `rejected` are prefixes: the first words of commands. A command that was rejected
+    always, but has no prefix, is remembered by the SHA-256 of its text.
+    """
+
+    def __init__(
+        self,
+        allowed: Iterable[Iterable[str]] = (),
+        rejected: Iterable[Iterable[str]] = (),
+        rejected_commands: Iterable[bytes] = (),
+    ) -> None:
+        self.allowed: Final = [tuple(prefix) for prefix in allowed]
+        self.rejected: Final = [tuple(prefix) for prefix in rejected]
+        self.rejected_commands: Final = list(rejected_commands)
+
+    @property
+    def size(self) -> int:
+        """Approximate memory of the decisions, in bytes."""
+        words = [word for prefix in (*self.allowed, *self.rejected) for word in prefix]
+        return sum(64 + len(word) for word in words) + 96 * len(self.rejected_commands)
+
+    def remember(self, question: Question, answer: Answer) -> bool:
+        """Remember the answer to a question if it is for always; return whether it is."""
+        if answer.scope != "always":
+            return False
+        if question.prefix is None:
+            if answer.is_allowed:
+                return False
+            _append(self.rejected_commands, _digest(question.command))
+        else:
+            _append(self.allowed if answer.is_allowed else self.rejected, question.prefix)
+        return True
+
+    def find(self, question: Question) -> Answer | None:
+        """Return the answer that an earlier decision gives to a question; None if there is none.
+
+        A refusal takes precedence.
+        """
+        words = question.prefix
+        if _digest(question.command) in self.rejected_commands or _has_prefix(words, self.rejected):
+            return Answer(
+                decision="deny", by="session", reason="the user has rejected it for this session"
+            )
+        if _has_prefix(words, self.allowed):
+            return Answer(decision="allow", by="session")
+        return None
+
+
+def _append(values: list[T], value: T) -> None:
+    """Append a value, and drop the oldest one if there are too many."""
+    if value in values:
+        values.remove(value)
+    values.append(value)
+    del values[: max(0, len(values) - _REMEMBERED_MAX)]
+
+
+def _has_prefix(words: Prefix | None, prefixes: Iterable[Prefix]) -> bool:
+    return words is not None and any(words[: len(prefix)] == prefix for prefix in prefixes)
+
+
+def _digest(command: str) -> bytes:
+    return sha256(command.encode(errors="surrogatepass")).digest()
+
+
+def _or_never(deadline: float | None) -> float:
+    return math.inf if deadline is None else deadline
+
+
+def _cancelled(reason: str) -> Answer:
+    return Answer(decision="deny", by="cancelled", reason=reason)
+
+
+def _unattended(reasons: Iterable[str]) -> Answer:
+    return Answer(decision="deny", by="unattended", reason="; ".join(reasons))

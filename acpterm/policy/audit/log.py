@@ -1,0 +1,215 @@
+"""The audit log of a host: a queue of entries, and the task that writes them.
+
+States: *writing*; *failing*, from the first error (a full disk, a missing permission) until a write
+succeeds again. In both, `record` queues entries, as long as the queue has room: the programs and
+their terminals never wait for the log. An entry that finds the queue full is lost, and counted.
+
+The first error is logged, and the write is repeated after a time that grows from `RETRY_S` to
+`RETRY_MAX_S`. When a write succeeds again, an entry `gap` has the time of the failure, its reason,
+and the number of entries lost, which may be none. Since lost entries are those that came after the
+queued ones, the order of the entries in the file is that of their numbers.
+
+At cancellation, the task writes what is queued, for at most `FLUSH_TIMEOUT_S` seconds.
+"""
+
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+import structlog
+import trio
+
+from acpterm.policy.audit.entry import member_name, time_text
+from acpterm.policy.audit.file import AuditFile, Batch
+from acpterm.policy.audit.input_counts import InputCounts
+from acpterm.policy.audit.texts import printable, redact_fields
+from acpterm.runtime.threads import run_blocking
+
+_log = structlog.get_logger("acpterm.audit")
+
+QUEUE_MAX: Final = 10_000
+"""The maximum number of queued entries."""
+QUEUE_BYTES: Final = 4 * 1024 * 1024
+BATCH_BYTES: Final = 512 * 1024
+FLUSH_TIMEOUT_S: Final = 2.0
+RETRY_S: Final = 0.1
+RETRY_MAX_S: Final = 5.0
+# Time to wait for more entries: a terminal's creation makes several, and is not to be delayed by
+# the start of a thread.
+_GATHER_S: Final = 0.02
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class AuditLog:
+    """The audit log in `directory`: at most `files` files of at most `file_bytes` bytes each.
+
+    All methods are for the thread of the event loop.
+    """
+
+    def __init__(self, directory: str, *, file_bytes: int, files: int) -> None:
+        self._file: Final = AuditFile(directory, file_bytes=file_bytes, files=files)
+        self._limiter: Final = trio.CapacityLimiter(2)
+        self._queue: Final[deque[bytes]] = deque()
+        # The batch that is being written, which counts as queued.
+        self._batch: Batch | None = None
+        self._queued = self._queued_bytes = 0
+        self._inputs: Final = InputCounts()
+        self._wakeup = trio.Event()
+        self._worker: Final = os.getpid()
+        self._seq = 0
+        # The loss that no entry `gap` reports yet.
+        self._lost = 0
+        self._lost_from = self._lost_to = 0.0
+        self._failing_since: float | None = None
+        self._reason = ""
+        self._retry_s = RETRY_S
+
+    def record(
+        self,
+        event: str,
+        **fields: str | float | bool | list[str] | None,
+    ) -> None:
+        """Record an event with the fields of an entry; fields that are None are omitted.
+
+        Never blocks and never raises. Secrets are redacted. Input (`input`) is counted, and
+        recorded once per second.
+        """
+        at = time.time()
+        try:
+            if event == "input":
+                due = self._inputs.add(fields, time.monotonic(), at)
+            else:
+                due = self._inputs.take_of(fields.get("terminal"))
+            for typed in due:
+                self._add("input", typed.fields, typed.at)
+            if event != "input":
+                self._add(event, fields, at)
+            self._wakeup.set()
+        except Exception as error:  # noqa: BLE001  an entry must not stop what it describes
+            self._lose(at, f"an entry cannot be encoded: {type(error).__name__}")
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Write the entries until cancellation; then write the rest, and return."""
+        task_status.started()
+        try:
+            while True:
+                await self._until_queued()
+                await trio.sleep(_GATHER_S)
+                if not await self._write_batch():
+                    await trio.sleep(self._retry_s)
+                    self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
+        finally:
+            with trio.move_on_after(FLUSH_TIMEOUT_S, shield=True):
+                await self._flush()
+
+    def _add(self, event: str, fields: Mapping[str, Any], at: float) -> None:
+        """Queue an entry; lose it if the queue is full."""
+        self._seq += 1
+        if self._queued >= QUEUE_MAX or self._queued_bytes >= QUEUE_BYTES:
+            self._lose(at, "the queue is full")
+            return
+        self._put(event, redact_fields(fields), at)
+
+    def _put(self, event: str, fields: Mapping[str, Any], at: float) -> None:
+        entry = {"time": time_text(at), "event": event, "worker": self._worker, "seq": self._seq}
+        entry |= {member_name(name): value for name, value in fields.items() if value is not None}
+        try:
+            line = _encode(entry)
+        except UnicodeEncodeError:  # a lone surrogate, as in a file name that is not UTF-8
+            line = _encode(printable(entry))
+        self._queue.append(line + b"\n")
+        self._queued += 1
+        self._queued_bytes += len(line) + 1
+
+    def _lose(self, at: float, reason: str) -> None:
+        """Count a lost entry."""
+        if not self._lost:
+            self._lost_from = at
+            self._reason = self._reason or reason
+        self._lost += 1
+        self._lost_to = at
+
+    async def _until_queued(self) -> None:
+        """Wait until an entry is queued or a loss is to be reported."""
+        while not (self._queue or self._batch or self._lost):
+            due_at = self._inputs.due_at
+            timeout = math.inf if due_at is None else max(0.0, due_at - time.monotonic())
+            with trio.move_on_after(timeout):
+                await self._wakeup.wait()
+            self._wakeup = trio.Event()
+            self._put_typed(is_all=False)
+
+    def _put_typed(self, *, is_all: bool) -> None:
+        now = time.monotonic()
+        for typed in self._inputs.take_all() if is_all else self._inputs.take_due(now):
+            self._add("input", typed.fields, typed.at)
+
+    async def _write_batch(self) -> bool:
+        """Write some of the queued entries; return whether that succeeded."""
+        self._put_typed(is_all=False)
+        if self._batch is None:
+            self._batch = self._next_batch()
+        batch = self._batch
+        try:
+            # If this is cancelled, the thread continues, and `_flush` waits for it.
+            await run_blocking(
+                partial(self._file.append, batch), abandon_on_cancel=True, limiter=self._limiter
+            )
+        except Exception as error:  # noqa: BLE001  whatever it is, the programs must not stop
+            self._on_failure(error)
+            return False
+        self._batch = None
+        self._queued -= batch.lines
+        self._queued_bytes -= len(batch.data)
+        self._on_success()
+        return True
+
+    def _next_batch(self) -> Batch:
+        lines: list[bytes] = []
+        room = min(BATCH_BYTES, self._file.file_bytes)
+        while self._queue and (not lines or room >= len(self._queue[0])):
+            lines.append(self._queue.popleft())
+            room -= len(lines[-1])
+        return Batch(lines)
+
+    def _on_failure(self, error: Exception) -> None:
+        if self._failing_since is not None:
+            return
+        self._failing_since = time.time()
+        self._reason = str(error)
+        if isinstance(error, OSError) and error.strerror:
+            self._reason = error.strerror
+        _log.warning("audit log not written", path=self._file.path, reason=self._reason)
+
+    def _on_success(self) -> None:
+        """Record a gap if there was an error or a loss before this write."""
+        self._retry_s = RETRY_S
+        if self._failing_since is None and not self._lost:
+            return
+        since = self._failing_since
+        end = self._lost_to if since is None else time.time()
+        fields = {
+            "from": time_text(self._lost_from if since is None else since),
+            "to": time_text(end),
+            "lost": self._lost,
+            "reason": self._reason,
+        }
+        self._seq += 1
+        self._put("gap", fields, time.time())
+        _log.warning("audit log written again", path=self._file.path, lost=self._lost)
+        self._failing_since, self._lost, self._reason = None, 0, ""
+
+    async def _flush(self) -> None:
+        """Write all that is queued; stop at the first error."""
+        self._put_typed(is_all=True)
+        while self._queue or self._batch or self._lost:
+            if not await self._write_batch():
+                break
+        if self._queued:
+            _log.error("audit entries lost", path=self._file.path, lost=self._queued)

@@ -1,0 +1,144 @@
+"""Reads the audit log: the rotated files from the oldest on, then the current file.
+
+States of a reader: *between* files; *open*, at a position in a file, which is always the start of a
+line. At the end of a file that was rotated, the reader continues with the next newer one. At the
+end of the current file `read` returns, and a later call continues there, also if the file was
+rotated meanwhile. A file that was rotated so often that it is gone is continued with the oldest
+one.
+
+Incomplete lines, and lines that are no entries, are skipped and counted. Memory does not depend on
+the size of the files.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from acpterm.policy.audit.entry import FILE_NAME, OLD_NAME, Entry, old_name
+
+_CHUNK_BYTES: Final = 256 * 1024
+# A longer line is no entry. The texts of an entry are limited, and escapes make them longer.
+_LINE_BYTES_MAX: Final = 4 * 1024 * 1024
+# An entry is written some time after it was made, by a clock that may have been changed.
+_MTIME_MARGIN_S: Final = 600.0
+
+
+class Line(NamedTuple):
+    """A line of the log."""
+
+    text: bytes
+    """The line without its newline."""
+    entry: Entry
+
+
+class AuditReader:
+    """A reader of the audit log in `directory`, which need not exist yet.
+
+    With `since`, in seconds since 1970, whole files that are older are not read; `read` may still
+    return older entries. Close the reader in the end.
+    """
+
+    def __init__(self, directory: str, since: float | None = None) -> None:
+        self.skipped = 0
+        """The number of lines that were skipped, because they are no entries."""
+        self._directory: Final = directory
+        self._oldest_mtime: Final = None if since is None else since - _MTIME_MARGIN_S
+        self._fd = -1
+        self._position = 0
+        self._decoder: Final = msgspec.json.Decoder(Entry)
+
+    def read(self) -> Iterator[Line]:
+        """Yield the entries from the current position to the current end. Raises `OSError`."""
+        while self._fd >= 0 or self._open_next(None):
+            while lines := self._read_lines():
+                yield from self._entries(lines)
+            identity = os.fstat(self._fd)
+            if os.path.samestat(identity, self._stat(FILE_NAME) or identity):
+                return
+            # Rotated. Lines may have been appended between the last read and the rotation.
+            while lines := self._read_lines():
+                yield from self._entries(lines)
+            if not self._open_next(identity):
+                return
+
+    def close(self) -> None:
+        """Close the file that is open, if any."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+    def _open_next(self, current: os.stat_result | None) -> bool:
+        """Open the file after `current`, or else the oldest; return whether there is one.
+
+        The names change when a rotation happens meanwhile: then look again.
+        """
+        while True:
+            names = self._names()
+            found = [(name, status) for name in names if (status := self._stat(name))]
+            if current is None:
+                found = [item for item in found if self._is_wanted(*item)]
+            else:
+                places = [os.path.samestat(status, current) for _, status in found]
+                if True in places:
+                    found = found[places.index(True) + 1 :]
+            if not found:
+                return False
+            name, status = found[0]
+            with contextlib.suppress(FileNotFoundError):
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                fd = os.open(os.path.join(self._directory, name), flags)
+                if os.path.samestat(os.fstat(fd), status):
+                    self.close()
+                    self._fd, self._position = fd, 0
+                    return True
+                os.close(fd)
+
+    def _names(self) -> list[str]:
+        """Return the names of the files, the oldest first."""
+        try:
+            names = os.listdir(self._directory)
+        except FileNotFoundError:
+            return []
+        numbers = sorted(int(match[1]) for name in names if (match := OLD_NAME.fullmatch(name)))
+        return [old_name(number) for number in [*reversed(numbers), 0]]
+
+    def _stat(self, name: str) -> os.stat_result | None:
+        """Return the status of a file; None if it is missing or is no regular file."""
+        try:
+            status = os.lstat(os.path.join(self._directory, name))
+        except FileNotFoundError:
+            return None
+        return status if stat.S_ISREG(status.st_mode) else None
+
+    def _is_wanted(self, name: str, status: os.stat_result) -> bool:
+        is_old = self._oldest_mtime is not None and status.st_mtime < self._oldest_mtime
+        return name == FILE_NAME or not is_old
+
+    def _read_lines(self) -> bytes:
+        """Read and return some whole lines; empty bytes if there are none at the position."""
+        if os.fstat(self._fd).st_size < self._position:
+            self._position = 0  # another program has emptied the file
+        chunk = os.pread(self._fd, _CHUNK_BYTES, self._position)
+        end = chunk.rfind(b"\n") + 1
+        if not end and len(chunk) == _CHUNK_BYTES:
+            chunk = os.pread(self._fd, _LINE_BYTES_MAX, self._position)
+            end = chunk.rfind(b"\n") + 1
+            if not end and len(chunk) == _LINE_BYTES_MAX:
+                # Skip this part of the line. What is left of it is no entry either.
+                end = len(chunk)
+                chunk = b"\n" * end
+        self._position += end
+        return chunk[:end]
+
+    def _entries(self, lines: bytes) -> Iterator[Line]:
+        for text in lines.split(b"\n"):
+            if not text.strip():
+                continue
+            try:
+                yield Line(text, self._decoder.decode(text))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                self.skipped += 1

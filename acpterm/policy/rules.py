@@ -1,0 +1,187 @@
+"""The user's rules: a TOML file of prefix rules.
+
+    [[rule]]
+    pattern = ["git", ["push", "fetch"]]
+    decision = "allow"
+    reason = "The remote is ours."
+    match = ["git push origin main"]
+    not_match = ["git pull"]
+
+A rule matches a command whose first words are those of its pattern; a list in the pattern has
+alternatives for one word. `match` and `not_match` are examples, which are checked when the file is
+loaded: an example that does not do what it says is an error, and no rule of the file is used.
+"""
+
+import os
+import shlex
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, get_args
+
+from acpterm.config.paths import default_file
+from acpterm.config.profiles import Decision
+
+_DECISIONS: Final = get_args(Decision)
+_KEYS: Final = ("pattern", "decision", "reason", "match", "not_match")
+
+
+class RulesError(Exception):
+    """The rules file cannot be used; the message is one line, and says what would be right."""
+
+
+class Rule(NamedTuple):
+    """A rule on commands that begin with some words."""
+
+    pattern: tuple[tuple[str, ...], ...]
+    """The alternatives of each word."""
+    decision: Decision
+    reason: str = ""
+
+    def matches(self, words: Sequence[str]) -> bool:
+        """Return whether a command begins with the words of the pattern."""
+        return len(words) >= len(self.pattern) and all(
+            word in alternatives for word, alternatives in zip(words, self.pattern, strict=False)
+        )
+
+    def __str__(self) -> str:
+        words = " ".join(
+            shlex.quote(one[0]) if len(one) == 1 else f"[{'|'.join(one)}]" for one in self.pattern
+        )
+        return f"{self.decision} {words}"
+
+
+def default_rules_file() -> str:
+    """Return the default path of the rules file."""
+    return os.path.join(os.path.dirname(default_file()), "rules.toml")
+
+
+def load_rules(path: str) -> tuple[Rule, ...]:
+    """Return the rules of a file; a file that does not exist has none. Raises `RulesError`."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse_rules(file.read(), path)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise RulesError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RulesError(f"{path}: is not UTF-8: {error.reason}") from error
+
+
+def parse_rules(text: str, path: str) -> tuple[Rule, ...]:
+    """Return the rules of the text of a file, which `path` names in errors. Raises `RulesError`."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RulesError(f"{path}: is not TOML: {error}") from error
+    for key in document:
+        if key != "rule":
+            raise RulesError(f"{path}: {key!r} is unknown: rules are tables [[rule]]")
+    tables = document.get("rule", [])
+    if not isinstance(tables, list):
+        raise RulesError(f"{path}: 'rule' must be an array of tables: write [[rule]]")
+    return tuple(_rule(table, f"{path}: rule {number}") for number, table in enumerate(tables, 1))
+
+
+def _rule(table: Any, where: str) -> Rule:
+    if not isinstance(table, dict):
+        raise RulesError(f"{where}: must be a table, [[rule]]")
+    for key in table:
+        if key not in _KEYS:
+            raise RulesError(f"{where}: {key!r} is unknown: the keys are {', '.join(_KEYS)}")
+    decision = table.get("decision")
+    if decision not in _DECISIONS:
+        problem = "is missing" if decision is None else f"is {decision!r}"
+        raise RulesError(f"{where}: decision {problem}: it must be {', '.join(_DECISIONS)}")
+    reason = table.get("reason", "")
+    if not isinstance(reason, str):
+        raise RulesError(f"{where}: reason is {reason!r}: it must be a string")
+    rule = Rule(_pattern(table.get("pattern"), where), decision, reason)
+    for key, is_expected in (("match", True), ("not_match", False)):
+        examples = table.get(key, [])
+        if not isinstance(examples, list):
+            raise RulesError(f"{where}: {key} is {examples!r}: it must be an array of commands")
+        for example in examples:
+            if rule.matches(_words(example, f"{where}: {key}")) != is_expected:
+                does = "does not match" if is_expected else "matches"
+                raise RulesError(
+                    f"{where}: the pattern of {str(rule)!r} {does} the command {example!r} of {key}: "
+                    "correct the pattern or the example"
+                )
+    return rule
+
+
+def _pattern(value: Any, where: str) -> tuple[tuple[str, ...], ...]:
+    right = 'it must be an array of words or of alternatives, such as ["git", ["push", "fetch"]]'
+    if not isinstance(value, list) or not value:
+        problem = "is missing" if value is None else f"is {value!r}"
+        raise RulesError(f"{where}: pattern {problem}: {right}")
+    pattern = []
+    for item in value:
+        alternatives = item if isinstance(item, list) else [item]
+        if not alternatives or not all(isinstance(one, str) for one in alternatives):
+            raise RulesError(f"{where}: pattern has {item!r}: {right}")
+        pattern.append(tuple(alternatives))
+    if "" in pattern[0]:
+        raise RulesError(f"{where}: pattern has an empty name of a program: {right}")
+    return tuple(pattern)
+
+
+def _words(example: Any, where: str) -> list[str]:
+    if isinstance(example, list) and all(isinstance(word, str) for word in example):
+        return example
+    if not isinstance(example, str):
+        raise RulesError(f"{where}: {example!r} must be a command, or an array of its words")
+    try:
+        return shlex.split(example)
+    except ValueError as error:
+        raise RulesError(f"{where}: {example!r} is not a command: {error}") from error
+
+
+def allow_prefix(path: str, prefix: Sequence[str], reason: str) -> None:
+    """Append a rule that allows commands with a prefix; the rest of the file stays as it is.
+
+    The file is replaced as a whole, so that a reader never sees half of a rule. A new file is
+    readable by its owner only. Raises `RulesError` if the file has an error, or cannot be written.
+    """
+    load_rules(path)
+    target = os.path.realpath(path)
+    try:
+        try:
+            with open(target, encoding="utf-8") as file:
+                text, mode = file.read(), os.fstat(file.fileno()).st_mode & 0o777
+        except FileNotFoundError:
+            text, mode = "", 0o600
+        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        changed = _append(text, prefix, reason)
+        parse_rules(changed, path)
+        descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".rules-")
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                os.fchmod(descriptor, mode)
+                file.write(changed)
+                file.flush()
+                os.fsync(descriptor)
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise RulesError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _append(text: str, prefix: Sequence[str], reason: str) -> str:
+    import tomlkit  # noqa: PLC0415  slow to import, and only needed to write
+
+    table = tomlkit.table()
+    table["pattern"] = list(prefix)
+    table["decision"] = "allow"
+    if reason:
+        table["reason"] = reason
+    rules = tomlkit.aot()
+    rules.append(table)
+    document = tomlkit.document()
+    document["rule"] = rules
+    separator = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    return f"{text}{separator}{tomlkit.dumps(document)}"

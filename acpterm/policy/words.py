@@ -1,0 +1,229 @@
+"""Words of a shell line: what a shell makes of quotes, backslashes, braces and expansions.
+
+A word is written as raw text: `r\\m`, `"$X"/y`, `{a,b}`. A shell turns one raw word into zero or
+more arguments. The result is exact for words without expansions. For others it is an estimate that
+serves to find danger: such words are marked, and a command that has one is never plain.
+
+Text that is not known (the output of a command, a variable of the environment) is replaced by
+`UNKNOWN_TEXT`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+UNKNOWN_TEXT: Final = "\ufffd"
+"""Stands for text that only the execution of the line would show."""
+PIPE_PATH: Final = f"/dev/fd/{UNKNOWN_TEXT}"
+"""Stands for the path of a process substitution."""
+WORDS_MAX: Final = 64
+"""Maximum words that braces in one raw word are expanded to."""
+
+# Private characters that mark, in text that is being built, braces without quotes and separators.
+_OPEN, _COMMA, _CLOSE, _SEPARATOR = "\ue000", "\ue001", "\ue002", "\ue003"
+_MARKS: Final = re.compile("[\ue000-\ue003]")
+_BRACES: Final = {"{": _OPEN, ",": _COMMA, "}": _CLOSE}
+_UNMARKED: Final = str.maketrans({_OPEN: "{", _COMMA: ",", _CLOSE: "}"})
+
+_SIMPLE: Final = re.compile(r"[\w@%+:./=^,-]+")
+_PLAIN_PIECE: Final = re.compile(r"[^\\'\"$`*?\[{},~<>]+")
+_QUOTED_PIECE: Final = re.compile(r'[^\\"$`]+')
+_SINGLE: Final = re.compile(r"'([^']*)'")
+_ANSI_C: Final = re.compile(r"\$'((?:[^'\\]|\\.)*+)'", re.DOTALL)
+_ESCAPE: Final = re.compile(
+    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))",
+    re.DOTALL,
+)
+_ESCAPES: Final = {
+    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
+    "v": "\v",
+}  # fmt: skip
+_PARAMETER: Final = re.compile(
+    r"\$(?:(\w+|[@*#?!$-])|\{([#!]?)(\w+|[@*])((?:\[[^\]]*\])?)(?:(:?[-=+])(.*))?\})", re.DOTALL
+)
+_ECHO: Final = re.compile(
+    r"(?:\$\(|`)\s*(?:echo|printf)\s+(?:-\w\s+|%s\s+|--\s+)*(['\"]?)([\w ./@%+:=-]+)\1\s*(?:\)|`)"
+)
+_RANGE: Final = re.compile(r"\ue000(\d{1,4}|[a-zA-Z])\.\.(\d{1,4}|[a-zA-Z])\ue002")
+
+
+class Raw(NamedTuple):
+    """A raw word, and where it has expansions."""
+
+    text: str
+    expansions: tuple[tuple[int, int], ...]
+    """Start and end of each outermost expansion in `text`, in order."""
+
+
+class Word(NamedTuple):
+    """An argument as a program gets it, as far as it is known."""
+
+    text: str
+    is_literal: bool = True
+    """Whether the text is exact: no expansion, no glob, no brace, no tilde."""
+    is_glob: bool = False
+    """Whether the text is a pattern, which the shell replaces by names of files."""
+
+    @property
+    def may_become_option(self) -> bool:
+        """Return whether a shell may turn the word into one that begins with a dash."""
+        return self.is_glob and self.text[:1] in ("*", "?", "[", "-", UNKNOWN_TEXT)
+
+
+def words_of(raw: Raw, constants: Mapping[str, str], unknown: str = UNKNOWN_TEXT) -> list[Word]:
+    """Return the arguments that a raw word becomes.
+
+    `constants` are values of variables. Text that is not known becomes `unknown`.
+    """
+    if _SIMPLE.fullmatch(raw.text):
+        return [Word(raw.text)]
+    text, is_literal, is_glob, is_quoted = _scan(raw, constants, unknown)
+    if not _MARKS.search(text):
+        return [Word(text, is_literal, is_glob)] if text or is_quoted or is_literal else []
+    found = []
+    for expanded in _expand_braces(text):
+        pieces = expanded.split(_SEPARATOR)
+        is_exact = is_literal and len(pieces) == 1 and expanded == text
+        found += [
+            Word(piece.translate(_UNMARKED), is_exact, is_glob)
+            for piece in pieces
+            if piece or is_quoted
+        ]
+    if len(found) == 1 and found[0].text == text.translate(_UNMARKED):
+        # Braces that are not expanded, such as those of `stash@{0}` or of find's `{}`.
+        return [Word(found[0].text, is_literal, is_glob)]
+    return [word._replace(is_literal=False) for word in found]
+
+
+def _scan(raw: Raw, constants: Mapping[str, str], unknown: str) -> tuple[str, bool, bool, bool]:
+    """Return the text, and whether the word is literal, has a glob, and has quotes."""
+    source = raw.text
+    starts = dict(raw.expansions)
+    out: list[str] = []
+    is_literal, is_glob, is_quoted, in_quotes = True, False, False, False
+    at, size = 0, len(source)
+    while at < size:
+        end = starts.get(at)
+        if end is not None and end > at:
+            value = _value(source[at:end], constants, unknown)
+            out.append(value if in_quotes else _split(value, constants))
+            is_literal = False
+            at = end
+            continue
+        piece = (_QUOTED_PIECE if in_quotes else _PLAIN_PIECE).match(source, at)
+        if piece is not None:
+            out.append(piece[0])
+            at = piece.end()
+            continue
+        character = source[at]
+        if character == '"':
+            in_quotes = not in_quotes
+            is_quoted = True
+        elif character == "\\":
+            following = source[at + 1 : at + 2]
+            if in_quotes and following not in ("$", "`", '"', "\\", "\n"):
+                out.append("\\")
+                at += 1
+                continue
+            out.append("" if following == "\n" else following)
+            at += 2
+            continue
+        elif in_quotes:
+            out.append(character)  # a `$` before other text, or a backquote of an error
+            is_literal = is_literal and character == "$"
+        elif character == "'" and (match := _SINGLE.match(source, at)):
+            out.append(match[1])
+            is_quoted = True
+            at = match.end()
+            continue
+        elif character == "$" and (match := _ANSI_C.match(source, at)):
+            # Not every shell knows this form, so that the word is not exact.
+            out.append(_ESCAPE.sub(_escaped, match[1]))
+            is_literal, is_quoted = False, True
+            at = match.end()
+            continue
+        elif character in "*?[":
+            is_glob = True
+            is_literal = False
+            out.append(character)
+        elif character == "~":
+            is_literal = is_literal and at > 0 and source[at - 1] not in ":="
+            out.append(character)
+        elif character in _BRACES:
+            out.append(_BRACES[character])
+        else:
+            # A `$` before a quote asks for a translation; another quote is an error.
+            if character != "$" or source[at + 1 : at + 2] != '"':
+                out.append(character)
+            is_literal = is_literal and character == "$" and source[at + 1 : at + 2] != '"'
+        at += 1
+    return "".join(out), is_literal, is_glob, is_quoted
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = match[1] or match[2] or match[3]
+    if code:
+        value = int(code, 16)
+        return chr(value) if value <= 0x10FFFF else UNKNOWN_TEXT
+    if match[4]:
+        return chr(int(match[4], 8) & 0xFF)
+    if match[5]:
+        return chr(ord(match[5]) & 0x1F)
+    return _ESCAPES.get(match[6], match[6])
+
+
+def _value(expansion: str, constants: Mapping[str, str], unknown: str) -> str:
+    """Return the value of an expansion: of a variable, or of a simple `$(echo …)`."""
+    if expansion.startswith(("<(", ">(")):
+        return PIPE_PATH
+    match = _PARAMETER.fullmatch(expansion)
+    if match is None:
+        echo = _ECHO.fullmatch(expansion)
+        return echo[2].strip() if echo else unknown
+    simple, prefix, name, _, operator, default = match.groups()
+    if prefix:
+        indirect = constants.get(name) if prefix == "!" else None
+        return constants.get(indirect, unknown) if indirect is not None else unknown
+    value = constants.get(simple or name)
+    if operator and (value is None) != operator.endswith("+"):
+        return re.sub(r"""['"\\]""", "", default)
+    return unknown if value is None else value
+
+
+def _split(value: str, constants: Mapping[str, str]) -> str:
+    """Mark where a shell splits the value of an expansion without quotes."""
+    separators = " \t\n" + constants.get("IFS", "")
+    if not any(character in value for character in separators):
+        return value
+    return re.sub(f"[{re.escape(separators)}]+", _SEPARATOR, value)
+
+
+def _expand_braces(text: str) -> list[str]:
+    """Return the texts that marked braces in `text` expand to, at most `WORDS_MAX`."""
+    done: list[str] = []
+    waiting = [text]
+    # Each round expands one pair of braces; a text that has none is done.
+    for _ in range(4 * WORDS_MAX):
+        if not waiting or len(done) + len(waiting) > WORDS_MAX:
+            break
+        current = waiting.pop()
+        variants = _expand_first(current)
+        if variants is None:
+            done.append(current)
+        else:
+            waiting += reversed(variants)
+    return [*done, *reversed(waiting)][:WORDS_MAX]
+
+
+def _expand_first(text: str) -> list[str] | None:
+    """Return the variants of the first innermost pair of braces, or None if there is no pair."""
+    if match := _RANGE.search(text):
+        return [text[: match.start()] + one + text[match.end() :] for one in match.group(1, 2)]
+    end = text.find(_CLOSE)
+    while end >= 0:
+        start = text.rfind(_OPEN, 0, end)
+        if start >= 0 and _COMMA in text[start:end]:
+            pieces = text[start + 1 : end].split(_COMMA)
+            return [text[:start] + piece + text[end + 1 :] for piece in pieces]
+        end = text.find(_CLOSE, end + 1)
+    return None

@@ -1,0 +1,91 @@
+"""Enables controllers for the control groups of terminals.
+
+A controller applies to a group only if all its ancestors pass it on (`cgroup.subtree_control`):
+
+    OWN ──passes it on──▶ acpterm-PID-RANDOM ──passes it on──▶ TERMINAL
+
+A group other than the root of the hierarchy cannot both pass controllers on and have processes of
+its own (the rule of no internal processes). So the processes of the daemon are moved from OWN to
+the group `DAEMON_GROUP` below it, when a limit needs a controller for the first time. With
+`DelegateSubgroup=` systemd starts them there. If OWN has processes of others, such as the user's
+shell, nothing is moved, and the controller is not available.
+"""
+
+import os
+from collections.abc import Collection
+from typing import Final
+
+from acpterm.pty import linux
+
+DAEMON_GROUP: Final = "acpterm-daemon"
+"""The name of the group of the daemon's own processes, once it has one."""
+
+
+def enable(controller: str, base: str, own_pids: Collection[int]) -> str | None:
+    """Enable a controller for the groups in `base`; return the reason if that is impossible.
+
+    `own_pids` are the pids of the daemon's processes: they may be moved, and so may their children.
+    """
+    try:
+        if controller in _words(f"{base}/cgroup.subtree_control"):
+            return None
+        own = os.path.dirname(base)
+        available = _words(f"{own}/cgroup.controllers")
+        if controller not in available:
+            return (
+                "the controller of control groups that it needs is not delegated to acpterm: "
+                f"{own}/cgroup.controllers has {' '.join(available) or 'none'}"
+            )
+        if controller not in _words(f"{own}/cgroup.subtree_control"):
+            # Not only if it fails otherwise: the kernel lets a group with processes pass on a
+            # controller of threads, such as `pids`, but then no process can enter the groups below.
+            if not _is_root(own) and (reason := _move_processes(own, own_pids)):
+                return reason
+            _pass_on(own, controller)
+        _pass_on(base, controller)
+    except OSError as error:
+        return f"the controller {controller!r} of control groups cannot be enabled: {error}"
+    return None
+
+
+def _is_root(directory: str) -> bool:
+    """Return whether a group is the root of the hierarchy, which may have processes of its own."""
+    return not os.path.exists(f"{directory}/cgroup.events")
+
+
+def _pass_on(directory: str, controller: str) -> None:
+    _write(f"{directory}/cgroup.subtree_control", f"+{controller}")
+
+
+def _move_processes(own: str, own_pids: Collection[int]) -> str | None:
+    """Move the daemon's processes out of `own`; return the reason if there are others."""
+    pids = [int(word) for word in _words(f"{own}/cgroup.procs")]
+    strangers = [pid for pid in pids if pid not in own_pids and _parent(pid) not in own_pids]
+    if strangers:
+        return (
+            f"acpterm's control group {own} also has processes of others (such as {strangers[0]}): "
+            "run the daemon in a group of its own, such as a systemd service with Delegate=yes"
+        )
+    group = os.path.join(own, DAEMON_GROUP)
+    os.makedirs(group, exist_ok=True)
+    for pid in pids:
+        try:
+            _write(f"{group}/cgroup.procs", str(pid))
+        except ProcessLookupError:
+            continue  # it has just ended
+    return None
+
+
+def _parent(pid: int) -> int | None:
+    stat = linux.read_stat(pid)
+    return None if stat is None else stat.ppid
+
+
+def _words(path: str) -> list[str]:
+    with open(path) as file:
+        return file.read().split()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "wb", buffering=0) as file:
+        file.write(text.encode())

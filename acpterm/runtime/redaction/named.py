@@ -1,0 +1,122 @@
+"""Redacts values that follow the name of a secret: variables, options, members and headers."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from acpterm.runtime.redaction.names import Strength, is_switch, strength
+from acpterm.runtime.redaction.tokens import REDACTED
+from acpterm.runtime.redaction.values import VALUE, is_random, is_reference, may_be_secret
+
+# Groups: the dashes of an option, the name, and the separator before a value. An option may be
+# separated from its value by spaces only.
+_NAME: Final = (
+    r"(?<![\w.-])(-{1,2}(?=[A-Za-z]))?+([A-Za-z_][\w.-]{1,127}+)"
+    r"""((?:\\?["'])?+\s{0,8}+(?::=|=>|=(?![=~])|:(?![:/]))\s{0,8}+|(?(1)\s{1,8}+|(?!)))"""
+)
+_SCHEME: Final = r"(?i:(?:bearer|basic|token|digest|negotiate|apikey|bot|key)\s{1,4}+)"
+_AUTHORIZATION: Final = rf"""(\\?["']?)({_SCHEME})?+([^\s"'\\,]++)"""
+_COOKIE: Final = r"""(\\?["']?)([^\s"'\\=]{1,200}+=[^"'\\\n]*+)"""
+_BEARER: Final = r"(?i:\b(bearer\s{1,4}))([\w.~+/=-]{16,}+)"
+# `aws configure set NAME VALUE`, `npm config set NAME VALUE`, `setenv NAME VALUE`.
+_SET: Final = r"(?<![\w-])(?:set|setenv|add)\s{1,4}+([^\s\"'=]{2,200}+)\s{1,4}+"
+
+
+def redact_named(text: str, lower: str) -> str:
+    """Return `text` with the secrets redacted that follow a name; `lower` is it in lower case."""
+    text = _replace(text, _NAME, _after_name)
+    if "set" in lower or "add" in lower:
+        text = _replace(text, _SET, _after_set)
+    return text
+
+
+def redact_bearer(text: str) -> str:
+    """Return `text` with tokens redacted that follow the word Bearer."""
+    return re.sub(
+        _BEARER, lambda match: match[1] + (REDACTED if is_random(match[2]) else match[2]), text
+    )
+
+
+def is_option_of_secret(argument: str) -> Strength:
+    """Return the strength of the option `argument` if its value is the next argument."""
+    if not argument.startswith("-") or "=" in argument:
+        return Strength.NONE
+    name = argument.lstrip("-")
+    return Strength.NONE if len(name) < 2 or is_switch(name) else strength(name)
+
+
+def _replace(
+    text: str, pattern: str, find: Callable[[str, re.Match[str]], tuple[int, int] | None]
+) -> str:
+    """Replace what `find` returns for each match of `pattern`: the start and end of a secret.
+
+    The search continues after the secret, or else after the match, whose value may have other
+    names in it.
+    """
+    search = re.compile(pattern, re.ASCII).search
+    pieces, position, copied = [], 0, 0
+    while match := search(text, position):
+        position = match.end()
+        if found := find(text, match):
+            start, position = found
+            pieces += [text[copied:start], REDACTED]
+            copied = position
+    return "".join([*pieces, text[copied:]]) if pieces else text
+
+
+def _after_name(text: str, match: re.Match[str]) -> tuple[int, int] | None:
+    """Return where the secret after a name is, if there is one."""
+    dashes, name, separator = match.groups()
+    if dashes == "-" and name.startswith("D"):  # a property of Java or CMake
+        name = name[1:]
+    last = name.rpartition("-")[2].lower()
+    if last in ("authorization", "cookie"):
+        return _after_header(text, match.end(), last)
+    certainty = strength(name)
+    sign = separator.strip("\\\"' \t\n")
+    if certainty is Strength.NONE or (not sign and is_switch(name)):
+        return None
+    value = VALUE.match(text, match.end())
+    if value is None:
+        return None
+    kept, secret = _groups(value)
+    if not kept and not _is_whole(text, value, sign):
+        return None
+    is_tight = separator in ("=", ":=") or not sign
+    is_header = sign == ":" and "-" in name and text[match.start() - 1 : match.start()] in "\"'\n"
+    if may_be_secret(secret, certainty, is_certain=bool(kept) or is_tight or is_header):
+        return value.start(value.lastindex or 0), value.end(value.lastindex or 0)
+    return None
+
+
+def _groups(value: re.Match[str]) -> tuple[str, str]:
+    last = value.lastindex or 0
+    return value[last - 1], value[last]
+
+
+def _is_whole(text: str, value: re.Match[str], sign: str) -> bool:
+    """Return whether a value without quotes is a word, and not an option or a part of code."""
+    word, end = value[0], value.end()
+    if not sign and word.startswith("-"):
+        return False
+    return not (word.endswith("[") or text[end : end + 1] == "(")
+
+
+def _after_header(text: str, position: int, name: str) -> tuple[int, int] | None:
+    """Return where the secret of a header is, which starts at `position`, if there is one."""
+    if name == "cookie":
+        cookie = re.compile(_COOKIE).match(text, position)
+        return None if cookie is None or is_reference(cookie[2]) else cookie.span(2)
+    match = re.compile(_AUTHORIZATION).match(text, position)
+    if match is None or is_reference(match[3]) or not (match[2] or is_random(match[3])):
+        return None
+    return match.span(3)
+
+
+def _after_set(text: str, match: re.Match[str]) -> tuple[int, int] | None:
+    """Return where the secret after `set NAME` is, if there is one."""
+    certainty = strength(re.split("[:/]", match[1])[-1][-128:])
+    value = VALUE.match(text, match.end()) if certainty else None
+    if value is None or not may_be_secret(value[value.lastindex or 0], certainty, is_certain=False):
+        return None
+    return value.span(value.lastindex or 0)

@@ -1,0 +1,173 @@
+"""Redacts passwords that programs take as an option of one letter, such as `-p` of mysql."""
+
+import os
+import re
+from collections.abc import Mapping
+from enum import Enum, auto
+from functools import cache
+from typing import Final, TypeAlias
+
+from acpterm.runtime.redaction.tokens import REDACTED
+from acpterm.runtime.redaction.values import VALUE, is_reference
+
+
+class Form(Enum):
+    """The form of an option's value."""
+
+    ATTACHED = auto()
+    """Only in the same word, as in `-pSECRET`."""
+    NEXT = auto()
+    """Only in the next word."""
+    ANY = auto()
+    """In the same word or the next one."""
+    USER = auto()
+    """As ANY, and the secret is what follows a colon, comma or percent sign."""
+    SOURCE = auto()
+    """As ANY, and the secret is what follows `pass:`; openssl's."""
+
+
+Options: TypeAlias = Mapping[str, Form]
+
+_ATTACHED_P: Final[Options] = {"p": Form.ATTACHED}
+_P: Final[Options] = {"p": Form.ANY}
+_CAPITAL_P: Final[Options] = {"P": Form.ANY}
+_W: Final[Options] = {"w": Form.ANY}
+_A: Final[Options] = {"a": Form.USER}
+_CAPITAL_U: Final[Options] = {"U": Form.USER}
+
+_PROGRAMS: Final[Mapping[str, Options]] = {
+    **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mysqlsh"), _ATTACHED_P),
+    **dict.fromkeys(("mysqlshow", "mycli", "mariadb", "mariadb-dump"), _ATTACHED_P),
+    **dict.fromkeys(("mariadb-admin", "7z", "7za", "7zz", "rar", "unrar"), _ATTACHED_P),
+    **dict.fromkeys(("zip", "unzip", "sqlcmd", "bcp"), _CAPITAL_P),
+    **dict.fromkeys(("mongo", "mongosh", "mongodump", "mongorestore", "mongoexport"), _P),
+    **dict.fromkeys(("ldapsearch", "ldapmodify", "ldapadd", "ldapdelete", "ldapwhoami"), _W),
+    **dict.fromkeys(("http", "https", "xh"), _A),
+    **dict.fromkeys(("smbclient", "rpcclient"), _CAPITAL_U),
+    "curl": {"u": Form.USER, "U": Form.USER, "user": Form.USER, "proxy-user": Form.USER},
+    "lftp": {"u": Form.USER},
+    "sshpass": {"p": Form.ANY},
+    "redis-cli": {"a": Form.ANY},
+    "openssl": {
+        "k": Form.NEXT,
+        "pass": Form.SOURCE,
+        "passin": Form.SOURCE,
+        "passout": Form.SOURCE,
+    },
+    # The subcommand of docker, podman, helm, az and others.
+    "login": {"p": Form.ANY},
+}
+_NAMES: Final = tuple(_PROGRAMS)
+_PORT: Final = re.compile(r"\d{1,5}(?::\d{1,5})?")
+# Options of one letter may be combined; the last one may have a value.
+_COMBINED: Final = re.compile(r"[A-Za-z]{1,8}")
+_SEPARATOR: Final = re.compile(r"=|[ \t]{1,8}")
+
+
+def has_program(text: str) -> bool:
+    """Return whether `text` may have the name of such a program in it."""
+    return any(name in text for name in _NAMES)
+
+
+def redact_programs(text: str) -> str:
+    """Return a shell line, or other text, with the secrets of these programs redacted."""
+    search = _events().search
+    pieces: list[str] = []
+    options: Options = {}
+    position = copied = 0
+    while match := search(text, position):
+        position = match.end()
+        if match["program"]:
+            options = _PROGRAMS[match["program"]]
+        elif match["operator"]:
+            options = {}
+        elif found := _secret_after(text, match, options):
+            start, position = found
+            pieces += [text[copied:start], REDACTED]
+            copied = position
+    return "".join([*pieces, text[copied:]]) if pieces else text
+
+
+def options_of(argument: str) -> Options | None:
+    """Return the options of the program that `argument` names, by name or path; None if none."""
+    return _PROGRAMS.get(os.path.basename(argument))
+
+
+def attached_secret(argument: str, options: Options) -> int | None:
+    """Return the index in `argument`, such as `-pSECRET`, at which the secret starts, or None."""
+    name, equals, _ = argument.partition("=")
+    if equals and name.lstrip("-") in options and name[2:]:
+        form, start = options[name.lstrip("-")], len(name) + 1
+    elif argument[1:2] in options and argument[1:] not in options:
+        form, start = options[argument[1]], 2
+    else:
+        return None
+    value = argument[start:]
+    if form is Form.NEXT or not _is_secret(value, form):
+        return None
+    return start + _kept(value, form)
+
+
+def secret_in_next(argument: str, options: Options) -> Form | None:
+    """Return the form of the option `argument` if its value is the next argument, or None."""
+    name = argument.lstrip("-")
+    if name not in options and not argument.startswith("--") and _COMBINED.fullmatch(name):
+        name = name[-1]
+        if options.get(name) is Form.NEXT:
+            return None
+    form = options.get(name)
+    return None if form is Form.ATTACHED else form
+
+
+def redact_value(value: str, form: Form) -> str:
+    """Return the value of an option, with the secret in it redacted."""
+    return value[: _kept(value, form)] + REDACTED if _is_secret(value, form) else value
+
+
+@cache
+def _events() -> re.Pattern[str]:
+    programs = "|".join(sorted(map(re.escape, _NAMES), key=len, reverse=True))
+    return re.compile(
+        rf"(?<![\w-])(?P<program>{programs})(?=\s)|(?P<operator>[;&|\n])"
+        r"|(?<=\s)(?P<option>-{1,2}[A-Za-z][A-Za-z-]{0,15})",
+        re.ASCII,
+    )
+
+
+def _secret_after(text: str, match: re.Match[str], options: Options) -> tuple[int, int] | None:
+    """Return where the secret of an option is, if it has one."""
+    if not options:
+        return None
+    option, end = match["option"], match.end()
+    letter = options.get(option[1])
+    is_combined = letter is None or len(option) == 2 or option[1:] in options
+    form = secret_in_next(option, options) if is_combined else None
+    separator = _SEPARATOR.match(text, end)
+    if form and separator:
+        end = separator.end()
+    elif letter and letter is not Form.NEXT:
+        form, end = letter, match.start() + 2
+    else:
+        return None
+    value = VALUE.match(text, end)
+    if value is None or value[0].startswith("-"):
+        return None
+    start, stop = value.span(value.lastindex or 0)
+    secret = text[start:stop]
+    return (start + _kept(secret, form), stop) if _is_secret(secret, form) else None
+
+
+def _is_secret(value: str, form: Form) -> bool:
+    return not is_reference(value[_kept(value, form) :]) and not (
+        form is Form.ANY and _PORT.fullmatch(value)
+    )
+
+
+def _kept(value: str, form: Form) -> int:
+    """Return how many characters of an option's value are no secret."""
+    if form is Form.SOURCE:
+        return len("pass:") if value.startswith("pass:") else len(value)
+    if form is Form.USER:
+        separator = re.search("[:,%]", value)
+        return separator.end() if separator else len(value)
+    return 0

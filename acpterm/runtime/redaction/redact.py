@@ -1,0 +1,94 @@
+"""Redacts the secrets in a text, or in the arguments of a program."""
+
+from collections.abc import Sequence
+
+from acpterm.runtime.redaction.named import is_option_of_secret, redact_bearer, redact_named
+from acpterm.runtime.redaction.names import Strength, may_have_name
+from acpterm.runtime.redaction.places import has_place, redact_places
+from acpterm.runtime.redaction.programs import (
+    Form,
+    Options,
+    attached_secret,
+    has_program,
+    options_of,
+    redact_programs,
+    redact_value,
+    secret_in_next,
+)
+from acpterm.runtime.redaction.tokens import REDACTED, literals_in, redact_tokens
+from acpterm.runtime.redaction.values import may_be_secret
+
+
+def may_have_secret(text: str) -> bool:
+    """Return whether `redact` may change `text`: a fast check, which most texts do not pass."""
+    return (
+        may_have_name(lower := text.lower())
+        or "bearer" in lower
+        or has_place(text)
+        or has_program(text)
+        or bool(literals_in(text))
+    )
+
+
+def redact(text: str) -> str:
+    """Return `text`, such as a shell line or a message, with the secrets in it redacted."""
+    if literals := literals_in(text):
+        text = redact_tokens(text, literals)
+    if has_place(text):
+        text = redact_places(text)
+    lower = text.lower()
+    if may_have_name(lower):
+        text = redact_named(text, lower)
+    if "bearer" in lower:
+        text = redact_bearer(text)
+    if has_program(text):
+        text = redact_programs(text)
+    return text
+
+
+def redact_args(args: Sequence[str], program: str = "") -> list[str]:
+    """Return the arguments of `program`, a name or a path, with the secrets in them redacted.
+
+    The secret may be in the argument after an option.
+    """
+    options: Options = options_of(program) or {}
+    certainty = Strength.NONE
+    form: Form | None = None
+    redacted = []
+    for argument in args:
+        if argument.startswith("-"):
+            start = attached_secret(argument, options) if options else None
+            start = start or _secret_after_equals(argument)
+            redacted.append(redact(argument) if start is None else argument[:start] + REDACTED)
+            has_value = start is not None
+            certainty = Strength.NONE if has_value else is_option_of_secret(argument)
+            form = secret_in_next(argument, options) if options and not has_value else None
+            continue
+        if form:
+            redacted.append(redact(redact_value(argument, form)))
+        elif certainty and "=" not in argument and _is_secret(argument, certainty):
+            redacted.append(redact(argument) if _has_token(argument) else REDACTED)
+        else:
+            redacted.append(redact(argument))
+            options = options_of(argument) or options
+        certainty, form = Strength.NONE, None
+    return redacted
+
+
+def _secret_after_equals(argument: str) -> int | None:
+    """Return the index at which the secret of an option such as `--password=SECRET` starts."""
+    option, equals, value = argument.partition("=")
+    certainty = is_option_of_secret(option) if equals else Strength.NONE
+    if not certainty or _has_token(value) or not _is_secret(value, certainty):
+        return None
+    return len(option) + 1
+
+
+def _is_secret(argument: str, certainty: Strength) -> bool:
+    return may_be_secret(argument, certainty, is_certain=True)
+
+
+def _has_token(argument: str) -> bool:
+    return bool(literals := literals_in(argument)) and redact_tokens(argument, literals).endswith(
+        REDACTED
+    )

@@ -1,0 +1,182 @@
+"""Tokens of the large services, JSON Web Tokens and private keys, recognised by their prefix."""
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Final, NamedTuple
+
+REDACTED: Final = "[redacted]"
+"""The text that replaces a secret."""
+
+
+class TokenKind(NamedTuple):
+    """A kind of token: the literal it starts with, and the pattern of the rest, which is secret."""
+
+    literal: str
+    body: str
+    kept: str = ""
+    """The pattern of what follows the literal and is kept."""
+    is_bounded: bool = True
+    """Whether a letter or digit before the literal means that it is part of another word."""
+
+
+_WORD: Final = "[A-Za-z0-9]"
+_LONG: Final = rf"{_WORD}{{30,}}+"
+_URL: Final = r"[\w-]"  # the alphabet of base64url
+# Telegram's and Azure's tokens have their literal in the middle.
+_KINDS: Final = (
+    # GitHub. The tokens of apps may have dots and underscores after the first part.
+    *(TokenKind(f"gh{kind}_", rf"{_LONG}[\w.-]*+") for kind in "oprsu"),
+    TokenKind("github_pat_", r"\w{22,}+"),
+    # GitLab
+    *(
+        TokenKind(f"gl{kind}-", rf"(?=[\w.-]{{0,20}}\d|{_URL}{{0,20}}[A-Z])[\w.-]{{18,}}+")
+        for kind in (
+            "pat",
+            "ptt",
+            "dt",
+            "rt",
+            "rtr",
+            "cbt",
+            "ft",
+            "imt",
+            "agent",
+            "soat",
+            "ffct",
+            "oas",
+        )
+    ),
+    TokenKind("GR1348941", rf"{_URL}{{18,}}+"),
+    # AWS: the id of an access key. The secret key has no prefix; its variable has a name.
+    *(TokenKind(kind, r"[A-Z0-9]{16}(?![A-Za-z0-9])") for kind in ("AKIA", "ASIA", "ABIA", "ACCA")),
+    TokenKind("X-Amz-Signature=", r"[0-9a-f]{32,}+"),
+    # Google
+    TokenKind("AIza", rf"{_URL}{{30,}}+"),
+    TokenKind("ya29.", rf"{_URL}{{20,}}+[\w.-]*+"),
+    TokenKind("GOCSPX-", rf"{_URL}{{20,}}+"),
+    TokenKind("1//0", rf"{_URL}{{40,}}+"),
+    # Slack
+    *(TokenKind(f"xox{kind}-", rf"(?={_URL}{{0,16}}\d){_URL}{{10,}}+") for kind in "abceoprs"),
+    TokenKind("xoxe.", rf"xox[bp]-{_URL}{{10,}}+"),
+    TokenKind("xapp-", rf"\d-{_URL}{{10,}}+"),
+    TokenKind("hooks.slack.com/services/", r"[\w/]{20,}+"),
+    TokenKind("hooks.slack.com/triggers/", r"[\w/]{20,}+"),
+    TokenKind("hooks.slack.com/workflows/", r"[\w/]{20,}+"),
+    # Stripe
+    *(
+        TokenKind(f"{kind}_{mode}_", rf"{_WORD}{{10,}}+")
+        for kind in ("sk", "rk")
+        for mode in ("live", "test")
+    ),
+    TokenKind("whsec_", r"[A-Za-z0-9+/=]{24,}+"),
+    # OpenAI, Anthropic, OpenRouter, and services that copied the prefix
+    *(
+        TokenKind(f"sk-{kind}-", rf"(?={_URL}{{0,40}}\d){_URL}{{20,}}+")
+        for kind in ("proj", "svcacct", "service", "admin", "ant", "or", "lf", "None")
+    ),
+    TokenKind("sk-", _LONG),
+    # Other services for models and data sets
+    TokenKind("hf_", _LONG),
+    TokenKind("gsk_", _LONG),
+    TokenKind("r8_", _LONG),
+    TokenKind("pplx-", _LONG),
+    TokenKind("xai-", _LONG),
+    TokenKind("nvapi-", rf"{_URL}{{40,}}+"),
+    # Package registries
+    TokenKind("npm_", _LONG),
+    TokenKind("pypi-Ag", rf"{_URL}{{30,}}+"),
+    TokenKind("rubygems_", r"[0-9a-f]{40,}+"),
+    TokenKind("dckr_pat_", rf"{_URL}{{20,}}+"),
+    TokenKind("dckr_oat_", rf"{_URL}{{20,}}+"),
+    # Mail and messages
+    TokenKind("SG.", rf"{_URL}{{16,}}+\.{_URL}{{16,}}+"),
+    TokenKind("SK", r"[0-9a-f]{32}(?![A-Za-z0-9])"),
+    TokenKind("key-", r"[0-9a-f]{32}(?![A-Za-z0-9])"),
+    TokenKind(":AA", rf"(?<=\d{{8}}:AA){_URL}{{32,}}+", is_bounded=False),
+    TokenKind("/api/webhooks/", rf"{_URL}{{30,}}+", r"\d{5,20}/", is_bounded=False),
+    # Clouds and their tools
+    *(TokenKind(f"do{kind}_v1_", r"[0-9a-f]{60,}+") for kind in "oprt"),
+    TokenKind("Q~", r"(?<=\dQ~)[\w~.-]{31,}+", is_bounded=False),
+    TokenKind("sig=", r"[A-Za-z0-9+/%]{40,}+"),
+    TokenKind("dapi", r"[0-9a-f]{32}(?![A-Za-z])"),
+    TokenKind("hvs.", rf"{_URL}{{24,}}+"),
+    TokenKind("hvb.", rf"{_URL}{{24,}}+"),
+    TokenKind(".atlasv1.", rf"{_URL}{{40,}}+", is_bounded=False),
+    TokenKind("tskey-", rf"(?={_URL}{{0,60}}\d){_URL}{{16,}}+"),
+    TokenKind("sbp_", r"[0-9a-f]{40,}+"),
+    TokenKind("sb_secret_", rf"{_URL}{{20,}}+"),
+    TokenKind("pscale_", rf"{_URL}{{30,}}+", "(?:tkn|pw|oauth)_"),
+    TokenKind("HRKU-", rf"{_URL}{{30,}}+"),
+    TokenKind("dp.", r"\w{40,}+", r"(?:pt|st|ct|sa|scim|audit)\.(?:[\w-]{1,40}\.)?"),
+    # Other services
+    *(TokenKind(f"shp{kind}_", r"[0-9a-fA-F]{32,}+") for kind in ("at", "ca", "pa", "ss")),
+    TokenKind("lin_api_", _LONG),
+    TokenKind("ntn_", _LONG),
+    TokenKind("secret_", rf"{_WORD}{{40,}}+"),
+    TokenKind("glc_", r"[\w+/=]{30,}+"),
+    TokenKind("glsa_", r"\w{30,}+"),
+    TokenKind("sntrys_", r"[\w+/=]{30,}+"),
+    TokenKind("sntryu_", r"[0-9a-f]{40,}+"),
+    TokenKind("sq0", rf"{_URL}{{20,}}+", "(?:atp|csp|idp)-"),
+    TokenKind("PMAK-", rf"{_URL}{{30,}}+"),
+    TokenKind("NRAK-", rf"{_WORD}{{20,}}+"),
+    TokenKind("ATATT3x", r"[\w=-]{50,}+"),
+    TokenKind("ATCTT3x", r"[\w=-]{50,}+"),
+    TokenKind("ATBB", rf"{_WORD}{{28,}}+"),
+    TokenKind("ops_eyJ", rf"{_URL}{{50,}}+"),
+    TokenKind("AGE-SECRET-KEY-1", r"[0-9A-Z]{40,}+"),
+    # JSON Web Tokens, signed and encrypted
+    TokenKind(
+        "eyJ", rf"{_URL}{{8,}}+\.(?:eyJ{_URL}{{4,}}+\.{_URL}*+|{_URL}*+(?:\.{_URL}{{8,}}+){{3}})"
+    ),
+    # A private key without an end is redacted to the end of the text.
+    TokenKind(
+        "-----BEGIN ",
+        r"(?:(?s:.*?)(?=-----END [A-Z0-9 ]{0,40}PRIVATE KEY)|(?s:.*))",
+        "[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----",
+        is_bounded=False,
+    ),
+)
+_LITERALS: Final = tuple(dict.fromkeys(kind.literal for kind in _KINDS))
+# The token of a Discord bot begins with a number in base64, and so has no literal.
+_DISCORD: Final = (
+    r"[MNO](?:(?<![A-Za-z0-9].)|(?<=\\[nrt].))[DTjz][AEIMQUYcgk][wxyz0-5]"
+    r"(?:[MNO][DTjz][AEIMQUYcgk][wxyz0-5]){4,6}[A-Za-z0-9]{0,3}\.[\w-]{6}\.[\w-]{27,}+"
+)
+_DISCORD_CHARS_MIN: Final = 55
+
+
+def literals_in(text: str) -> list[str]:
+    """Return the literals in `text` with which a token may begin."""
+    found = [literal for literal in _LITERALS if literal in text]
+    if len(text) >= _DISCORD_CHARS_MIN and text.count(".") > 1 and _search_discord()(text):
+        found.append("")
+    return found
+
+
+def redact_tokens(text: str, literals: list[str]) -> str:
+    """Return `text` with all tokens redacted that begin with one of `literals`."""
+    for literal in literals:
+        text = _pattern(literal).sub(rf"\1{REDACTED}", text)
+    return text
+
+
+@cache
+def _search_discord() -> Callable[[str], re.Match[str] | None]:
+    return _pattern("").search
+
+
+@cache
+def _pattern(literal: str) -> re.Pattern[str]:
+    """Return the pattern of the tokens that begin with `literal`; group 1 is what is kept."""
+    if not literal:
+        return re.compile(f"(){_DISCORD}", re.ASCII)
+    kind = next(kind for kind in _KINDS if kind.literal == literal)
+    text = re.escape(literal)
+    # The literal is first, so that `re` searches for it fast; it may follow an escape such as \n.
+    start = (
+        rf"(?:(?<![A-Za-z0-9]{text})|(?<=\\[nrt]{text})|(?<=%[0-9A-Fa-f]{{2}}{text}))"
+        if kind.is_bounded
+        else ""
+    )
+    return re.compile(f"({text}{start}{kind.kept}){kind.body}", re.ASCII)

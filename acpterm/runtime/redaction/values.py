@@ -1,0 +1,82 @@
+"""Values after a name: where they end, and whether they can be secrets.
+
+A value is a quoted string, a string in escaped quotes (as in JSON inside a shell line), or a word
+up to the next space, quote or operator of the shell.
+"""
+
+import re
+from typing import Final
+
+from acpterm.runtime.redaction.names import Strength
+from acpterm.runtime.redaction.tokens import REDACTED
+
+# Groups: what is kept before the secret, such as a quote, and the secret.
+VALUE: Final = re.compile(
+    r"""(\\["'])([^"'\\]*+(?:\\[^"'][^"'\\]*+)*+)"""
+    r"""|(\$?')((?:[^']|'\\''|'"'"')*+)"""
+    r"""|(\$?")((?:[^"\\]|\\(?s:.))*+)"""
+    r"""|()((?:[^\s"'`;&|<>()\\]|\\[^"'])++)"""
+)
+# A reference to a variable, the output of a command, or a placeholder.
+_REFERENCE: Final = re.compile(
+    r"\$(?:\w+|\{\w+\}|\(.*|)|\$\{\{.*|%\w+%|\{\{.*|<[^<>]*>?|\*+|\.{3}|…|@.*|`.*", re.DOTALL
+)
+_WORDS: Final = (
+    "true false null none nil undefined yes no on off str string int bool bytes required optional "
+    "env stdin prompt file pass auto default"
+)
+_SMALL: Final = re.compile(r"\d{1,3}")
+_PATH: Final = re.compile(r"(?:~|\.{1,2})?(?:/[\w.@+ -]+)+/?|[A-Za-z]:[\\/].*|[\w.+-]*://.*")
+_ORDINARY: Final = re.compile(
+    # Words with a number; a number; a version, a date or a time; a module or a file's name.
+    r"[A-Z]?[a-z]*(?:[-_.:/,][A-Z]?[a-z]*)*[-_.]?\d{0,4}|[\d.,:_+TZ/-]+|[\w-]+\.[a-z]{1,4}"
+)
+_CHARS_CHECKED: Final = 4096
+
+
+def is_reference(value: str) -> bool:
+    """Return whether `value` is no secret itself: empty, a variable, a placeholder, redacted."""
+    return not value or value.endswith(REDACTED) or bool(_REFERENCE.fullmatch(value))
+
+
+def may_be_secret(value: str, certainty: Strength, *, is_certain: bool) -> bool:
+    """Return whether `value` is a secret, after a name of the strength `certainty`.
+
+    `is_certain`: the name and the value belong together without doubt, as in `NAME=value`; and not
+    as in `name: value`, which may be prose or code.
+    """
+    if is_reference(value) or value.lower() in _WORDS.split() or _SMALL.fullmatch(value):
+        return False
+    if certainty is Strength.STRONG:
+        return is_certain or _has_digit_and_letter(value, 6)
+    if _is_path(value):
+        return False
+    if certainty is Strength.KEY and is_certain:
+        return True
+    return is_random(value)
+
+
+def is_random(value: str) -> bool:
+    """Return whether `value` looks like a generated secret, and not like a word or a number."""
+    return (
+        _has_digit_and_letter(value, 8)
+        and not _is_path(value)
+        and not _ORDINARY.fullmatch(value[:_CHARS_CHECKED])
+    )
+
+
+def _has_digit_and_letter(value: str, chars_min: int) -> bool:
+    head = value[:_CHARS_CHECKED]
+    return (
+        len(value) >= chars_min
+        and any(char.isdigit() for char in head)
+        and any(char.isalpha() for char in head)
+    )
+
+
+def _is_path(value: str) -> bool:
+    """Return whether `value` is a path or a URL; a secret in base64 may begin with a slash."""
+    if not _PATH.fullmatch(value[:_CHARS_CHECKED]):
+        return False
+    is_base64 = len(value) >= 32 and "." not in value and value.count("/") < 4
+    return not (is_base64 and any(char.isdigit() for char in value) and not value.islower())

@@ -1,0 +1,314 @@
+"""Commands that must be approved: who is asked, who may answer, and what the agent gets."""
+
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+import trio
+
+from acpterm.config import Settings
+from acpterm.host.open_host import open_host
+from acpterm.jsonrpc import INVALID_REQUEST, REQUEST_CANCELLED, RpcError
+from acpterm.runtime.exec_context import current
+from tests.support.agent import agent_of, agent_on
+from tests.support.judges import judge
+from tests.support.polling import poll
+from tests.support.user import user_of
+
+ASKED = "_acpterm/approval/asked"
+WITHDRAWN = "_acpterm/approval/withdrawn"
+
+
+@asynccontextmanager
+async def judged_host():
+    async with open_host(Settings(), current(), judge=judge) as host:
+        yield host
+
+
+@asynccontextmanager
+async def approver_of(host, kind="editor"):
+    ours, theirs = trio.socket.socketpair()
+    async with trio.open_nursery() as nursery:
+        serve = partial(host.serve, approver=kind)
+        nursery.start_soon(serve, trio.SocketStream(theirs), host.context)
+        async with agent_on(trio.SocketStream(ours)) as agent:
+            yield agent
+
+
+def of(client, method):
+    return [m["params"] for m in client.messages if m.get("method") == method]
+
+
+async def asked(client, count=1):
+    """Wait for questions; return the last one."""
+    found = await client.until(lambda: of(client, ASKED)[count - 1 :])
+    return found[0]["approval"]
+
+
+async def start(agent, command, **more):
+    params = {"sessionId": agent.session, "command": command, **more}
+    return await agent.start("terminal/create", params)
+
+
+async def error_of(agent, id_):
+    with pytest.raises(RpcError) as raised:
+        await agent.result(id_)
+    return raised.value
+
+
+async def answer(client, question, decision="allow", **more):
+    params = {"approvalId": question["approvalId"], "decision": decision, **more}
+    return await client.request("_acpterm/approval/answer", params)
+
+
+async def test_command_runs_when_the_approver_allows_it(tmp_path):
+    async with judged_host() as host, approver_of(host) as agent:
+        id_ = await start(agent, f"echo ask-first > {tmp_path}/ran", cwd=str(tmp_path))
+        question = await asked(agent)
+        assert question["command"] == f"echo ask-first > {tmp_path}/ran"
+        assert question["cwd"] == str(tmp_path)
+        assert question["prefix"] == ["echo"]
+        assert (question["level"], question["reason"]) == ("dangerous", "it says so")
+        assert not agent.has_response(id_)
+        assert not (tmp_path / "ran").exists()
+        assert await answer(agent, question) == {}
+        terminal = (await agent.result(id_))["terminalId"]
+        await agent.wait(terminal)
+        assert (tmp_path / "ran").exists()
+        (withdrawn,) = of(agent, WITHDRAWN)
+        assert withdrawn["answer"]["by"] == "editor"
+
+
+async def test_refused_command_does_not_run_and_the_error_says_why(tmp_path):
+    async with judged_host() as host, approver_of(host) as agent:
+        id_ = await start(agent, f"echo ask-first > {tmp_path}/ran")
+        await answer(agent, await asked(agent), "deny", reason="not on a Friday")
+        error = await error_of(agent, id_)
+        assert error.code == INVALID_REQUEST
+        assert "the user has refused the command: not on a Friday" in error.message
+        assert not (tmp_path / "ran").exists()
+
+
+async def test_refused_verdict_is_an_error():
+    async with judged_host() as host, agent_of(host) as agent:
+        error = await error_of(agent, await start(agent, "never-run"))
+        assert "refused: it says so" in error.message
+
+
+async def test_question_without_anybody_to_ask_is_refused_with_advice():
+    async with judged_host() as host, agent_of(host) as agent, user_of(host) as user:
+        error = await error_of(agent, await start(agent, "echo ask-first"))
+        assert "acpterm policy allow echo" in error.message
+        assert "acpterm approvals --follow" in error.message
+        assert (await user.request("approval/list"))["approvals"] == []
+
+
+async def test_question_waits_for_the_user_when_the_verdict_says_so():
+    async with judged_host() as host, agent_of(host) as agent, user_of(host) as user:
+        id_ = await start(agent, "echo wait-first")
+        (question,) = await user.until(partial(pending, host))
+        listed = (await user.request("approval/list"))["approvals"]
+        assert [one["approvalId"] for one in listed] == [question.id]
+        allowed = await user.request(
+            "approval/answer", {"approvalId": question.id[:4], "decision": "allow"}
+        )
+        assert allowed["command"] == "echo wait-first"
+        assert (await agent.result(id_))["terminalId"]
+
+
+def pending(host):
+    return host.state.approvals.pending
+
+
+async def test_question_times_out():
+    async with judged_host() as host, approver_of(host) as agent:
+        id_ = await start(agent, "echo ask-first soon")
+        question = await asked(agent)
+        assert 0 < question["remainingMs"] <= 500
+        error = await error_of(agent, id_)
+        assert "not answered in time (0.5 s)" in error.message
+
+
+async def test_first_answer_counts_and_the_question_is_withdrawn_elsewhere():
+    async with judged_host() as host, approver_of(host) as agent, user_of(host) as user:
+        _, token = await user.open("approval/subscribe")
+        id_ = await start(agent, "echo ask-first")
+        question = await asked(agent)
+        assert (await asked(user))["approvalId"] == question["approvalId"]
+        await answer(user, question, "deny")
+        await error_of(agent, id_)
+        assert of(agent, WITHDRAWN)[0]["answer"]["by"] == "approvals"
+        with pytest.raises(RpcError, match="not pending"):
+            await answer(agent, question, "allow")
+        await user.until(lambda: of(user, WITHDRAWN))
+        assert {one["token"] for one in of(user, ASKED) + of(user, WITHDRAWN)} == {token}
+
+
+async def test_user_who_follows_is_there_to_ask():
+    async with judged_host() as host, agent_of(host) as agent, user_of(host) as user:
+        follow, _ = await user.open("approval/subscribe")
+        await poll(lambda: len(host.state.approvals._observers) == 2)
+        id_ = await start(agent, "echo ask-first")
+        await asked(user)
+        await user.cancel(follow)
+        error = await error_of(agent, id_)
+        assert "there is nobody to ask" in error.message
+
+
+async def test_always_is_for_the_prefix_in_the_session_only():
+    async with judged_host() as host, approver_of(host) as agent:
+        id_ = await start(agent, "echo ask-first 1")
+        await answer(agent, await asked(agent), scope="always")
+        await agent.result(id_)
+        await agent.create("echo ask-first 2")
+        assert len(of(agent, ASKED)) == 1
+        # Another prefix, and another session.
+        other = await start(agent, "true ask-first")
+        await answer(agent, await asked(agent, 2), "deny", scope="always")
+        await error_of(agent, other)
+        assert (
+            "rejected it for this session"
+            in (await error_of(agent, await start(agent, "true ask-first again"))).message
+        )
+        agent.session = "session-2"
+        id_ = await start(agent, "echo ask-first 3")
+        await answer(agent, await asked(agent, 3))
+        await agent.result(id_)
+
+
+async def test_always_is_refused_for_a_command_without_a_prefix():
+    async with judged_host() as host, approver_of(host) as agent:
+        id_ = await start(agent, "echo ask-first; echo more")
+        question = await asked(agent)
+        assert question["prefix"] is None
+        with pytest.raises(RpcError, match="allow it once"):
+            await answer(agent, question, scope="always")
+        await answer(agent, question)
+        await agent.result(id_)
+
+
+async def test_cancelled_request_withdraws_its_question():
+    async with judged_host() as host, approver_of(host) as agent:
+        id_ = await start(agent, "echo ask-first")
+        question = await asked(agent)
+        await agent.cancel(id_)
+        assert (await error_of(agent, id_)).code == REQUEST_CANCELLED
+        (withdrawn,) = of(agent, WITHDRAWN)
+        assert withdrawn["approvalId"] == question["approvalId"]
+        assert withdrawn["answer"]["by"] == "cancelled"
+
+
+async def test_cancelled_turn_withdraws_the_sessions_questions():
+    async with judged_host() as host, approver_of(host) as agent:
+        id_ = await start(agent, "echo ask-first")
+        await asked(agent)
+        await agent.notify("session/cancel", {"sessionId": agent.session})
+        assert (await error_of(agent, id_)).code == REQUEST_CANCELLED
+        assert of(agent, WITHDRAWN)[0]["answer"]["reason"] == "the turn was cancelled"
+
+
+async def test_disconnect_withdraws_the_connections_questions():
+    async with judged_host() as host, user_of(host) as user:
+        await user.open("approval/subscribe")
+        async with agent_of(host) as agent:
+            await start(agent, "echo ask-first")
+            await asked(user)
+        await user.until(lambda: of(user, WITHDRAWN))
+        assert pending(host) == []
+
+
+async def test_declined_question_is_left_to_the_user_and_refused_without_one():
+    async with judged_host() as host, approver_of(host) as agent, user_of(host) as user:
+        follow, _ = await user.open("approval/subscribe")
+        id_ = await start(agent, "echo ask-first")
+        question = await asked(agent)
+        await asked(user)
+        params = {"approvalId": question["approvalId"], "reason": "it broke"}
+        assert await agent.request("_acpterm/approval/decline", params) == {}
+        assert not agent.has_response(id_)
+        await user.cancel(follow)
+        assert "nobody to ask: it broke" in (await error_of(agent, id_)).message
+
+
+async def test_question_stays_when_the_connection_is_resumed_on_another_transport(tmp_path):
+    async with judged_host() as host, user_of(host) as user:
+        params = {"sessionId": "session-1", "command": f"echo wait-first >> {tmp_path}/ran"}
+        async with agent_of(host) as lost:
+            secret = (await lost.initialize())["resume"]
+            id_ = await lost.start("terminal/create", params)
+            (question,) = await user.until(partial(pending, host))
+            async with agent_of(host) as agent:
+                assert (await agent.initialize(secret))["resumed"] is True
+                await agent.start("terminal/create", params, id_)
+                # The first transport's request ends about a second later.
+                await lost.closed.wait()
+                assert pending(host) == [question]
+                await answer(user, {"approvalId": question.id})
+                terminal = (await agent.result(id_))["terminalId"]
+                await agent.wait(terminal)
+                assert (tmp_path / "ran").read_text() == "wait-first\n"
+                assert host.state.approval_records._ids == {}
+
+
+# An agent cannot approve its own commands.
+
+
+async def test_agent_cannot_answer_or_decline_its_own_question():
+    async with judged_host() as host, agent_of(host) as agent, user_of(host) as user:
+        await user.open("approval/subscribe")
+        id_ = await start(agent, "echo ask-first")
+        question = await asked(user)
+        for method in "answer", "decline":
+            params = {"decision": "allow", "reason": "", "approvalId": question["approvalId"]}
+            with pytest.raises(RpcError, match="cannot answer questions about its own commands"):
+                await agent.request(f"_acpterm/approval/{method}", params)
+        for method in "_acpterm/approver", "_acpterm/approval/list", "_acpterm/approval/subscribe":
+            with pytest.raises(RpcError, match="no method"):
+                await agent.request(method, {"kind": "editor", "token": "t"})
+        assert of(agent, ASKED) == []
+        assert not agent.has_response(id_)
+        await answer(user, question, "deny")
+        await error_of(agent, id_)
+
+
+@pytest.mark.parametrize(
+    "token", ["", "0" * 64, "editor", "é\ud800".encode(errors="replace").decode()]
+)
+async def test_agent_does_not_become_an_approver_by_a_guessed_token(token):
+    async with judged_host() as host, agent_of(host) as agent, user_of(host) as user:
+        await user.request("approver", {"kind": "editor"})
+        params = {"protocolVersion": 1, "_meta": {"acpterm": {"approver": token}}}
+        result = await agent.request("initialize", params)
+        assert result["_meta"]["acpterm"]["approver"] is False
+        error = await error_of(agent, await start(agent, "echo ask-first"))
+        assert "nobody to ask" in error.message
+
+
+async def test_token_is_valid_once():
+    async with judged_host() as host, agent_of(host) as first, agent_of(host) as second:
+        async with user_of(host) as user:
+            token = (await user.request("approver", {"kind": "prompt"}))["token"]
+        params = {"protocolVersion": 1, "_meta": {"acpterm": {"approver": token}}}
+        for agent, is_approver in (first, True), (second, False):
+            result = await agent.request("initialize", params)
+            assert result["_meta"]["acpterm"]["approver"] is is_approver
+        # A later initialize, such as with the agent's name, does not end the right.
+        await first.initialize()
+        id_ = await start(first, "echo ask-first")
+        await answer(first, await asked(first))
+        await first.result(id_)
+
+
+async def test_approver_cannot_answer_the_question_of_another_connection():
+    async with judged_host() as host, approver_of(host) as mine, approver_of(host) as other:
+        id_ = await start(mine, "echo ask-first")
+        question = await asked(mine)
+        assert of(other, ASKED) == []
+        for decision in "allow", "deny":
+            with pytest.raises(RpcError, match="of this connection is not pending"):
+                await answer(other, question, decision)
+        # Not even the beginning of the id is an id here.
+        with pytest.raises(RpcError, match="of this connection is not pending"):
+            await answer(mine, {"approvalId": question["approvalId"][:8]})
+        await answer(mine, question)
+        await mine.result(id_)

@@ -1,0 +1,176 @@
+"""The limit of idle time: deadlines on a clock that tests move, and real programs in a host."""
+
+import math
+import os
+
+import pytest
+import trio
+import trio.testing
+
+from acpterm.config import Settings
+from acpterm.config.profiles import Limits
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.launch.request import LaunchRequest
+from acpterm.host.limit_monitor import LimitMonitor
+from acpterm.pty.limits import Cause
+from acpterm.runtime.exec_context import current
+from acpterm.terminal.status import EndedBy
+from tests.support.hosts import host_here
+
+
+class Activity:
+    """A terminal whose activity is set by the test."""
+
+    def __init__(self, idle_s):
+        self.idle_s = idle_s
+        self.is_over = False
+        self.active_at = trio.current_time()
+        self.expired_at = None
+        self.reads = 0
+
+    def last_activity(self):
+        self.reads += 1
+        return self.active_at
+
+    def expire(self):
+        assert self.expired_at is None
+        self.expired_at = trio.current_time()
+
+
+@pytest.fixture
+async def monitor(nursery):
+    monitor = LimitMonitor(trio.current_time)
+    nursery.start_soon(monitor.run)
+    return monitor
+
+
+async def test_idle_terminal_expires_at_its_deadline(monitor, autojump_clock):
+    first, second = Activity(300), Activity(10)
+    began = trio.current_time()
+    monitor.watch(first)
+    monitor.watch(second)
+    await trio.sleep(1000)
+    assert second.expired_at - began == pytest.approx(10, abs=0.01)
+    assert first.expired_at - began == pytest.approx(300, abs=0.01)
+
+
+async def test_terminal_that_is_watched_later_expires_before_others(monitor, autojump_clock):
+    long, short = Activity(300), Activity(5)
+    monitor.watch(long)
+    await trio.sleep(1)
+    short.active_at = began = trio.current_time()
+    monitor.watch(short)
+    await trio.sleep(20)
+    assert short.expired_at - began == pytest.approx(5, abs=0.01)
+    assert long.expired_at is None
+
+
+async def test_activity_moves_the_deadline_and_is_read_only_there(monitor, autojump_clock):
+    terminal = Activity(10)
+    monitor.watch(terminal)
+    for _ in range(100):
+        await trio.sleep(0.5)
+        terminal.active_at = trio.current_time()
+    active_at = terminal.active_at
+    assert terminal.reads <= 7
+    assert terminal.expired_at is None
+    await trio.sleep(100)
+    assert terminal.expired_at - active_at == pytest.approx(10, abs=0.01)
+
+
+async def test_terminal_that_is_over_does_not_expire(monitor, autojump_clock):
+    terminal, other = Activity(10), Activity(20)
+    monitor.watch(terminal)
+    monitor.watch(other)
+    await trio.sleep(5)
+    terminal.is_over = True
+    await trio.sleep(100)
+    assert terminal.expired_at is None
+    assert other.expired_at is not None
+
+
+# Real programs
+
+
+async def start(host, line, **limits):
+    """Start a line as an agent's terminal, as the gate does."""
+    request = LaunchRequest(
+        host.settings,
+        current(),
+        command="/bin/sh",
+        args=["-c", line],
+        env=[],
+        cwd="/",
+        size=(80, 24),
+    )
+    record = request.record(line, limits=Limits(**limits))
+    record.is_users, record.connection = False, "c1"
+    terminal = await request.start(host.pool, record, host.state.state_writer)
+    entry = TerminalEntry(terminal, record, host.state.state_writer)
+    host.state.add(entry, os.environ)
+    return entry
+
+
+async def test_program_without_output_and_input_is_ended_by_the_idle_limit():
+    async with host_here() as host:
+        began = trio.current_time()
+        entry = await start(host, "exec sleep 60", idle=0.3)
+        with trio.fail_after(10):
+            status = await entry.terminal.wait_exited()
+        assert (status.ended_by, status.cause) == (EndedBy.IDLE, Cause("idle", 0.3))
+        assert trio.current_time() - began >= 0.3
+        info = host.state.terminal_info(entry).exit_status
+        assert (info.ended_by, info.limit, info.limit_value) == ("idle", "idle", 0.3)
+
+
+@pytest.mark.long
+async def test_output_and_input_count_as_activity_and_attached_windows_do_not():
+    async with host_here() as host:
+        printing = await start(host, "for i in 1 2 3 4 5 6 7 8; do sleep 0.1; echo; done", idle=0.5)
+        reading = await start(host, "stty -echo; exec cat >/dev/null", idle=0.5)
+        silent = await start(host, "exec sleep 60", idle=0.5)
+        silent.window_count = 1
+        last_input = math.inf
+        for _ in range(8):
+            await trio.sleep(0.1)
+            reading.terminal.keyboard.type(b"x\n")
+            last_input = trio.current_time()
+        assert (await silent.terminal.wait_exited()).ended_by is EndedBy.IDLE
+        assert (await printing.terminal.wait_exited()).ended_by is EndedBy.EXITED
+        assert reading.terminal.exit is None
+        with trio.fail_after(10):
+            assert (await reading.terminal.wait_exited()).ended_by is EndedBy.IDLE
+        assert trio.current_time() - last_input >= 0.4
+
+
+async def test_promotion_cancels_the_idle_limit_and_the_wall_limit():
+    async with host_here() as host:
+        entry = await start(host, "exec sleep 60", idle=0.1, wall=0.1)
+        other = await start(host, "exec sleep 60", wall=0.2)
+        host.state.registry.promote(entry)
+        with trio.fail_after(10):
+            status = await other.terminal.wait_exited()
+        assert (status.ended_by, status.cause) == (EndedBy.TIMEOUT, Cause("wall", 0.2))
+        assert entry.terminal.exit is None
+
+
+def test_lower_of_wall_limit_and_timeout_ends_the_program():
+    request = LaunchRequest(
+        (settings := Settings()),
+        current(),
+        command="true",
+        args=[],
+        env=[],
+        cwd="/",
+        size=(80, 24),
+    )
+    limits = Limits(wall=5.0, output_bytes=100)
+    record = request.record("true", lifetime=2.0, limit=1000, limits=limits)
+    assert record.lifetime_limit == ("timeoutMs", 2000)
+    assert record.cause_of(EndedBy.TIMEOUT) == Cause("timeoutMs", 2000)
+    assert record.limit == 100
+    record = request.record("true", lifetime=20.0, limits=limits)
+    assert record.cause_of(EndedBy.TIMEOUT) == Cause("wall", 5.0)
+    assert record.lifetime_end - record.started_at == 5.0
+    assert request.record("true").limit == settings.output_bytes
+    assert request.record("true", limits=Limits()).limits is None

@@ -1,0 +1,170 @@
+"""The limits on the number and the rate of agents' terminals."""
+
+import pytest
+import trio
+
+from acpterm.config.profiles import BUILTIN, Limits, Profile
+from acpterm.host.quotas import Quotas
+from acpterm.host.state.records import ConnectionRecord
+from acpterm.jsonrpc import RpcError
+from tests.support.agent import agent_of
+from tests.support.hosts import host_here
+
+
+class Connection:
+    """What the quotas need of a connection, without terminals."""
+
+    def __init__(self, identifier="c9"):
+        self.id = identifier
+        self.starts = []
+        self.changes = 0
+
+    def mark_changed(self):
+        self.changes += 1
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def profile(*, short=False, **limits):
+    return Profile(name="own", short_messages=short, limits=Limits(**limits))
+
+
+def start(quotas, profile, connection, session="s"):
+    with quotas.starting(profile, connection, session):
+        pass
+
+
+@pytest.fixture
+async def host():
+    async with host_here() as host:
+        yield host
+
+
+async def test_starts_are_limited_to_a_number_in_any_sixty_seconds(host):
+    clock, connection = Clock(), Connection()
+    quotas = Quotas(host.state.registry, clock)
+    limited = profile(starts_per_minute=3)
+    for _ in range(3):
+        start(quotas, limited, connection)
+        clock.now += 10
+    with pytest.raises(RpcError) as raised:
+        quotas.check(limited, connection, "s")
+    assert raised.value.message == (
+        "Spawn rate limit exceeded (max 3/minute): wait 30 s "
+        "(limit starts_per_minute of the profile 'own')"
+    )
+    clock.now += 29.9
+    with pytest.raises(RpcError, match="wait 1 s"):
+        start(quotas, limited, connection)
+    clock.now += 0.1
+    start(quotas, limited, connection)
+    assert len(connection.starts) == 3
+    with pytest.raises(RpcError, match="wait 10 s"):
+        start(quotas, limited, connection)
+    start(quotas, limited, Connection("other"))
+
+
+async def test_messages_of_the_profile_pool_are_those_of_its_origin(host):
+    quotas, connection, pool = Quotas(host.state.registry), Connection(), BUILTIN["pool"]
+    for _ in range(3):
+        start(quotas, pool, connection)
+    with pytest.raises(RpcError) as rate:
+        start(quotas, pool, connection)
+    assert rate.value.message == "Spawn rate limit exceeded (max 3/minute)"
+    connection.starts.clear()
+    with pytest.raises(RpcError) as number:
+        nest(quotas, profile(short=True, agent_terminals=5), connection, 6)
+    assert number.value.message == "Maximum concurrent agent terminals reached (5)"
+
+
+def nest(quotas, profile, connection, depth, session="s"):
+    """Start `depth` terminals at the same time."""
+    with quotas.starting(profile, connection, session):
+        if depth > 1:
+            nest(quotas, profile, connection, depth - 1, session)
+
+
+async def test_failed_start_is_not_counted(host):
+    quotas, connection = Quotas(host.state.registry), Connection()
+    limited = profile(starts_per_minute=1, agent_terminals=1)
+    with pytest.raises(OSError, match="failed"), quotas.starting(limited, connection, "s"):
+        raise OSError("failed")
+    assert (connection.starts, connection.changes) == ([], 0)
+    start(quotas, limited, connection)
+    assert connection.changes == 1
+
+
+async def test_times_of_starts_are_stored_only_if_they_are_limited(host):
+    quotas, connection = Quotas(host.state.registry), Connection()
+    start(quotas, profile(agent_terminals=5), connection)
+    assert (connection.starts, connection.changes) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (
+            {"agent_terminals": 2},
+            "Maximum concurrent agent terminals reached (2)",
+        ),
+        (
+            {"session_terminals": 2},
+            "Maximum concurrent session terminals reached (2)",
+        ),
+        (
+            {"terminals": 2},
+            "Maximum concurrent terminals of all agents reached (2)",
+        ),
+    ],
+)
+async def test_terminals_count_until_their_program_has_exited(host, limits, message):
+    async with agent_of(host) as agent:
+        quotas, limited = host.state.quotas, profile(**limits)
+        first = await agent.create("exec sleep 60")
+        await agent.create("exec sleep 60")
+        ended = await agent.create("exit 0")
+        await agent.wait(ended)
+        (connection,) = host._resumption.connections
+        (session,) = connection.sessions
+        with pytest.raises(RpcError) as raised:
+            quotas.check(limited, connection, session)
+        advice = f"release one (limit {next(iter(limits))} of the profile 'own')"
+        assert raised.value.message == f"{message}: {advice}"
+        if "session_terminals" in limits:
+            quotas.check(limited, connection, "another")
+        if "agent_terminals" in limits:
+            quotas.check(limited, Connection(), session)
+        if "terminals" in limits:
+            with pytest.raises(RpcError):
+                quotas.check(limited, Connection(), "another")
+        await agent.release(first)
+        with trio.fail_after(10):
+            while any(entry.id == first for entry in host.state.registry.running):
+                await trio.sleep(0.005)
+        quotas.check(limited, connection, session)
+
+
+async def test_promoted_terminal_does_not_count(host):
+    async with agent_of(host) as agent:
+        await agent.create("exec sleep 60")
+        (connection,) = host._resumption.connections
+        limited = profile(agent_terminals=1)
+        with pytest.raises(RpcError):
+            host.state.quotas.check(limited, connection, "s")
+        (entry,) = host.state.registry
+        host.state.registry.promote(entry)
+        host.state.quotas.check(limited, connection, "s")
+
+
+async def test_times_of_starts_are_in_the_record_of_the_connection(host):
+    async with agent_of(host) as agent:
+        await agent.create("exit 0")
+        (connection,) = host._resumption.connections
+        start(host.state.quotas, profile(starts_per_minute=2), connection)
+        assert ConnectionRecord.decode(connection._record()).starts == connection.starts
+        assert len(connection.starts) == 1

@@ -1,0 +1,184 @@
+"""Redaction of secrets in texts and arguments."""
+
+import shlex
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acpterm.runtime.redaction import REDACTED, may_have_secret, redact, redact_args
+from acpterm.runtime.redaction.log_events import redact_event
+from acpterm.runtime.redaction.tokens import _LITERALS
+from tests.policy.audit.secrets import ARGS, LINES, ORDINARY, TOKENS, fake, wrapped
+
+TEXT_CHARS = 64 * 1024
+TIME_MAX_S = 0.05
+
+
+def test_tables_are_long_enough():
+    assert len(TOKENS) + len(LINES) >= 80
+    assert len(ORDINARY) >= 40
+
+
+@pytest.mark.parametrize(("prefix", "secret"), TOKENS)
+def test_token_is_redacted_and_its_prefix_is_kept(prefix, secret):
+    text = f"run {prefix}{secret}"
+    assert may_have_secret(text)
+    assert redact(text).startswith(f"run {prefix}{REDACTED}")
+    assert secret[:24] not in redact(text)
+
+
+@pytest.mark.parametrize(("text", "secret"), list(wrapped()))
+def test_token_is_redacted_inside_other_text(text, secret):
+    assert secret.strip() not in redact(text)
+    before, _, after = text.partition(secret.strip())
+    assert redact(text).startswith(before[:1])
+    assert redact(text).endswith(after[-1:])
+
+
+@pytest.mark.parametrize(("text", "secret", "expected"), LINES)
+def test_value_of_a_secret_is_redacted_and_the_rest_is_kept(text, secret, expected):
+    assert may_have_secret(text)
+    assert secret not in redact(text)
+    assert expected in redact(text)
+
+
+@pytest.mark.parametrize(("program", "args", "expected"), ARGS)
+def test_arguments_are_redacted_item_by_item(program, args, expected):
+    assert redact_args(args, program) == expected
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_is_not_changed(text):
+    assert redact(text) == text
+    program, *args = shlex.split(text)
+    assert redact_args(args, program) == args
+
+
+@pytest.mark.parametrize(
+    "text", [text for text, _, _ in LINES] + [prefix + secret for prefix, secret in TOKENS]
+)
+def test_redacted_text_is_not_changed_again(text):
+    assert redact(redact(text)) == redact(text)
+
+
+def test_private_key_is_redacted_to_its_end():
+    begin, end = ("-----" + word + " RSA PRIVATE KEY-----" for word in ("BEGIN", "END"))
+    text = f"echo '{begin}\n{fake(64)}\n{end}' > key; ls"
+    assert redact(text) == f"echo '{begin}{REDACTED}{end}' > key; ls"
+
+
+WORDS = [
+    *_LITERALS,
+    *("--password", "--token", "PASSWORD=", "TOKEN=", "Authorization: Bearer ", "Cookie: ", "'"),
+    *('"', "\\", '\\"', "://", "@", ":", "=", " ", "-p", "-u", "mysql ", "curl ", "login ", "|"),
+    *("sudo -S", "echo ", "<<< ", "set ", "$(", "`", "\n", "\0", "\x1b[", "é", "\udcff", "eyJ."),
+    *("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----", fake(20), "12345678"),
+]
+TEXT = st.lists(st.sampled_from(WORDS) | st.text(max_size=20), max_size=30).map("".join)
+
+
+@given(TEXT)
+def test_redaction_never_fails_and_the_fast_check_misses_nothing(text):
+    redacted = redact(text)
+    if redacted != text:
+        assert REDACTED in redacted
+        assert may_have_secret(text)
+
+
+@given(st.lists(TEXT, max_size=8), TEXT)
+def test_redaction_of_arguments_never_fails_and_keeps_their_number(args, program):
+    assert len(redact_args(args, program)) == len(args)
+
+
+ADVERSARIAL = [
+    *WORDS,
+    *(f"{word} " for word in WORDS),
+    *(f"{word}a" for word in WORDS),
+    *(f"{word}{fake(9)}." for word in WORDS),
+    *(
+        "a",
+        "A1",
+        "a.",
+        "a-",
+        "_",
+        "M",
+        "MTIz",
+        "key",
+        "token_",
+        "pass-",
+        "a=",
+        "--a ",
+        "-a",
+        "'\\''",
+    ),
+    *("PASSWORD='", 'PASSWORD="\\', "password : ", '\\"password\\":\\"', "://a:", "://a", "/a:b@"),
+    *(
+        "echo 'a",
+        "echo a|",
+        "echo -n ",
+        "sudo -a ",
+        "mysql -p'",
+        "curl -u a:",
+        "set a ",
+        "set key ",
+    ),
+    *("Bearer ", "Authorization: ", "Cookie: a=", "aZ", "aZ-1", "Az.", "/a", "{{", "$(", "<a", "é"),
+]
+
+
+def adversarial_text(piece):
+    return (piece * (TEXT_CHARS // len(piece) + 1))[:TEXT_CHARS]
+
+
+def best_time(text, rounds=4):
+    """Return the shortest of several durations, since other processes run on the machine."""
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.process_time()
+        redact(text)
+        best = min(best, time.process_time() - start)
+        if best < TIME_MAX_S:
+            break
+    return best
+
+
+@pytest.mark.long
+def test_redaction_takes_linear_time_for_any_repeated_text():
+    redact("".join(_LITERALS))  # compile the patterns
+    slow = {
+        piece: spent
+        for piece in ADVERSARIAL
+        if (spent := best_time(adversarial_text(piece))) > TIME_MAX_S
+    }
+    assert slow == {}
+
+
+@pytest.mark.long
+@given(st.lists(st.sampled_from(ADVERSARIAL), min_size=1, max_size=6).map("".join))
+def test_redaction_takes_linear_time_for_repeated_mixtures(piece):
+    assert best_time(adversarial_text(piece)) < TIME_MAX_S
+
+
+def test_value_of_a_log_event_is_redacted_by_its_name_and_by_its_text():
+    secret = fake(36)
+    event = {
+        "event": f"cannot run --password {secret}",
+        "api_key": secret,
+        "count": 3,
+        "token": 5,
+        "items": [{"url": f"https://me:{secret}@host"}, (f"x --token={secret}",)],
+        "error": OSError(f"TOKEN={secret}"),
+        "method": "terminal/create",
+    }
+    redacted = redact_event(None, "info", event)
+    assert redacted == {
+        "event": f"cannot run --password {REDACTED}",
+        "api_key": REDACTED,
+        "count": 3,
+        "token": 5,
+        "items": [{"url": f"https://me:{REDACTED}@host"}, [f"x --token={REDACTED}"]],
+        "error": f"OSError('TOKEN={REDACTED}')",
+        "method": "terminal/create",
+    }
