@@ -126,7 +126,9 @@ def describe(version: str, setup: Setup, output: str) -> str:
     if problems:
         msg = f"{version} does not isolate a container of {setup.image}: {', '.join(problems)}"
         raise ProviderError(msg)
-    group = "a control group of its own" if setup.has_cgroup else "the terminal's control group"
+    # A terminal's limits are those of its control group.
+    own = "a control group of its own, so limits of memory, CPU, processes and disk do not apply"
+    group = own if setup.has_cgroup else "the terminal's control group"
     seccomp = "a system call filter" if found.get("Seccomp") == ["2"] else "no system call filter"
     return (
         f"{version}: image {setup.image}, user {uid} without capabilities, no network, "

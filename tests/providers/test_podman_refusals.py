@@ -106,7 +106,8 @@ def test_container_that_isolates_is_described():
     line = describe("podman 9.8.7", setup("podman"), GOOD)
     assert line == (
         "podman 9.8.7: image debian:12, user 1000 without capabilities, no network, "
-        "a system call filter, a control group of its own"
+        "a system call filter, a control group of its own, so limits of memory, CPU, processes "
+        "and disk do not apply"
     )
 
 
