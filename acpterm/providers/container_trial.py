@@ -55,7 +55,7 @@ async def try_engine(
                 with trio.CancelScope(shield=True):
                     await engine.remove(name)
         if result.status == 0:
-            return setup, _describe(version, setup, result.stdout)
+            return setup, describe(version, setup, result.stdout)
     msg = (
         f"{engine.name} cannot run a command in the image {image}: {result.message} (the image "
         f"must have a /bin/sh; try `{engine.name} run --rm --network=none {image} /bin/sh -c true`)"
@@ -101,7 +101,7 @@ async def _setups(engine: Engine, image: str, labels: tuple[str, ...]) -> list[S
     return [setup._replace(user="0:0")] if "rootless" in info.stdout else [setup]
 
 
-def _describe(version: str, setup: Setup, output: str) -> str:
+def describe(version: str, setup: Setup, output: str) -> str:
     """Return a line that describes a container. Raises `ProviderError` if it does not isolate.
 
     `output` is what `_PROBE` printed.
@@ -126,7 +126,9 @@ def _describe(version: str, setup: Setup, output: str) -> str:
     if problems:
         msg = f"{version} does not isolate a container of {setup.image}: {', '.join(problems)}"
         raise ProviderError(msg)
-    group = "a control group of its own" if setup.has_cgroup else "the terminal's control group"
+    # A terminal's limits are those of its control group.
+    own = "a control group of its own, so limits of memory, CPU, processes and disk do not apply"
+    group = own if setup.has_cgroup else "the terminal's control group"
     seccomp = "a system call filter" if found.get("Seccomp") == ["2"] else "no system call filter"
     return (
         f"{version}: image {setup.image}, user {uid} without capabilities, no network, "

@@ -41,16 +41,19 @@ async def ready(terminal):
 
 
 async def test_killed_program_may_clean_up_before_it_ends(provider, workspace):
-    line = "trap 'echo ending; sleep 0.2; exit 7' TERM; echo ready; while :; do sleep 0.02; done"
+    trap = "trap 'sleep 0.2; echo ended >file; exit 7' TERM"
+    line = f"{trap}; echo ready; while :; do sleep 0.02; done"
     async with running_pool(grace=20.0) as pool:
         terminal, token = await start(provider, pool, shell(workspace, line))
         await ready(terminal)
         terminal.kill(EndedBy.AGENT)
         status = await terminal.wait_exited()
-        assert (status.code, status.ended_by) == (7, EndedBy.AGENT)
-        assert terminal.text.text().endswith("ending\n")
+        # Just after the start, podman does not handle signals yet, and dies of the signal itself.
+        assert status.code == 7 or status.signal == "SIGTERM"
+        assert status.ended_by == EndedBy.AGENT
         pool.release(terminal, EndedBy.AGENT)
         await terminal.wait_closed()
+        assert (workspace / "file").read_text() == "ended\n"
         await provider.clean_up(token)
         assert container_name(token) not in containers()
 
@@ -132,6 +135,7 @@ async def test_clean_up_returns_when_the_engine_is_gone(provider, workspace, mon
 # Starts a container, prints its token and the pid of the keeper, and waits.
 _DAEMON = """
 import sys, trio
+from pathlib import Path
 from acpterm.keeper.client import embedded_keeper
 from acpterm.pty.tracking.trees import Trees
 from acpterm.providers.podman import ContainerProvider
@@ -171,17 +175,15 @@ async def test_leftovers_of_a_killed_daemon_are_removed_by_the_next_daemon_on_it
 ):
     token = await killed_daemon(workspace, tmp_path / "socket")
     assert container_name(token) in containers()
-    found = processes_of(token)
 
     def provider(socket):
         return ContainerProvider("podman", IMAGE, Daemon.of(os.getpid(), str(tmp_path / socket)))
 
     assert await provider("other").remove_leftovers() == 0
     assert await provider("socket").remove_leftovers(held=[token]) == 0
-    assert all(alive(process.pid) for process in found[:2])
+    assert container_name(token) in containers()
     assert await provider("socket").remove_leftovers() == 1
     assert container_name(token) not in containers()
-    await poll(lambda: not any(alive(process.pid) for process in found))
 
 
 async def test_containers_of_a_running_daemon_are_no_leftovers(podman_env, workspace):
@@ -198,8 +200,9 @@ async def test_containers_of_a_running_daemon_are_no_leftovers(podman_env, works
 
 
 async def test_nothing_is_left_after_several_terminals_at_the_same_time(provider, workspace):
+    before = containers()
     async with trio.open_nursery() as nursery:
         for _ in range(3):
             nursery.start_soon(run, provider, shell(workspace, "sleep 0.1 & echo x; exit 1"))
-    assert containers() == []
+    assert containers() == before
     assert list(workspace.iterdir()) == []

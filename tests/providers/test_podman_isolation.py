@@ -12,8 +12,9 @@ import pytest
 from acpterm.providers.placeholders import Placeholders
 from acpterm.providers.podman import ContainerProvider
 from acpterm.providers.provider import ProviderError
-from tests.support.containers import IMAGE, run, shell
+from tests.support.containers import IMAGE, run, shell, start
 from tests.support.polling import poll
+from tests.support.pools import running_pool
 
 pytestmark = [
     pytest.mark.long,
@@ -48,16 +49,12 @@ def repository(workspace):
 
 
 async def test_files_outside_the_workspace_do_not_exist(provider, workspace, tmp_path):
-    secret = tmp_path / "secret"
-    secret.write_text("secret")
-    home = os.path.expanduser("~")
-    line = f"cat {secret} {workspace}/../secret; ls -A {home}/.ssh {home}; cat /etc/shadow; ls /"
+    (tmp_path / "other").write_text("of another project")
+    secrets = [tmp_path / "other", "/root/.ssh", "/home", "/etc/shadow", "/etc/ssh", "/run/user"]
+    line = "; ".join(f"ls -A {path}" for path in secrets)
     text = await attack(provider, workspace, line)
-    assert "secret\n" not in text.replace("secret': No", "")
-    assert text.count("No such file or directory") >= 4
-    # Only what the image and the engine have, and the workspace.
-    names = text.split()[-len(os.listdir("/")) :]
-    assert "work" not in names or os.path.dirname(workspace) != "/work"
+    assert text.count("No such file or directory") == len(secrets)
+    assert await attack(provider, workspace, f"ls {tmp_path}") == f"{workspace.name}\n"
 
 
 async def test_link_in_the_workspace_leads_nowhere(provider, workspace, tmp_path):
@@ -187,14 +184,15 @@ async def test_files_that_configure_programs_outside_cannot_be_changed(provider,
     text = await attack(
         provider,
         repository,
-        f"mkdir -p {os.path.dirname(path) or '.'}; echo evil >{path}; rm -rf {path}; "
-        f"ln -sf /tmp {path}; mv {path} moved; echo evil >other; mv other {path}; rm -f other moved",
+        f"exec </dev/null; mkdir -p {path.rpartition('/')[0] or '.'}; echo evil >{path}; "
+        f"rm -rf {path}; ln -sf /tmp {path}; mv {path} moved; echo evil >other; "
+        f"mv -f other {path}; rm -f other moved",
     )
     assert {p: p.read_bytes() for p in repository.rglob("*") if p.is_file()} == before, text
 
 
 async def test_directory_of_protected_files_cannot_be_replaced(provider, repository):
-    line = "mv .git old; mv .claude old; rm -rf .git .claude; mkdir .git; ls -A"
+    line = "exec </dev/null; mv .git old; mv .claude old; rm -rf .git .claude; mkdir .git; ls -A"
     await attack(provider, repository, line)
     assert sorted(path.name for path in repository.iterdir()) == [".claude", ".envrc", ".git"]
     assert sorted(path.name for path in (repository / ".git").iterdir()) == ["config", "hooks"]
@@ -215,9 +213,6 @@ async def test_protected_name_that_is_a_link_is_refused(provider, workspace):
 
 async def test_placeholders_stay_while_another_container_uses_them(provider, workspace):
     """The lock is held by the container's engine, so it also holds after the worker was killed."""
-    from tests.support.containers import start
-    from tests.support.pools import running_pool
-
     async with running_pool() as pool:
         line = "echo ready; read _; mkdir -p .claude/x || echo refused; exit"
         terminal, token = await start(provider, pool, shell(workspace, line))
@@ -232,12 +227,10 @@ async def test_placeholders_stay_while_another_container_uses_them(provider, wor
     assert list(workspace.iterdir()) == []
 
 
-async def test_pushed_back_input_stays_in_the_container(provider, workspace):
-    """TIOCSTI needs a terminal that the container shares with the host: it has one of its own."""
-    text = await attack(provider, workspace, "tty; ls /dev/pts; ls -l /proc/self/fd/0")
-    assert "/dev/pts/0" in text
-    ours = [name for name in os.listdir("/dev/pts") if name.isdigit()]
-    assert len([name for name in text.split() if name.isdigit()]) < len(ours) + 8
+async def test_terminal_of_the_container_is_its_own(provider, workspace):
+    """TIOCSTI pushes input back into a terminal of the container: the host's is not there."""
+    text = await attack(provider, workspace, "tty; ls /dev/pts; ls -l /proc/self/fd/0 /dev/tty")
+    assert text.split()[:3] == ["/dev/pts/0", "0", "ptmx"]
 
 
 async def test_engine_cannot_be_reached_from_a_container(provider, workspace):
