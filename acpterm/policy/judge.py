@@ -26,12 +26,16 @@ from acpterm.config.profiles import Decision, Profile
 from acpterm.policy.arguments import unsafe_argument
 from acpterm.policy.levels import Level, Part, Verdict, strictest, worst
 from acpterm.policy.rules import Rule
-from acpterm.policy.syntax import COMMANDS_MAX, LINE_BYTES_MAX, Command, TooLongError, parse
-from acpterm.policy.words import Word
+from acpterm.policy.syntax import COMMANDS_MAX, LINE_BYTES_MAX, Command, parse
+from acpterm.policy.words import TooLongError, Word
 from acpterm.policy.wrappers import Inner, is_standard, unwrap
 
 DEPTH_MAX: Final = 16
 """Maximum depth of wrappers, and of shell text in shell text, that is judged."""
+WORDS_MAX: Final = 10_000
+"""Maximum words of all commands and suspected commands together."""
+TEXTS_MAX: Final = 4096
+"""Maximum characters of all shell texts in a command, besides four times those of the line."""
 
 # Variables that can make a program execute something else.
 _VARIABLES: Final = re.compile(
@@ -169,6 +173,8 @@ class _Search:
         self.found: list[_Found] = []
         self.texts: list[str] = []
         self._count = 0
+        self._words = 0
+        self._size = 0
         self._seen: set[tuple[object, ...]] = set()
 
     def add(self, words: tuple[Word, ...], level: Level, reason: str) -> None:
@@ -194,6 +200,9 @@ class _Search:
         is_exact: bool,
         is_suspected: bool,
     ) -> None:
+        self._size += len(text)
+        if self._size > TEXTS_MAX + 4 * len(self.texts[0] if self.texts else text):
+            raise TooLongError
         script = parse(text, constants)
         if script.problem and not is_suspected:
             self.add((), Level.UNKNOWN, f"the line is not plain: it has {script.problem}")
@@ -222,7 +231,8 @@ class _Search:
     ) -> None:
         """Find the parts of one command, and of the commands that it executes."""
         self._count += 1
-        if depth > DEPTH_MAX or self._count > 2 * COMMANDS_MAX:
+        self._words += len(command.words)
+        if self._words > WORDS_MAX or depth > DEPTH_MAX or self._count > 2 * COMMANDS_MAX:
             raise TooLongError
         words = command.words
         unwrapped = unwrap(words, command.input, command.text)
