@@ -59,9 +59,9 @@ _DANGEROUS_NAME: Final = re.compile(
 _BLANKS: Final = re.compile(r"\s")
 # Programs whose second word selects what they do, so that two words are a useful prefix.
 _HAS_SUBCOMMANDS: Final = frozenset(
-    ("apt", "apt-get", "brew", "bun", "cargo", "composer", "conda", "deno", "docker", "dotnet", "gem",
-     "gh", "git", "go", "gradle", "helm", "hg", "kubectl", "mix", "mvn", "npm", "pip", "pip3", "pnpm",
-     "podman", "poetry", "rustup", "swift", "systemctl", "terraform", "uv", "yarn")
+    ("apt", "apt-get", "brew", "bun", "cargo", "composer", "conda", "deno", "docker", "dotnet",
+     "gem", "gh", "git", "go", "gradle", "helm", "hg", "kubectl", "mix", "mvn", "npm", "pip",
+     "pip3", "pnpm", "podman", "poetry", "rustup", "swift", "systemctl", "terraform", "uv", "yarn")
 )  # fmt: skip
 # Programs of which only the whole command is a useful prefix: their arguments decide everything.
 _WHOLE: Final = re.compile(
@@ -273,7 +273,9 @@ class _Search:
         else:
             self._line(one.text, constants, depth, is_exact=is_exact, is_suspected=suspected)
 
-    def _level(self, words: tuple[Word, ...], is_harmless: bool, danger: str) -> tuple[Level, str]:
+    def _level(  # noqa: PLR0911  one for each reason
+        self, words: tuple[Word, ...], is_harmless: bool, danger: str
+    ) -> tuple[Level, str]:
         """Return the level of a part, and why it is not safe."""
         program = words[0]
         name = program.text.rpartition("/")[2]
@@ -428,6 +430,6 @@ def _prefix(part: _Found) -> tuple[str, ...] | None:
         and words[1] not in ("run", "exec", "x", "dlx", "config")
     ):
         return words[:2]
-    if name in _HAS_SUBCOMMANDS or name in ("env",):
+    if name in _HAS_SUBCOMMANDS or name == "env":
         return words
     return words[:1]

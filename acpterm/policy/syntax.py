@@ -278,13 +278,17 @@ class _Walk:
                 raise TooLongError
             self._visit(*self._stack.pop())
 
-    def _visit(self, node: "Node", is_piped: bool, given: Input, text: str) -> None:
-        kind = node.type
+    def _check(self, node: "Node", kind: str) -> None:
+        """Note why the line is not plain, if it is because of a node."""
         if kind not in _PLAIN_KINDS and not self.problem:
             if node.is_named:
                 self.problem = _PROBLEMS.get(kind, "syntax that is not plain")
             elif kind == "&":
                 self.problem = "a background command"
+
+    def _visit(self, node: "Node", is_piped: bool, given: Input, text: str) -> None:
+        kind = node.type
+        self._check(node, kind)
         if kind in _COMMANDS:
             self._command(node, is_piped, given, text)
             return
@@ -366,8 +370,7 @@ class _Walk:
                 spans.append((current.start_byte - start, current.end_byte - start))
                 nested.append((current, False, "", ""))
             else:
-                if kind not in _PLAIN_KINDS and not self.problem and current.is_named:
-                    self.problem = _PROBLEMS.get(kind, "syntax that is not plain")
+                self._check(current, kind)
                 stack += reversed(current.children)
         if not raw.isascii():
             spans = [

@@ -1,6 +1,6 @@
-"""Words of a shell line: what a shell makes of quotes, backslashes, braces and expansions.
+r"""Words of a shell line: what a shell makes of quotes, backslashes, braces and expansions.
 
-A word is written as raw text: `r\\m`, `"$X"/y`, `{a,b}`. A shell turns one raw word into zero or
+A word is written as raw text: `r\m`, `"$X"/y`, `{a,b}`. A shell turns one raw word into zero or
 more arguments. The result is exact for words without expansions. For others it is an estimate that
 serves to find danger: such words are marked, and a command that has one is never plain.
 
@@ -101,7 +101,9 @@ def words_of(raw: Raw, constants: Mapping[str, str], unknown: str = UNKNOWN_TEXT
     return [word._replace(is_literal=False) for word in found]
 
 
-def _scan(raw: Raw, constants: Mapping[str, str], unknown: str) -> tuple[str, bool, bool, bool]:
+def _scan(  # noqa: C901, PLR0912, PLR0915  one state machine, a branch for each character
+    raw: Raw, constants: Mapping[str, str], unknown: str
+) -> tuple[str, bool, bool, bool]:
     """Return the text, and whether the word is literal, has a glob, and has quotes."""
     source = raw.text
     starts = dict(raw.expansions)
