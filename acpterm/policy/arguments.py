@@ -149,13 +149,14 @@ _GIT_SAFE: Final = frozenset(
     ("add", "am", "annotate", "apply", "archive", "blame", "branch", "bundle", "cat-file",
      "check-attr", "check-ignore", "check-mailmap", "check-ref-format", "checkout", "cherry",
      "cherry-pick", "clone", "commit", "commit-tree", "count-objects", "describe", "diff",
-     "diff-files", "diff-index", "diff-tree", "fetch", "for-each-ref", "format-patch", "fsck", "gc",
-     "grep", "hash-object", "help", "init", "log", "ls-files", "ls-remote", "ls-tree", "maintenance",
-     "merge", "merge-base", "merge-file", "merge-tree", "mv", "name-rev", "notes", "pack-objects",
-     "patch-id", "prune", "pull", "push", "range-diff", "read-tree", "rebase", "reflog", "remote",
-     "repack", "restore", "rev-list", "rev-parse", "revert", "rm", "shortlog", "show", "show-branch",
-     "show-ref", "sparse-checkout", "stash", "status", "submodule", "switch", "symbolic-ref", "tag",
-     "var", "verify-commit", "verify-tag", "version", "whatchanged", "worktree", "write-tree")
+     "diff-files", "diff-index", "diff-tree", "fetch", "for-each-ref", "format-patch", "fsck",
+     "gc", "grep", "hash-object", "help", "init", "log", "ls-files", "ls-remote", "ls-tree",
+     "maintenance", "merge", "merge-base", "merge-file", "merge-tree", "mv", "name-rev", "notes",
+     "pack-objects", "patch-id", "prune", "pull", "push", "range-diff", "read-tree", "rebase",
+     "reflog", "remote", "repack", "restore", "rev-list", "rev-parse", "revert", "rm", "shortlog",
+     "show", "show-branch", "show-ref", "sparse-checkout", "stash", "status", "submodule",
+     "switch", "symbolic-ref", "tag", "var", "verify-commit", "verify-tag", "version",
+     "whatchanged", "worktree", "write-tree")
 )  # fmt: skip
 # Options of some command of git that execute a program, or write a file or another configuration.
 _GIT_UNSAFE: Final = (
@@ -228,7 +229,7 @@ def _git(arguments: Sequence[str]) -> str:
     return _git_operands(command, rest)
 
 
-def _git_operands(command: str, rest: Sequence[str]) -> str:
+def _git_operands(command: str, rest: Sequence[str]) -> str:  # noqa: PLR0911  one for each case
     operands = [one for one in rest if not one.startswith("-")]
     actions = _GIT_ACTIONS.get(command)
     if actions and operands and actions.fullmatch(operands[0]):
@@ -280,11 +281,11 @@ def _node(arguments: Sequence[str]) -> str:
 _NPM_SAFE: Final = frozenset(
     ("add", "audit", "bin", "build", "c", "ci", "cit", "completion", "create", "ddp", "dedupe",
      "diff", "doctor", "exec", "explain", "find-dupes", "fund", "help", "help-search", "i", "in",
-     "info", "init", "innit", "ins", "install", "install-ci-test", "install-test", "it", "la", "list",
-     "ll", "ls", "outdated", "pack", "ping", "prefix", "prune", "query", "r", "rb", "rebuild",
-     "remove", "restart", "rm", "root", "rum", "run", "run-script", "s", "se", "search", "show",
-     "start", "stop", "t", "test", "tst", "un", "uninstall", "unlink", "up", "update", "upgrade",
-     "urn", "v", "version", "view", "whoami", "why", "x")
+     "info", "init", "innit", "ins", "install", "install-ci-test", "install-test", "it", "la",
+     "list", "ll", "ls", "outdated", "pack", "ping", "prefix", "prune", "query", "r", "rb",
+     "rebuild", "remove", "restart", "rm", "root", "rum", "run", "run-script", "s", "se", "search",
+     "show", "start", "stop", "t", "test", "tst", "un", "uninstall", "unlink", "up", "update",
+     "upgrade", "urn", "v", "version", "view", "whoami", "why", "x")
 )  # fmt: skip
 _NPM_UNSAFE: Final = (
     "--cache", "--call", "--globalconfig", "--git", "--init-module", "--location", "--global",
@@ -385,7 +386,8 @@ _SED_SCRIPT: Final = re.compile(
 
 
 def _sed(arguments: Sequence[str]) -> str:
-    scripts, at = [], 0
+    scripts: list[str] = []
+    at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
         if arguments[at] in ("-e", "--expression"):
             at += 1

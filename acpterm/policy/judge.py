@@ -26,12 +26,16 @@ from acpterm.config.profiles import Decision, Profile
 from acpterm.policy.arguments import unsafe_argument
 from acpterm.policy.levels import Level, Part, Verdict, strictest, worst
 from acpterm.policy.rules import Rule
-from acpterm.policy.syntax import COMMANDS_MAX, LINE_BYTES_MAX, Command, TooLongError, parse
-from acpterm.policy.words import Word
+from acpterm.policy.syntax import COMMANDS_MAX, LINE_BYTES_MAX, Command, parse
+from acpterm.policy.words import TooLongError, Word
 from acpterm.policy.wrappers import Inner, is_standard, unwrap
 
 DEPTH_MAX: Final = 16
 """Maximum depth of wrappers, and of shell text in shell text, that is judged."""
+WORDS_MAX: Final = 10_000
+"""Maximum words of all commands and suspected commands together."""
+TEXTS_MAX: Final = 4096
+"""Maximum characters of all shell texts in a command, besides four times those of the line."""
 
 # Variables that can make a program execute something else.
 _VARIABLES: Final = re.compile(
@@ -55,9 +59,9 @@ _DANGEROUS_NAME: Final = re.compile(
 _BLANKS: Final = re.compile(r"\s")
 # Programs whose second word selects what they do, so that two words are a useful prefix.
 _HAS_SUBCOMMANDS: Final = frozenset(
-    ("apt", "apt-get", "brew", "bun", "cargo", "composer", "conda", "deno", "docker", "dotnet", "gem",
-     "gh", "git", "go", "gradle", "helm", "hg", "kubectl", "mix", "mvn", "npm", "pip", "pip3", "pnpm",
-     "podman", "poetry", "rustup", "swift", "systemctl", "terraform", "uv", "yarn")
+    ("apt", "apt-get", "brew", "bun", "cargo", "composer", "conda", "deno", "docker", "dotnet",
+     "gem", "gh", "git", "go", "gradle", "helm", "hg", "kubectl", "mix", "mvn", "npm", "pip",
+     "pip3", "pnpm", "podman", "poetry", "rustup", "swift", "systemctl", "terraform", "uv", "yarn")
 )  # fmt: skip
 # Programs of which only the whole command is a useful prefix: their arguments decide everything.
 _WHOLE: Final = re.compile(
@@ -169,6 +173,8 @@ class _Search:
         self.found: list[_Found] = []
         self.texts: list[str] = []
         self._count = 0
+        self._words = 0
+        self._size = 0
         self._seen: set[tuple[object, ...]] = set()
 
     def add(self, words: tuple[Word, ...], level: Level, reason: str) -> None:
@@ -194,6 +200,9 @@ class _Search:
         is_exact: bool,
         is_suspected: bool,
     ) -> None:
+        self._size += len(text)
+        if self._size > TEXTS_MAX + 4 * len(self.texts[0] if self.texts else text):
+            raise TooLongError
         script = parse(text, constants)
         if script.problem and not is_suspected:
             self.add((), Level.UNKNOWN, f"the line is not plain: it has {script.problem}")
@@ -222,7 +231,8 @@ class _Search:
     ) -> None:
         """Find the parts of one command, and of the commands that it executes."""
         self._count += 1
-        if depth > DEPTH_MAX or self._count > 2 * COMMANDS_MAX:
+        self._words += len(command.words)
+        if self._words > WORDS_MAX or depth > DEPTH_MAX or self._count > 2 * COMMANDS_MAX:
             raise TooLongError
         words = command.words
         unwrapped = unwrap(words, command.input, command.text)
@@ -263,7 +273,9 @@ class _Search:
         else:
             self._line(one.text, constants, depth, is_exact=is_exact, is_suspected=suspected)
 
-    def _level(self, words: tuple[Word, ...], is_harmless: bool, danger: str) -> tuple[Level, str]:
+    def _level(  # noqa: PLR0911  one for each reason
+        self, words: tuple[Word, ...], is_harmless: bool, danger: str
+    ) -> tuple[Level, str]:
         """Return the level of a part, and why it is not safe."""
         program = words[0]
         name = program.text.rpartition("/")[2]
@@ -418,6 +430,6 @@ def _prefix(part: _Found) -> tuple[str, ...] | None:
         and words[1] not in ("run", "exec", "x", "dlx", "config")
     ):
         return words[:2]
-    if name in _HAS_SUBCOMMANDS or name in ("env",):
+    if name in _HAS_SUBCOMMANDS or name == "env":
         return words
     return words[:1]

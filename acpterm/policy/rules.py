@@ -90,8 +90,8 @@ def _rule(table: Any, where: str) -> Rule:
     for key in table:
         if key not in _KEYS:
             raise RulesError(f"{where}: {key!r} is unknown: the keys are {', '.join(_KEYS)}")
-    decision = table.get("decision")
-    if decision not in _DECISIONS:
+    decision: Decision | None = table.get("decision")
+    if decision is None or decision not in _DECISIONS:
         problem = "is missing" if decision is None else f"is {decision!r}"
         raise RulesError(f"{where}: decision {problem}: it must be {', '.join(_DECISIONS)}")
     reason = table.get("reason", "")
@@ -106,8 +106,8 @@ def _rule(table: Any, where: str) -> Rule:
             if rule.matches(_words(example, f"{where}: {key}")) != is_expected:
                 does = "does not match" if is_expected else "matches"
                 raise RulesError(
-                    f"{where}: the pattern of {str(rule)!r} {does} the command {example!r} of {key}: "
-                    "correct the pattern or the example"
+                    f"{where}: the pattern of {str(rule)!r} {does} the command {example!r} of "
+                    f"{key}: correct the pattern or the example"
                 )
     return rule
 

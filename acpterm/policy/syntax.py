@@ -14,22 +14,31 @@ the constants that the line assigns are collected first, and used in all of its 
 import functools
 import itertools
 import re
+import time
 import unicodedata
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from acpterm.policy.words import UNKNOWN_TEXT, Raw, Word, words_of
+from acpterm.policy.words import UNKNOWN_TEXT, Raw, TooLongError, Word, words_of
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node, Parser, Tree
 
 LINE_BYTES_MAX: Final = 64 * 1024
 """Maximum size of a line that is judged."""
-COMMANDS_MAX: Final = 512
+UNTIMED_BYTES: Final = 256
+"""Size below which parsing a line needs no limit."""
+PARSE_TIME_S: Final = 0.004
+"""Maximum CPU time of parsing a line: hundreds of times that of a usual line."""
+COMMANDS_MAX: Final = 256
 """Maximum commands of a line that is judged."""
 WORDS_MAX: Final = 4096
 """Maximum words of a command that is judged."""
+SUSPECTED_MAX: Final = 64
+"""Maximum commands, and words of each, that are suspected in a line that cannot be parsed."""
+VALUE_MAX: Final = 256
+"""Maximum characters of the value of a variable that is known."""
 NODES_MAX: Final = 20_000
 """Maximum nodes of the tree of a line that is judged."""
 
@@ -62,10 +71,6 @@ class Script(NamedTuple):
     constants: Mapping[str, str] = _NO_CONSTANTS
     suspected: tuple[Command, ...] = ()
     """If the line cannot be parsed: what may be commands in it, for finding danger only."""
-
-
-class TooLongError(Exception):
-    """The line has more commands, or is nested deeper, than is judged."""
 
 
 class _Found(NamedTuple):
@@ -163,7 +168,7 @@ def parse(line: str, constants: Mapping[str, str] = _NO_CONSTANTS) -> Script:
     source = line.encode(errors="replace")
     if len(source) > LINE_BYTES_MAX:
         raise TooLongError
-    tree = _parser().parse(source)
+    tree = _tree(source)
     walk = _Walk(source, constants)
     root = tree.root_node
     walk.run(root)
@@ -179,13 +184,32 @@ def parse(line: str, constants: Mapping[str, str] = _NO_CONSTANTS) -> Script:
     return Script(commands, problem, walk.danger, walk.constants, suspected)
 
 
+def _tree(source: bytes) -> "Tree":
+    """Return the tree of a line; raise `TooLongError` if parsing takes too much CPU time.
+
+    The time of tree-sitter is quadratic in the number of commands of a pipeline.
+    """
+    parser = _parser()
+    if len(source) < UNTIMED_BYTES:
+        return parser.parse(source)
+    deadline = time.thread_time() + PARSE_TIME_S
+    try:
+        return parser.parse(
+            lambda at, _: source[at:],
+            progress_callback=lambda *_: time.thread_time() > deadline,
+        )
+    except ValueError:
+        parser.reset()
+        raise TooLongError from None
+
+
 def _suspected(line: str) -> Iterator[Command]:
     """Yield what may be commands in a line that cannot be parsed."""
-    for text in itertools.islice(_SEPARATORS.split(line), COMMANDS_MAX):
+    for text in itertools.islice(filter(str.strip, _SEPARATORS.split(line)), SUSPECTED_MAX):
         expanded = itertools.chain.from_iterable(
-            words_of(Raw(word, ()), _NO_CONSTANTS) for word in text.split()[:WORDS_MAX]
+            words_of(Raw(word, ()), _NO_CONSTANTS) for word in text.split()[:SUSPECTED_MAX]
         )
-        simple = _PUNCTUATION.sub(" ", text.replace("\\", "")).split()[:WORDS_MAX]
+        simple = _PUNCTUATION.sub(" ", text.replace("\\", "")).split()[:SUSPECTED_MAX]
         for words in (simple, [word.text for word in expanded]):
             while words and words[0] in _KEYWORDS:
                 del words[0]
@@ -254,13 +278,17 @@ class _Walk:
                 raise TooLongError
             self._visit(*self._stack.pop())
 
-    def _visit(self, node: "Node", is_piped: bool, given: Input, text: str) -> None:
-        kind = node.type
+    def _check(self, node: "Node", kind: str) -> None:
+        """Note why the line is not plain, if it is because of a node."""
         if kind not in _PLAIN_KINDS and not self.problem:
             if node.is_named:
                 self.problem = _PROBLEMS.get(kind, "syntax that is not plain")
             elif kind == "&":
                 self.problem = "a background command"
+
+    def _visit(self, node: "Node", is_piped: bool, given: Input, text: str) -> None:
+        kind = node.type
+        self._check(node, kind)
         if kind in _COMMANDS:
             self._command(node, is_piped, given, text)
             return
@@ -342,8 +370,7 @@ class _Walk:
                 spans.append((current.start_byte - start, current.end_byte - start))
                 nested.append((current, False, "", ""))
             else:
-                if kind not in _PLAIN_KINDS and not self.problem and current.is_named:
-                    self.problem = _PROBLEMS.get(kind, "syntax that is not plain")
+                self._check(current, kind)
                 stack += reversed(current.children)
         if not raw.isascii():
             spans = [
@@ -420,6 +447,8 @@ class _Walk:
                     self._assign(self._text(variable), word.text)
 
     def _assign(self, name: str, value: str) -> None:
+        if len(value) > VALUE_MAX:  # `X=$X$X` doubles the value
+            value = UNKNOWN_TEXT
         self.constants[name] = value
         if len(self._values) < COMMANDS_MAX:
             self._values.append((name, value))

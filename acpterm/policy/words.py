@@ -1,6 +1,6 @@
-"""Words of a shell line: what a shell makes of quotes, backslashes, braces and expansions.
+r"""Words of a shell line: what a shell makes of quotes, backslashes, braces and expansions.
 
-A word is written as raw text: `r\\m`, `"$X"/y`, `{a,b}`. A shell turns one raw word into zero or
+A word is written as raw text: `r\m`, `"$X"/y`, `{a,b}`. A shell turns one raw word into zero or
 more arguments. The result is exact for words without expansions. For others it is an estimate that
 serves to find danger: such words are marked, and a command that has one is never plain.
 
@@ -16,6 +16,8 @@ UNKNOWN_TEXT: Final = "\ufffd"
 """Stands for text that only the execution of the line would show."""
 PIPE_PATH: Final = f"/dev/fd/{UNKNOWN_TEXT}"
 """Stands for the path of a process substitution."""
+EXPANSIONS_MAX: Final = 128
+"""Maximum expansions, and braces, of a word that is judged."""
 WORDS_MAX: Final = 64
 """Maximum words that braces in one raw word are expanded to."""
 
@@ -45,6 +47,10 @@ _ECHO: Final = re.compile(
     r"(?:\$\(|`)\s*(?:echo|printf)\s+(?:-\w\s+|%s\s+|--\s+)*(['\"]?)([\w ./@%+:=-]+)\1\s*(?:\)|`)"
 )
 _RANGE: Final = re.compile(r"\ue000(\d{1,4}|[a-zA-Z])\.\.(\d{1,4}|[a-zA-Z])\ue002")
+
+
+class TooLongError(Exception):
+    """The line has more commands, or is nested deeper, than is judged."""
 
 
 class Raw(NamedTuple):
@@ -95,10 +101,14 @@ def words_of(raw: Raw, constants: Mapping[str, str], unknown: str = UNKNOWN_TEXT
     return [word._replace(is_literal=False) for word in found]
 
 
-def _scan(raw: Raw, constants: Mapping[str, str], unknown: str) -> tuple[str, bool, bool, bool]:
+def _scan(  # noqa: C901, PLR0912, PLR0915  one state machine, a branch for each character
+    raw: Raw, constants: Mapping[str, str], unknown: str
+) -> tuple[str, bool, bool, bool]:
     """Return the text, and whether the word is literal, has a glob, and has quotes."""
     source = raw.text
     starts = dict(raw.expansions)
+    if len(starts) > EXPANSIONS_MAX or source.count("{") > EXPANSIONS_MAX:
+        raise TooLongError
     out: list[str] = []
     is_literal, is_glob, is_quoted, in_quotes = True, False, False, False
     at, size = 0, len(source)

@@ -6,6 +6,7 @@ argument that has a space is *suspected*: it counts only if it is dangerous, or 
 it or denies it.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -106,15 +107,15 @@ _INTERPRETER: Final = re.compile(
 _CODE: Final = re.compile(r"-[a-zA-Z0-9]*[ceEmrpVvh]|--(?:eval|print|version|help|run)")
 # Programs that execute some of their arguments: as a command, or as text for a shell.
 _SUSPICIOUS: Final = frozenset(
-    ("arch-chroot", "at", "batch", "bwrap", "capsh", "cgexec", "chpst", "chroot", "cpulimit", "crun",
-     "dbus-run-session", "direnv", "distrobox", "docker", "docker-compose", "dumb-init", "entr",
-     "expect", "fd", "fdfind", "firejail", "flatpak-spawn", "flock", "gdb", "gosu", "incus",
-     "kubectl", "linux32", "linux64", "ltrace", "lxc", "lxc-attach", "machinectl", "mosh", "nerdctl",
-     "nix", "nix-shell", "nsenter", "numactl", "oc", "parallel", "perf", "pkexec", "podman",
-     "prlimit", "proot", "proxychains", "proxychains4", "run-parts", "runc", "runcon", "runuser",
-     "s6-setuidgid", "schroot", "screen", "script", "setarch", "setpriv", "softlimit", "socat",
-     "ssh", "start-stop-daemon", "strace", "su", "su-exec", "systemd-run", "tini", "tmux", "toolbox",
-     "tsp", "unbuffer", "unshare", "valgrind", "watch", "watchexec", "wsl", "xterm")
+    ("arch-chroot", "at", "batch", "bwrap", "capsh", "cgexec", "chpst", "chroot", "cpulimit",
+     "crun", "dbus-run-session", "direnv", "distrobox", "docker", "docker-compose", "dumb-init",
+     "entr", "expect", "fd", "fdfind", "firejail", "flatpak-spawn", "flock", "gdb", "gosu",
+     "incus", "kubectl", "linux32", "linux64", "ltrace", "lxc", "lxc-attach", "machinectl", "mosh",
+     "nerdctl", "nix", "nix-shell", "nsenter", "numactl", "oc", "parallel", "perf", "pkexec",
+     "podman", "prlimit", "proot", "proxychains", "proxychains4", "run-parts", "runc", "runcon",
+     "runuser", "s6-setuidgid", "schroot", "screen", "script", "setarch", "setpriv", "softlimit",
+     "socat", "ssh", "start-stop-daemon", "strace", "su", "su-exec", "systemd-run", "tini", "tmux",
+     "toolbox", "tsp", "unbuffer", "unshare", "valgrind", "watch", "watchexec", "wsl", "xterm")
 )  # fmt: skip
 # Programs of which some arguments are text for a shell.
 _TEXT_ARGUMENTS: Final = frozenset(
@@ -122,8 +123,8 @@ _TEXT_ARGUMENTS: Final = frozenset(
 )
 # Programs that execute a command after a subcommand, an option or a package.
 _RUNNERS: Final = frozenset(
-    ("bun", "bundle", "bunx", "hatch", "npm", "npx", "pipenv", "pipx", "pnpm", "poetry", "uv", "uvx",
-     "yarn")
+    ("bun", "bundle", "bunx", "hatch", "npm", "npx", "pipenv", "pipx", "pnpm", "poetry", "uv",
+     "uvx", "yarn")
 )  # fmt: skip
 _RUNNER_WORDS: Final = re.compile(r"exec|x|run|dlx|explore")
 _GIT_COMMANDS: Final = re.compile(
@@ -143,7 +144,9 @@ def is_standard(program: str) -> bool:
     return not slash or directory in _DIRECTORIES
 
 
-def unwrap(words: Sequence[Word], given: Input, text: str) -> Unwrapped:
+def unwrap(  # noqa: PLR0911  one for each kind of wrapper
+    words: Sequence[Word], given: Input, text: str
+) -> Unwrapped:
     """Return what the command `words` executes; `given` and `text` describe its stdin."""
     name = words[0].text.rpartition("/")[2]
     if name in _SHELLS:
@@ -287,7 +290,7 @@ def _runner(name: str, words: Sequence[Word], given: Input) -> Unwrapped:
     # Only the first two words can be the command: a later one is an argument of it.
     operands = [at for at, word in enumerate(words) if at and word.text[:1] not in ("-", "")][:2]
     found = [Inner(tuple(words[at:]), None, "suspected", given) for at in operands]
-    for before, word in zip(words[1:], words[2:], strict=False):
+    for before, word in itertools.pairwise(words):
         if before.text in ("-c", "--call"):
             found.append(Inner((), word.text, "suspected", given))
     found += [
@@ -363,7 +366,8 @@ def _env(words: Sequence[Word], given: Input, text: str) -> Unwrapped:
 def _xargs(words: Sequence[Word], given: Input, text: str) -> Unwrapped:
     del given, text
     options = _options(
-        "-0 --null -o --open-tty -p --interactive -r --no-run-if-empty -t --verbose -x --exit -i -l -e",
+        "-0 --null -o --open-tty -p --interactive -r --no-run-if-empty -t --verbose -x --exit "
+        "-i -l -e",
         "-I -J -L -n -P -R -S -s -a -d -E --replace --max-lines --max-args --max-procs --max-chars "
         "--arg-file --delimiter --eof",
     )
@@ -465,6 +469,13 @@ def _awk(words: Sequence[Word], given: Input, text: str) -> Unwrapped:
     return Unwrapped(tuple(Inner((), quoted, "suspected") for quoted in texts[:SUSPECTED_MAX]))
 
 
+def _crontab(words: Sequence[Word], given: Input, text: str) -> Unwrapped:
+    del words, text
+    if given in ("pipe", "computed"):
+        return Unwrapped(danger="it installs the output of a command")
+    return _NONE
+
+
 _SPECIAL: Final[Mapping[str, Callable[[Sequence[Word], Input, str], Unwrapped]]] = {
     "env": _env,
     "xargs": _xargs,
@@ -477,10 +488,6 @@ _SPECIAL: Final[Mapping[str, Callable[[Sequence[Word], Input, str], Unwrapped]]]
     "alias": _alias,
     "coproc": _coproc,
     "command": _command,
-    "crontab": lambda words, given, text: (
-        Unwrapped(danger="it installs the output of a command")
-        if given in ("pipe", "computed")
-        else _NONE
-    ),
+    "crontab": _crontab,
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
 }

@@ -1,0 +1,96 @@
+"""`acpterm policy`."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from acpterm.cli import _output, policy
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.delenv("ACPTERM_CONFIG", raising=False)
+    # A command writes to file descriptor 1, which CliRunner does not replace.
+    import click
+
+    monkeypatch.setattr(policy, "echo_once", click.echo)
+    assert _output.echo_once is not policy.echo_once
+
+    def run(*words):
+        return CliRunner().invoke(policy.command, words, prog_name="acpterm policy")
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["ls -la"], 0),
+        (["rm -r x"], 3),
+        (["--profile", "pool", "rm x"], 4),
+        (["--profile", "confirm", "make"], 3),
+        (["--", "rm", "-r", "x"], 3),
+        (["--", "echo", "; rm -r x"], 0),
+    ],
+)
+def test_check_exits_with_the_status_of_the_decision(run, words, status):
+    done = run("check", *words)
+    assert (done.exit_code, done.stderr) == (status, "")
+
+
+def test_check_prints_level_decision_and_parts(run):
+    done = run("check", "ls && X=rm; $X -r .")
+    assert done.stdout.splitlines()[:2] == [
+        "level     dangerous",
+        "decision  ask (profile guarded)",
+    ]
+    assert "part      safe      ls\n" in done.stdout
+    assert "part      unknown   the line itself\n" in done.stdout
+    assert "part      dangerous rm -r .\n" in done.stdout
+
+
+def test_check_prints_json(run):
+    done = json.loads(run("check", "--json", "cargo build > x").stdout)
+    assert (done["profile"], done["level"], done["decision"]) == ("guarded", "unknown", "allow")
+    assert [(part["words"], part["level"]) for part in done["parts"]] == [
+        ([], "unknown"),
+        (["cargo", "build"], "unknown"),
+    ]
+    assert (done["rule"], done["prefix"]) == (None, None)
+
+
+def test_check_shows_control_characters_escaped(run):
+    assert "\x1b" not in run("check", "rm -r \x1b[2J").stdout
+
+
+def test_allowed_prefix_is_listed_and_used(run, tmp_path):
+    done = run("allow", "--reason", "ours", "rm", "-r", "build")
+    file = tmp_path / "acpterm" / "rules.toml"
+    assert done.stdout == f"allow rm -r build\nin {file}\n"
+    done = run("check", "rm -r build")
+    assert (done.exit_code, "rule      allow rm -r build\n" in done.stdout) == (0, True)
+    assert "  allow rm -r build  (ours)\n" in run("list").stdout
+    listed = json.loads(run("list", "--json").stdout)
+    assert listed["rules"] == [
+        {"pattern": [["rm"], ["-r"], ["build"]], "decision": "allow", "reason": "ours"}
+    ]
+    assert set(listed["profiles"]) == {"open", "guarded", "confirm", "pool"}
+
+
+def test_error_of_the_rules_file_is_printed(run, tmp_path):
+    file = tmp_path / "acpterm" / "rules.toml"
+    file.parent.mkdir()
+    file.write_text("[[rule]]\n")
+    for words in (["check", "ls"], ["allow", "x"], ["list"]):
+        done = run(*words)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"acpterm: {file}: rule 1: decision is missing")
+
+
+def test_unknown_profile_is_an_error_that_names_the_profiles(run):
+    done = run("check", "--profile", "x", "ls")
+    assert done.exit_code == 1
+    assert "there is no profile 'x': the profiles are confirm, guarded, open, pool" in done.stderr

@@ -1,0 +1,194 @@
+"""The decision on a command: levels, rules, prefixes, variables, lists."""
+
+import msgspec
+import pytest
+
+from acpterm.config.profiles import BUILTIN
+from acpterm.policy.judge import Judge
+from acpterm.policy.levels import Level
+from acpterm.policy.rules import Rule
+from acpterm.policy.syntax import COMMANDS_MAX, LINE_BYTES_MAX
+
+GUARDED, CONFIRM, POOL = BUILTIN["guarded"], BUILTIN["confirm"], BUILTIN["pool"]
+
+
+def rule(decision, *pattern, reason=""):
+    return Rule(
+        tuple((one,) if isinstance(one, str) else tuple(one) for one in pattern), decision, reason
+    )
+
+
+def decide(command, args=None, *, rules=(), profile=CONFIRM, **options):
+    return Judge(rules).judge(command, args, profile=profile, **options)
+
+
+def test_profile_decides_on_the_level_of_the_worst_part():
+    verdict = decide("ls && cargo build && rm -r x", profile=GUARDED)
+    assert [part.level for part in verdict.parts] == ["safe", "unknown", "dangerous"]
+    assert (verdict.level, verdict.decision, verdict.rule) == (Level.DANGEROUS, "ask", None)
+    assert verdict.reason.startswith("rm matches the dangerous pattern")
+    assert decide("cargo build", profile=GUARDED).decision == "allow"
+    assert decide("cargo build").decision == "ask"
+
+
+def test_arguments_are_judged_as_one_part_without_a_shell():
+    verdict = decide("grep", ["-r", "a; rm -r $X", "src"])
+    assert (verdict.level, verdict.is_shell) == (Level.SAFE, False)
+    assert verdict.parts[0].words == ("grep", "-r", "a; rm -r $X", "src")
+    assert decide("bash", ["-lc", "rm -r x"]).level is Level.DANGEROUS
+    assert decide("rm -r x", []).level is Level.UNKNOWN
+    assert decide("", []).level is Level.UNKNOWN
+
+
+@pytest.mark.parametrize("command", ["$X", "ls -la", "ls;", "r\\m", "l?"])
+def test_line_is_shell_text_when_it_is_more_than_one_word(command):
+    assert decide(command).is_shell
+
+
+def test_line_is_no_shell_text_when_it_is_one_word():
+    assert not decide("ls").is_shell
+
+
+def test_path_with_spaces_is_a_program_when_it_exists(tmp_path):
+    path = tmp_path / "ls -la"
+    assert decide(str(path)).is_shell
+    path.write_text("")
+    verdict = decide(str(path))
+    assert (verdict.is_shell, verdict.level) == (False, Level.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "LD_PRELOAD", "BASH_ENV", "ENV", "GIT_SSH_COMMAND", "PAGER", "GIT_PAGER", "EDITOR",
+             "VISUAL", "NODE_OPTIONS", "PYTHONSTARTUP", "PYTHONPATH", "PERL5OPT", "RUBYOPT", "IFS", "PS4",
+             "PROMPT_COMMAND", "SHELLOPTS", "DYLD_INSERT_LIBRARIES", "npm_config_script_shell"]
+)  # fmt: skip
+def test_command_is_not_safe_with_a_variable_that_changes_what_is_executed(name):
+    verdict = decide("ls", env=["TERM", name])
+    assert (verdict.level, verdict.decision) == (Level.UNKNOWN, "ask")
+    assert name in verdict.reason
+
+
+def test_command_stays_safe_with_harmless_variables():
+    assert decide("ls", env=["TERM", "CI", "FORCE_COLOR"]).level is Level.SAFE
+
+
+def test_command_is_not_safe_when_path_has_a_relative_directory():
+    assert decide("ls", path="/usr/bin:/bin").level is Level.SAFE
+    for path in (".", "/usr/bin:", "bin:/bin"):
+        assert decide("ls", path=path).level is Level.UNKNOWN
+
+
+def test_strictest_matching_rule_decides():
+    rules = [rule("allow", "git"), rule("ask", "git", ["push", "fetch"], reason="It is public.")]
+    assert decide("git gc-all", rules=rules).rule == "allow git"
+    verdict = decide("git push origin", rules=rules)
+    assert (verdict.decision, verdict.rule) == ("ask", "ask git [push|fetch]")
+    assert verdict.reason == "It is public."
+    assert decide("git push", rules=[*rules, rule("deny", "git", "push")]).decision == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["cargo build", "cargo build --release", "timeout 5 cargo build", "nohup nice cargo build",
+     "env cargo build", "command cargo build", "time cargo build", "ls && 'cargo' \"build\"",
+     "bash -lc 'cargo build'", "/usr/bin/cargo build", "cargo build 2>&1 | tail"]
+)  # fmt: skip
+def test_rule_allows_exact_words_in_plain_lines(command):
+    verdict = decide(command, rules=[rule("allow", "cargo", "build")])
+    assert (verdict.decision, verdict.level) == ("allow", Level.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["cargo build > x", "cargo build &", "cargo $X", "X=1 cargo build", "cargo buil{d,d}", "cargo \"build\"x",
+     "env X=1 cargo build", "xargs cargo build", "./cargo build", "cargo build; $(x)", "sudo cargo build",
+     "ssh h cargo build", "cargo build* ; cargo x", "c?rgo build", "zsh -c 'cargo build'"]
+)  # fmt: skip
+def test_rule_allows_nothing_else(command):
+    assert decide(command, rules=[rule("allow", "cargo", "build")]).decision == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["git push", "ls; git push", "echo $(git push)", "sudo git push", "ssh host git push", "sh -c 'git push'",
+     "docker exec c git push", "X=git; $X push", "/usr/bin/git push", "./git push", "xargs git push",
+     "npx git push", "f() { git push; }", "timeout 5 git push", "parallel 'git push' ::: a"]
+)  # fmt: skip
+def test_rule_denies_wherever_the_command_is(command):
+    verdict = decide(command, rules=[rule("deny", "git", "push")], profile=BUILTIN["open"])
+    assert (verdict.decision, verdict.rule) == ("deny", "deny git push")
+
+
+def test_allowed_prefix_allows_in_the_session():
+    assert decide("cargo build -r", allowed=[("cargo", "build")]).decision == "allow"
+    assert decide("cargo test", allowed=[("cargo", "build")]).decision == "ask"
+    assert (
+        decide("cargo build", allowed=[("cargo",)], rules=[rule("ask", "cargo")]).decision == "ask"
+    )
+
+
+def test_allowed_prefix_of_a_dangerous_part_has_to_be_the_whole_part():
+    assert decide("rm -r build", allowed=[("rm", "-r", "build")]).decision == "allow"
+    assert decide("rm -r build /", allowed=[("rm", "-r", "build")]).decision == "ask"
+
+
+@pytest.mark.parametrize(
+    ("command", "prefix"),
+    [
+        ("cargo build --release", ("cargo", "build")),
+        ("ls && pytest -x tests", ("pytest",)),
+        ("rm -r build", ("rm", "-r", "build")),
+        ("python3 x.py --y", ("python3", "x.py", "--y")),
+        ("npm publish --tag beta", ("npm", "publish")),
+        ("uv run pytest", ("uv", "run", "pytest")),
+        ("bash -lc 'cargo test'", ("cargo", "test")),
+        ("timeout 5 cargo test x", ("cargo", "test")),
+        ("sudo ls", ("sudo", "ls")),
+        ("cargo build && make", None),
+        ("cargo build > x", None),
+        ("curl x | sh", None),
+        ("echo x | sh", None),
+        ("eval $X", None),
+        ("cargo $X", None),
+        ("sudo rm -r x", None),
+        ("ls", None),
+    ],
+)
+def test_prefix_of_always_is_that_of_the_only_part_that_asks(command, prefix):
+    verdict = decide(command)
+    assert verdict.prefix == prefix
+    if prefix is not None:
+        assert decide(command, allowed=[prefix]).decision == "allow"
+
+
+def test_lists_of_the_profile_block_whatever_a_rule_allows():
+    rules = [rule("allow", "rm"), rule("allow", "cat")]
+    verdict = decide("rm x", rules=rules, profile=POOL)
+    assert (verdict.decision, verdict.rule, verdict.prefix) == (
+        "deny",
+        "blocked_commands: rm",
+        None,
+    )
+    verdict = decide("cat `x`", rules=rules, profile=POOL)
+    assert (verdict.decision, verdict.rule) == ("deny", "blocked_patterns: `")
+    assert decide("sh", ["-c", "e'v'al x"], profile=POOL).decision == "deny"
+
+
+def test_profile_of_the_same_name_with_other_lists_is_used():
+    judge = Judge()
+    assert judge.judge("make", None, profile=GUARDED).level is Level.UNKNOWN
+    other = msgspec.structs.replace(GUARDED, safe_commands=["make"], dangerous_patterns=["ls"])
+    assert judge.judge("make", None, profile=other).level is Level.SAFE
+    assert judge.judge("ls", None, profile=other).level is Level.DANGEROUS
+    assert judge.judge("make", None, profile=GUARDED).level is Level.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "line", ["ls;" * (COMMANDS_MAX + 2), "#" * (LINE_BYTES_MAX + 1), "sudo " * 40, "ls |" * 3000 + "ls"]
+)  # fmt: skip
+def test_too_long_line_is_unknown_and_dangerous_with_the_name_of_a_dangerous_program(line):
+    safe_profile = msgspec.structs.replace(GUARDED, dangerous_patterns=[])
+    verdict = decide(line, profile=safe_profile)
+    assert "too long to be judged" in verdict.reason
+    assert verdict.level is (Level.DANGEROUS if "sudo" in line else Level.UNKNOWN)
+    assert decide(f"{line}\nrm -r x", profile=safe_profile).level is Level.DANGEROUS
