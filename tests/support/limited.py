@@ -6,6 +6,7 @@ from typing import Any
 from acpterm.config.profiles import Limits
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.host import Host
+from acpterm.host.launch.placement import Placement
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.runtime.exec_context import current
 
@@ -24,7 +25,8 @@ async def start(host: Host, line: str, *, strict: bool = True, **limits: Any) ->
     record = request.record(line, limits=Limits(**limits))
     record.is_users, record.connection = False, "c1"
     writer = host.state.state_writer
-    terminal = await request.start(host.pool, record, writer, strict=strict)
+    placement = Placement(host.state.policy.provider("local"), workspace="/")
+    terminal = await request.start(host.pool, record, placement, writer, strict=strict)
     entry = TerminalEntry(terminal, record, writer)
     host.state.add(entry, os.environ)
     return entry

@@ -197,9 +197,9 @@ def _refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError
         case "unattended":
             allow = _how_to_allow(judgement.verdict)
             message = (
-                f"the command was refused: {about}, and the user cannot be asked{why}. The user can "
-                f"{f'{allow}, ' if allow else ''}keep `acpterm approvals --follow` running to be "
-                "asked, or choose another profile"
+                f"the command was refused: {about}, and the user cannot be asked{why}. The user "
+                f"can {f'{allow}, ' if allow else ''}keep `acpterm approvals --follow` running to "
+                "be asked, or choose another profile"
             )
         case _:
             message = f"the user has refused the command{why} ({about})"
