@@ -37,6 +37,8 @@ WORDS_MAX: Final = 10_000
 TEXTS_MAX: Final = 4096
 """Maximum characters of all shell texts in a command, besides four times those of the line."""
 
+# Characters of a command in the reason why it is dangerous.
+_SHOWN_MAX: Final = 60
 # Variables that can make a program execute something else.
 _VARIABLES: Final = re.compile(
     r"PATH|LD_.*|DYLD_.*|BASH_.*|ENV|CDPATH|GIT_.*|.*PAGER|.*EDITOR|VISUAL|.*BROWSER|LESS.*|MANOPT"
@@ -144,6 +146,10 @@ class Judge:
         if problem:
             search.add((), Level.UNKNOWN, problem)
         return _verdict(search, line, frozenset(allowed), is_shell=is_shell)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
 
 
 def _is_one_word(command: str, search: "_Search") -> bool:
@@ -284,7 +290,7 @@ class _Search:
         text = _text(words)
         for pattern in self.lists.dangerous:
             if pattern.match(text):
-                return Level.DANGEROUS, f"{name} matches the dangerous pattern {pattern.pattern!r}"
+                return Level.DANGEROUS, f"{_shown(text)} is in the list of dangerous commands"
         if not program.is_literal:
             return Level.UNKNOWN, "the name of the program is computed"
         if is_harmless:
@@ -331,7 +337,6 @@ def _texts(words: tuple[Word, ...]) -> list[str]:
 def _verdict(
     search: _Search, line: str, allowed: frozenset[tuple[str, ...]], *, is_shell: bool
 ) -> Verdict:
-    profile = search.lists.profile
     decided = [_decide(part, search, allowed) for part in search.found]
     decision, rule, reason = "allow", None, ""  # type: tuple[Decision, str | None, str]
     blocked = _blocked(search, line)
@@ -339,7 +344,7 @@ def _verdict(
         decision, rule, reason = "deny", blocked, f"the command matches {blocked}"
     else:
         decision = strictest(one[0] for one in decided)
-    level = worst(part.level for part in search.found)
+    level = Level.DANGEROUS if blocked else worst(part.level for part in search.found)
     if not blocked:
         for part, (one, which) in zip(search.found, decided, strict=True):
             # The reason is that of the worst part among those that decided.
@@ -357,7 +362,6 @@ def _verdict(
     prefix = None
     if decision == "ask" and len(asking) == 1 and rule is None:
         prefix = _prefix(asking[0])
-    del profile
     return Verdict(level, decision, rule, reason, parts, prefix, is_shell)
 
 
