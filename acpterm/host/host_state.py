@@ -107,7 +107,7 @@ class HostState:
             self.pool, settings, self.events, self.changed.unpark_all
         )
         self.windows: Final = Windows(self.events)
-        self.policy: Final = HostPolicy(settings, _own_paths(settings, daemon_info))
+        self.policy: Final = HostPolicy(settings, _own_paths(settings, daemon_info), trees.daemon)
         self.input_monitor: Final = InputMonitor(self.registry, self.events)
         self.limit_monitor: Final = LimitMonitor()
         self.quotas: Final = Quotas(self.registry)
@@ -186,7 +186,7 @@ class HostState:
         finally:
             with trio.CancelScope(shield=True) as scope:
                 scope.deadline = trio.current_time() + CLEAN_UP_TIMEOUT_S
-                await self.policy.provider(entry.record.provider).clean_up(token or "")
+                await self.policy.clean_up(entry.record.provider, token or "")
                 entry.record.clean_up_token = None
                 entry.mark_changed()
 

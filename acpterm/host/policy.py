@@ -5,15 +5,31 @@ agent can be judged, so each is refused with an error that says what is wrong wi
 """
 
 import os
-from collections.abc import Sequence
-from typing import Final, TypeAlias
+from collections.abc import Collection, Sequence
+from typing import Final, Protocol, TypeAlias, runtime_checkable
+
+import structlog
 
 from acpterm.config import Settings
+from acpterm.host.launch.placement import Placement, unusable
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import default_rules_file, load_rules
-from acpterm.providers.provider import Provider
+from acpterm.providers.placeholders import Placeholders
+from acpterm.providers.provider import Provider, ProviderError
 from acpterm.providers.registry import make
+from acpterm.pty.tracking.marks import Daemon
+
+_log = structlog.get_logger("acpterm.policy")
+
+
+@runtime_checkable
+class HasLeftovers(Protocol):
+    """A provider whose programs can outlive a killed daemon."""
+
+    async def remove_leftovers(self, held: Collection[str]) -> int:
+        """Remove what killed daemons have left; return the number. Keeps what `held` names."""
+
 
 Stamp: TypeAlias = tuple[int, int, int]
 """What changes when a file changes: its modification time, its size and its inode."""
@@ -23,9 +39,10 @@ class HostPolicy:
     """The policy of one host.
 
     `hidden` are the paths of acpterm's own files that programs in a sandbox must not reach.
+    `daemon` marks what belongs to this host, such as containers.
     """
 
-    def __init__(self, settings: Settings, hidden: Sequence[str]) -> None:
+    def __init__(self, settings: Settings, hidden: Sequence[str], daemon: Daemon) -> None:
         self.profiles: Final = Profiles(settings)
         self.hidden: Final = hidden
         self._settings: Final = settings
@@ -33,6 +50,8 @@ class HostPolicy:
         self._judge: Judge | None = None
         # What `_stamp` returned for the file that the rules of `_judge` are from.
         self._stamp: Stamp | None = None
+        self._daemon: Final = daemon
+        self._placeholders: Final = Placeholders()
         self._providers: dict[str, Provider] = {}
 
     def judge(self) -> Judge:
@@ -48,11 +67,51 @@ class HostPolicy:
             self._stamp = stamp
         return self._judge
 
+    def placement(self, provider: str, workspace: str, *, network: bool) -> Placement:
+        """Return where a program runs: in the provider with this name.
+
+        The program may write in `workspace`, and use the network if `network` is set. Raises
+        `RpcError` (-32603) if the provider cannot be used.
+        """
+        try:
+            found = self.provider(provider)
+        except ProviderError as error:
+            raise unusable(provider, error) from error
+        return Placement(found, workspace, network=network, hidden=self.hidden)
+
     def provider(self, name: str) -> Provider:
-        """Return the provider with this name, a key of `providers.provider.RANKS`."""
+        """Return the provider with this name, a key of `providers.provider.RANKS`.
+
+        Raises `ProviderError` if the settings lack what the provider needs.
+        """
         if name not in self._providers:
-            self._providers[name] = make(name, image=self._settings.image or "")
+            self._providers[name] = make(
+                name,
+                image=self._settings.image,
+                daemon=self._daemon,
+                placeholders=self._placeholders,
+            )
         return self._providers[name]
+
+    async def clean_up(self, provider: str, token: str) -> None:
+        """Have the provider with this name remove what is left of a terminal. Does not raise."""
+        try:
+            await self.provider(provider).clean_up(token)
+        except ProviderError as error:
+            _log.warning("something of a terminal may be left", error=str(error))
+
+    async def remove_leftovers(self, held: Collection[str]) -> None:
+        """Remove the containers of a daemon that was killed, if the settings select containers.
+
+        `held` are the clean-up tokens of this host's terminals.
+        """
+        if self._settings.image is None:
+            return
+        profiles = self.profiles.by_name.values()
+        for name in {self._settings.provider, *(one.provider for one in profiles)} - {None}:
+            provider = self.provider(str(name))
+            if isinstance(provider, HasLeftovers):
+                await provider.remove_leftovers(held)
 
 
 def _stamp(path: str) -> Stamp | None:

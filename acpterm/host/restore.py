@@ -75,6 +75,9 @@ class Restorer:
                 _log.error("terminal not restored", terminal=terminal.name, exc_info=error)
                 if adopted := self._host.pool.terminals.get(terminal.name):
                     self._host.pool.release(adopted, EndedBy.DISCONNECT)
+        tokens = (entry.record.clean_up_token for entry in self._host.registry)
+        held = [token for token in tokens if token is not None]
+        self._host.nursery.start_soon(self._host.policy.remove_leftovers, held)
         for name in snapshot.terminals.keys() - known:
             self._host.state_writer.removed(terminal_key(name))
         for name in snapshot.launches.keys() - known:

@@ -224,12 +224,9 @@ def placement(connection: AgentConnection, session: Session, judgement: Judgemen
     """Return where the program runs.
 
     It may write in the session's directory, which the user's client has set, or else in the
-    directory of the agent: never in one that the request names.
+    directory of the agent: never in one that the request names. Raises `RpcError` (-32603) if the
+    provider cannot be used.
     """
-    policy = connection.host.policy
-    return Placement(
-        provider=policy.provider(judgement.provider),
-        workspace=connection.workspace(session),
-        network=judgement.profile.network,
-        hidden=policy.hidden,
+    return connection.host.policy.placement(
+        judgement.provider, connection.workspace(session), network=judgement.profile.network
     )

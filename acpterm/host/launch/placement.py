@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 import trio
 
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
-from acpterm.providers.provider import RANKS, Command, Prepared, Provider, ProviderError
+from acpterm.providers.provider import RANKS, Command, Provider, ProviderError
+from acpterm.pty.program import Program
 
 # How long a provider may take to remove what is left of a terminal.
 CLEAN_UP_TIMEOUT_S: Final = 4.0
@@ -26,46 +27,51 @@ class Placement(NamedTuple):
     hidden: Sequence[str] = ()
 
     async def prepare(
-        self,
-        argv: Sequence[str],
-        fallback_argv: Sequence[str] | None,
-        env: Mapping[str, str],
-        cwd: str,
-        shell: str,
-    ) -> Prepared:
-        """Return what the keeper runs.
+        self, program: Program, shell: str, requested: Mapping[str, str]
+    ) -> tuple[Program, str | None]:
+        """Return what the keeper runs for a program, and the token for `clean_up`, if any.
 
-        `argv`, `fallback_argv`, `env` and `cwd` are those of the program, and `shell` is the path
-        of the shell. Raises `RpcError` (-32603) if the provider cannot be used.
+        `shell` is the path of the shell. `requested` is the part of the environment that the
+        request and the settings have added. Raises `RpcError` (-32603) if the provider cannot be
+        used.
         """
         command = Command(
-            argv=argv,
-            fallback_argv=fallback_argv,
-            env=env,
-            cwd=cwd,
+            argv=program.argv,
+            fallback_argv=program.fallback_argv,
+            env=program.env,
+            cwd=program.cwd,
             workspace=self.workspace,
             shell=shell,
             network=self.network,
             hidden=self.hidden,
+            requested=requested,
         )
         try:
-            return await self.provider.prepare(command)
+            prepared = await self.provider.prepare(command)
         except ProviderError as error:
-            raise RpcError(
-                INTERNAL_ERROR,
-                f"the command was not run: the provider {self.provider.name!r} cannot be used: "
-                f"{error}",
-            ) from error
+            raise unusable(self.provider.name, error) from error
+        placed = program._replace(
+            argv=prepared.argv,
+            env=prepared.env,
+            cwd=prepared.cwd,
+            fallback_argv=prepared.fallback_argv,
+        )
+        return placed, prepared.token
 
     async def clean_up(self, token: str | None) -> None:
-        """Remove what `prepare` has made for a program that could not be started.
-
-        `token` is that of `Prepared`.
-        """
+        """Remove what `prepare` has made for a program that could not be started."""
         if token is not None:
             with trio.CancelScope(shield=True):
                 with trio.move_on_after(CLEAN_UP_TIMEOUT_S):
                     await self.provider.clean_up(token)
+
+
+def unusable(provider: str, error: ProviderError) -> RpcError:
+    """Return the error for a command whose provider, which has this name, cannot be used."""
+    return RpcError(
+        INTERNAL_ERROR,
+        f"the command was not run: the provider {provider!r} cannot be used: {error}",
+    )
 
 
 def stricter(selected: str, requested: str | None) -> str:

@@ -15,7 +15,6 @@ from acpterm.host.state.records import LimitsRecord, TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.keeper.client import KeeperLostError
-from acpterm.providers.provider import Prepared
 from acpterm.pty.limits import NO_LIMITS, LimitError
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program
@@ -70,6 +69,7 @@ class LaunchRequest:
         self.env: Final = terminal_environment(
             context, env, attended=attended, agent_env=settings.agent_env
         )
+        self._requested: Final = {**({} if attended else settings.agent_env), **dict(env)}
         self.cwd: Final = cwd
         self.size: Final = size
         self._argv, self._fallback_argv = words(
@@ -141,34 +141,32 @@ class LaunchRequest:
         used, if the system lacks a resource, if the host is shutting down, or, if `strict`, if a
         limit in `record` cannot be enforced here.
         """
-        prepared = await placement.prepare(
-            self._argv, self._fallback_argv, self.env, self.cwd, self._settings.shell
+        program = Program(
+            argv=self._argv,
+            env=self.env,
+            cwd=self.cwd,
+            umask=self._context.umask,
+            rlimits=self._context.rlimits,
+            fallback_argv=self._fallback_argv,
         )
+        program, token = await placement.prepare(program, self._settings.shell, self._requested)
         record.provider, record.isolation = placement.provider.name, placement.provider.isolation
-        record.clean_up_token = prepared.token
+        record.clean_up_token = token
         try:
-            return await self._start_prepared(prepared, pool, record, writer, strict=strict)
+            return await self._start(program, pool, record, writer, strict=strict)
         except BaseException:
-            await placement.clean_up(prepared.token)
+            await placement.clean_up(token)
             raise
 
-    async def _start_prepared(
+    async def _start(
         self,
-        prepared: Prepared,
+        program: Program,
         pool: Pool,
         record: TerminalRecord,
         writer: StateWriter | None,
         *,
         strict: bool,
     ) -> Terminal:
-        program = Program(
-            argv=prepared.argv,
-            env=prepared.env,
-            cwd=prepared.cwd,
-            umask=self._context.umask,
-            rlimits=self._context.rlimits,
-            fallback_argv=prepared.fallback_argv,
-        )
         end = record.lifetime_end
         if writer is not None:
             writer.flush()

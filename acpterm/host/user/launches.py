@@ -54,8 +54,7 @@ def users_placement(host: HostState, provider: str | None, cwd: str) -> Placemen
     if name not in RANKS:
         known = ", ".join(RANKS)
         raise RpcError(INVALID_PARAMS, f"provider {quote(name)} is unknown: there are {known}")
-    policy = host.policy
-    return Placement(policy.provider(name), workspace=cwd, network=True, hidden=policy.hidden)
+    return host.policy.placement(name, cwd, network=True)
 
 
 async def restart(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:

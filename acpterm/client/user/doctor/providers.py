@@ -11,7 +11,7 @@ async def provider(settings: Settings, name: str) -> CheckResult:
     """Check that the provider `name` works here. It is a problem only if the settings select it."""
     check = f"provider {name}"
     try:
-        return ok(check, await make(name, image=settings.image or "").check())
+        return ok(check, await make(name, image=settings.image).check())
     except ProviderError as error:
         what = summary_line(str(error))
     if name == settings.provider:
