@@ -9,11 +9,10 @@ from acpterm.providers.registry import make
 
 async def provider(settings: Settings, name: str) -> CheckResult:
     """Check that the provider `name` works here. It is a problem only if the settings select it."""
-    check = f"provider {name}"
     try:
-        return ok(check, await make(name, image=settings.image).check())
+        return ok(name, await make(name, image=settings.image).check())
     except ProviderError as error:
         what = summary_line(str(error))
     if name == settings.provider:
-        return problem(check, what, "no terminal of an agent can be created until this works")
-    return missing(check, what, "only needed to run agents' commands in it")
+        return problem(name, what, "no terminal of an agent can be created until this works")
+    return missing(name, what, "only needed to run agents' commands in it")

@@ -42,10 +42,7 @@ async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
         "a terminal": AsyncCheck(partial(probes.terminal, settings)),
         "emulator": AsyncCheck(probes.emulator),
         "shell": AsyncCheck(partial(programs.shell, settings)),
-        **{
-            f"provider {name}": AsyncCheck(partial(providers.provider, settings, name))
-            for name in RANKS
-        },
+        **{name: AsyncCheck(partial(providers.provider, settings, name)) for name in RANKS},
         "pidfd": probes.pidfd,
         "control groups": AsyncCheck(probes.control_groups),
         "subreaper": probes.subreaper,
