@@ -57,9 +57,13 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
         yield "tool calls", summary_line(", ".join(info.tool_calls))
     yield "command", summary_line(_command(found.launch) if found.launch else info.command)
     yield "directory", summary_line(info.cwd)
+    if info.level is not None:
+        yield "level", info.level
+    yield "provider", f"{info.provider}, isolation {info.isolation}"
     if found.launch is not None:
         yield "environment", f"{len(found.launch.env)} variables, see --json"
-    yield "pid", str(info.pid)
+    if info.pid is not None:
+        yield "pid", str(info.pid)
     yield "size", f"{info.cols}x{info.rows}"
     sizes = (f"{size.cols}x{size.rows}{' read-only' * size.read_only}" for size in found.windows)
     yield "windows", ", ".join(sizes) or "none"
