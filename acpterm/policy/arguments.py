@@ -291,9 +291,13 @@ _NPM_UNSAFE: Final = (
     "--cache", "--call", "--globalconfig", "--git", "--init-module", "--location", "--global",
     "--logs-dir", "--node-options", "--onload-script", "--pack-destination", "--prefix",
     "--script-shell", "--shell", "--tag-version-prefix", "--userconfig", "--editor", "--viewer",
-    "--cwd", "--use-yarnrc", "--global-folder", "--modules-folder", "--cache-folder", "--dir",
+    "--cwd", "--use-yarnrc", "--dir",
     "--eval", "--print", "--preload", "--require", "--import", "--env-file", "--install-dir",
 )  # fmt: skip
+
+
+# Directories of yarn: --modules-f…, and so on.
+_YARN_DIRECTORY: Final = re.compile(r"--(?:global|modules|cache)-f[a-z]*|--(?:mo|modu|modules-?)")
 
 
 def _npm(arguments: Sequence[str]) -> str:
@@ -310,7 +314,8 @@ def _npm(arguments: Sequence[str]) -> str:
 def _package_options(own: Sequence[str], letters: str) -> str:
     for argument in own:
         name = argument.partition("=")[0]
-        if len(name) > 3 and any(one.startswith(name) or name == one for one in _NPM_UNSAFE):
+        is_unsafe = any(one.startswith(name) for one in _NPM_UNSAFE)
+        if len(name) > 3 and (is_unsafe or _YARN_DIRECTORY.fullmatch(name)):
             return f"the option {argument} may execute code or write elsewhere"
         if re.match(rf"-[a-zA-Z]*[{letters}]", argument):
             return f"the option {argument} may execute code or write elsewhere"
