@@ -291,9 +291,13 @@ _NPM_UNSAFE: Final = (
     "--cache", "--call", "--globalconfig", "--git", "--init-module", "--location", "--global",
     "--logs-dir", "--node-options", "--onload-script", "--pack-destination", "--prefix",
     "--script-shell", "--shell", "--tag-version-prefix", "--userconfig", "--editor", "--viewer",
-    "--cwd", "--use-yarnrc", "--global-folder", "--modules-folder", "--cache-folder", "--dir",
+    "--cwd", "--use-yarnrc", "--dir",
     "--eval", "--print", "--preload", "--require", "--import", "--env-file", "--install-dir",
 )  # fmt: skip
+
+
+# Directories of yarn: --modules-f…, and so on.
+_YARN_DIRECTORY: Final = re.compile(r"--(?:global|modules|cache)-f[a-z]*|--(?:mo|modu|modules-?)")
 
 
 def _npm(arguments: Sequence[str]) -> str:
@@ -310,7 +314,8 @@ def _npm(arguments: Sequence[str]) -> str:
 def _package_options(own: Sequence[str], letters: str) -> str:
     for argument in own:
         name = argument.partition("=")[0]
-        if len(name) > 3 and any(one.startswith(name) or name == one for one in _NPM_UNSAFE):
+        is_unsafe = any(one.startswith(name) for one in _NPM_UNSAFE)
+        if len(name) > 3 and (is_unsafe or _YARN_DIRECTORY.fullmatch(name)):
             return f"the option {argument} may execute code or write elsewhere"
         if re.match(rf"-[a-zA-Z]*[{letters}]", argument):
             return f"the option {argument} may execute code or write elsewhere"
@@ -335,23 +340,29 @@ def _bun(arguments: Sequence[str]) -> str:
     if not arguments or command in ("exec", "upgrade", "repl", "link", "publish", "-"):
         return f"bun {command} may execute code or change the installation"
     at = arguments.index(command) if command else len(arguments)
+    if command in ("run", "test", "x"):
+        # Options before the script are bun's.
+        script = next((one for one in arguments[at + 1 :] if not one.startswith("-")), "")
+        at = arguments.index(script, at + 1) if script else len(arguments)
     own = arguments if command in ("install", "add", "i", "a", "remove") else arguments[: at + 1]
     return _package_options(own, "eprcg") or ("it executes its input" if "-" in arguments else "")
 
 
 def _npx(arguments: Sequence[str]) -> str:
-    command = next((one for one in arguments if not one.startswith("-")), "")
-    if not command and not {"--help", "-h", "--version", "-v"}.intersection(arguments):
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-"):
+        at += 2 if arguments[at] in ("-p", "--package") else 1
+    if at >= len(arguments) and not {"--help", "-h", "--version", "-v"}.intersection(arguments):
         return "it executes its input"
-    own = arguments[: arguments.index(command)] if command else arguments
-    return _package_options(own, "cC")
+    return _package_options(arguments[:at], "cC")
 
 
 def _tsc(arguments: Sequence[str]) -> str:
     for before, argument in zip(["", *arguments], arguments, strict=False):
         if argument.startswith("@"):
             return f"{argument} has more options"
-        if before.startswith("-") and _is_outside(argument):
+        value = argument.partition("=")[2] if argument.startswith("-") else argument
+        if (before if value == argument else argument).startswith("-") and _is_outside(value):
             return f"{before} {argument} leads out of the directory"
     return ""
 

@@ -8,6 +8,7 @@ from acpterm.policy.judge import Judge
 from acpterm.policy.levels import Level
 from acpterm.policy.rules import Rule
 from acpterm.policy.syntax import COMMANDS_MAX, LINE_BYTES_MAX
+from acpterm.policy.words import EXPANSIONS_MAX
 
 GUARDED, CONFIRM, POOL = BUILTIN["guarded"], BUILTIN["confirm"], BUILTIN["pool"]
 
@@ -58,10 +59,30 @@ def test_path_with_spaces_is_a_program_when_it_exists(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["PATH", "LD_PRELOAD", "BASH_ENV", "ENV", "GIT_SSH_COMMAND", "PAGER", "GIT_PAGER", "EDITOR",
-             "VISUAL", "NODE_OPTIONS", "PYTHONSTARTUP", "PYTHONPATH", "PERL5OPT", "RUBYOPT", "IFS", "PS4",
-             "PROMPT_COMMAND", "SHELLOPTS", "DYLD_INSERT_LIBRARIES", "npm_config_script_shell"]
-)  # fmt: skip
+    "name",
+    [
+        "PATH",
+        "LD_PRELOAD",
+        "BASH_ENV",
+        "ENV",
+        "GIT_SSH_COMMAND",
+        "PAGER",
+        "GIT_PAGER",
+        "EDITOR",
+        "VISUAL",
+        "NODE_OPTIONS",
+        "PYTHONSTARTUP",
+        "PYTHONPATH",
+        "PERL5OPT",
+        "RUBYOPT",
+        "IFS",
+        "PS4",
+        "PROMPT_COMMAND",
+        "SHELLOPTS",
+        "DYLD_INSERT_LIBRARIES",
+        "npm_config_script_shell",
+    ],
+)
 def test_command_is_not_safe_with_a_variable_that_changes_what_is_executed(name):
     verdict = decide("ls", env=["TERM", name])
     assert (verdict.level, verdict.decision) == (Level.UNKNOWN, "ask")
@@ -89,10 +110,20 @@ def test_strictest_matching_rule_decides():
 
 @pytest.mark.parametrize(
     "command",
-    ["cargo build", "cargo build --release", "timeout 5 cargo build", "nohup nice cargo build",
-     "env cargo build", "command cargo build", "time cargo build", "ls && 'cargo' \"build\"",
-     "bash -lc 'cargo build'", "/usr/bin/cargo build", "cargo build 2>&1 | tail"]
-)  # fmt: skip
+    [
+        "cargo build",
+        "cargo build --release",
+        "timeout 5 cargo build",
+        "nohup nice cargo build",
+        "env cargo build",
+        "command cargo build",
+        "time cargo build",
+        "ls && 'cargo' \"build\"",
+        "bash -lc 'cargo build'",
+        "/usr/bin/cargo build",
+        "cargo build 2>&1 | tail",
+    ],
+)
 def test_rule_allows_exact_words_in_plain_lines(command):
     verdict = decide(command, rules=[rule("allow", "cargo", "build")])
     assert (verdict.decision, verdict.level) == ("allow", Level.UNKNOWN)
@@ -100,23 +131,72 @@ def test_rule_allows_exact_words_in_plain_lines(command):
 
 @pytest.mark.parametrize(
     "command",
-    ["cargo build > x", "cargo build &", "cargo $X", "X=1 cargo build", "cargo buil{d,d}", "cargo \"build\"x",
-     "env X=1 cargo build", "xargs cargo build", "./cargo build", "cargo build; $(x)", "sudo cargo build",
-     "ssh h cargo build", "cargo build* ; cargo x", "c?rgo build", "zsh -c 'cargo build'"]
-)  # fmt: skip
+    [
+        "cargo build > x",
+        "cargo build &",
+        "cargo $X",
+        "X=1 cargo build",
+        "cargo buil{d,d}",
+        'cargo "build"x',
+        "env X=1 cargo build",
+        "xargs cargo build",
+        "./cargo build",
+        "cargo build; $(x)",
+        "sudo cargo build",
+        "ssh h cargo build",
+        "cargo build* ; cargo x",
+        "c?rgo build",
+        "zsh -c 'cargo build'",
+    ],
+)
 def test_rule_allows_nothing_else(command):
     assert decide(command, rules=[rule("allow", "cargo", "build")]).decision == "ask"
 
 
 @pytest.mark.parametrize(
     "command",
-    ["git push", "ls; git push", "echo $(git push)", "sudo git push", "ssh host git push", "sh -c 'git push'",
-     "docker exec c git push", "X=git; $X push", "/usr/bin/git push", "./git push", "xargs git push",
-     "npx git push", "f() { git push; }", "timeout 5 git push", "parallel 'git push' ::: a"]
-)  # fmt: skip
+    [
+        "git push",
+        "ls; git push",
+        "echo $(git push)",
+        "sudo git push",
+        "ssh host git push",
+        "sh -c 'git push'",
+        "docker exec c git push",
+        "X=git; $X push",
+        "/usr/bin/git push",
+        "./git push",
+        "xargs git push",
+        "npx git push",
+        "f() { git push; }",
+        "timeout 5 git push",
+        "parallel 'git push' ::: a",
+    ],
+)
 def test_rule_denies_wherever_the_command_is(command):
     verdict = decide(command, rules=[rule("deny", "git", "push")], profile=BUILTIN["open"])
     assert (verdict.decision, verdict.rule) == ("deny", "deny git push")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "X=1; rm -r x",
+        "rm -r x > f",
+        "rm -r x &",
+        "(rm -r x)",
+        "sudo rm -r x",
+        "echo x | xargs rm -r x",
+        "env A=1 rm -r x",
+        "rm -r $X",
+        "eval rm -r x",
+    ],
+)
+def test_dangerous_part_is_not_allowed_outside_of_a_plain_line(command):
+    rules = [rule("allow", "rm", "-r")]
+    assert decide("rm -r x", rules=rules, profile=GUARDED).decision == "allow"
+    assert decide(command, rules=rules, profile=GUARDED).decision == "ask"
+    assert decide(command, allowed=[("rm", "-r", "x")], profile=GUARDED).decision == "ask"
 
 
 def test_allowed_prefix_allows_in_the_session():
@@ -184,8 +264,16 @@ def test_profile_of_the_same_name_with_other_lists_is_used():
 
 
 @pytest.mark.parametrize(
-    "line", ["ls;" * (COMMANDS_MAX + 2), "#" * (LINE_BYTES_MAX + 1), "sudo " * 40, "ls |" * 3000 + "ls"]
-)  # fmt: skip
+    "line",
+    [
+        "ls;" * (COMMANDS_MAX + 2),
+        "#" * (LINE_BYTES_MAX + 1),
+        "sudo " * 40,
+        "ls |" * 3000 + "ls",
+        "echo " + "$X" * (EXPANSIONS_MAX + 1),
+        "echo " + "{a,b}" * (EXPANSIONS_MAX + 1),
+    ],
+)
 def test_too_long_line_is_unknown_and_dangerous_with_the_name_of_a_dangerous_program(line):
     safe_profile = msgspec.structs.replace(GUARDED, dangerous_patterns=[])
     verdict = decide(line, profile=safe_profile)
