@@ -89,6 +89,7 @@ def judge(
         args,
         profile=profile,
         env=[item.name for item in params.env],
+        path=connection.context.env.get("PATH"),
         allowed=session.allowed_prefixes,
     )
     judgement = Judgement(profile, verdict, provider, cwd)
