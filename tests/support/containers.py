@@ -28,7 +28,7 @@ REQUIRED = ("podman", "crun", "busybox", "unshare", "nsenter")
 
 _NAMESPACE = """\
 set -e
-for directory in /run /dev/shm /var/lib/containers "$1"; do
+for directory in /run /dev/shm /var/lib/containers; do
   [ ! -d "$directory" ] || mount -t tmpfs tmpfs "$directory"
 done
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
@@ -59,11 +59,9 @@ def podman(directory: Path) -> Iterator[dict[str, str]]:
 
     `directory` is an empty directory. At the end of the block, all containers are removed.
     """
-    storage = directory / "storage"
-    storage.mkdir()
     real = shutil.which("podman")
     holder = subprocess.Popen(
-        ["unshare", "--mount", "sh", "-c", _NAMESPACE, "sh", str(storage)],
+        ["unshare", "--mount", "sh", "-c", _NAMESPACE],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -78,9 +76,10 @@ def podman(directory: Path) -> Iterator[dict[str, str]]:
             script.write_text(f'#!/bin/sh\n{enter} "$@"\n')
             script.chmod(0o755)
             settings = directory / "storage.conf"
+            # /run is of the namespace. Longer paths are too long for the sockets of conmon.
             settings.write_text(
-                f'[storage]\ndriver = "overlay"\n'
-                f'graphroot = "{storage}/graph"\nrunroot = "{storage}/run"\n'
+                '[storage]\ndriver = "overlay"\n'
+                'graphroot = "/run/graph"\nrunroot = "/run/containers"\n'
             )
             variables = {
                 "PATH": f"{script.parent}:{os.environ['PATH']}",
