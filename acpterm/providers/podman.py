@@ -12,8 +12,8 @@ with the stored token by the next one. If the keeper was killed too, nobody has 
 
 What differs from other providers: background processes end with the program; a program that signal
 n has ended is reported as exit status 128+n; and 125 is the status of an engine that failed. Within
-some milliseconds of its start, podman does not pass on signals: a terminal that is killed then is
-reported as ended by that signal.
+some milliseconds of its start, podman does not pass on signals, nor a new size: a terminal that is
+killed then is reported as ended by that signal, and a program that missed a size gets the next one.
 """
 
 import hashlib
