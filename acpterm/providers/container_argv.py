@@ -215,7 +215,7 @@ def base_options(setup: Setup, name: str, *, network: bool) -> list[str]:
         # Otherwise SELinux refuses the workspace, or its files would have to be relabelled.
         options.append("--security-opt=label=disable")
     if setup.engine == "docker":
-        # Docker has no way to disable the keys that detach it: use three that nobody types.
+        # Docker has no way to disable the keys that detach it: use three that no user types.
         options += ["--init", "--detach-keys=ctrl-],ctrl-^,ctrl-_"]
     else:
         options += ["--detach-keys=", "--http-proxy=false"]
