@@ -131,8 +131,12 @@ async def test_typed_keys_reach_the_program_and_ctrl_c_interrupts_it(provider, w
     async with running_pool() as pool:
         terminal, token = await start(provider, pool, shell(workspace, line))
         await poll(lambda: terminal.pid is not None)
-        # Ctrl-P Ctrl-Q are the keys by which an engine would detach.
-        terminal.keyboard.type(b"typ\x10\x11ed\r")
+        # An engine would hold back Ctrl-P, since Ctrl-P Ctrl-Q would detach it.
+        terminal.keyboard.type(b"typ")
+        await poll(lambda: "typ" in terminal.text.text())
+        terminal.keyboard.type(b"\x10")
+        await poll(lambda: "typ^P" in terminal.text.text())
+        terminal.keyboard.type(b"\x11ed\r")
         await poll(lambda: "got typ" in terminal.text.text())
         terminal.keyboard.type(b"\x03")
         status = await terminal.wait_exited()
