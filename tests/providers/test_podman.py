@@ -127,10 +127,11 @@ async def test_variables_of_the_request_do_not_reach_the_engine(provider, worksp
 
 
 async def test_typed_keys_reach_the_program_and_ctrl_c_interrupts_it(provider, workspace):
-    line = "trap 'echo interrupted; exit 5' INT; read line; echo \"got $line\"; while :; do :; done"
+    trap = "trap 'echo interrupted; exit 5' INT"
+    line = f'{trap}; echo ready; read line; echo "got $line"; while :; do :; done'
     async with running_pool() as pool:
         terminal, token = await start(provider, pool, shell(workspace, line))
-        await poll(lambda: terminal.pid is not None)
+        await poll(lambda: "ready" in terminal.text.text())
         # An engine would hold back Ctrl-P, since Ctrl-P Ctrl-Q would detach it.
         terminal.keyboard.type(b"typ")
         await poll(lambda: "typ" in terminal.text.text())
