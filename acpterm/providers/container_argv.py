@@ -107,7 +107,7 @@ class Setup(NamedTuple):
     user: str
     """The uid and the gid in the container, as UID:GID."""
     keeps_id: bool
-    """Whether the engine must be told to map the daemon's user to the same uid in the container."""
+    """Whether an option has to map the daemon's user to the same uid in the container."""
     has_cgroup: bool
     """Whether containers get a control group of their own, not that of the terminal."""
 
@@ -215,7 +215,7 @@ def base_options(setup: Setup, name: str, *, network: bool) -> list[str]:
         # Otherwise SELinux refuses the workspace, or its files would have to be relabelled.
         options.append("--security-opt=label=disable")
     if setup.engine == "docker":
-        # Docker has no way to disable the keys that detach it: use three that nobody types.
+        # Docker has no way to disable the keys that detach it: use three that no user types.
         options += ["--init", "--detach-keys=ctrl-],ctrl-^,ctrl-_"]
     else:
         options += ["--detach-keys=", "--http-proxy=false"]

@@ -7,7 +7,7 @@ else of the host. Its program has no capabilities, and no network unless that is
 Order of events: `prepare` draws the token, from which the container's name is derived. The engine
 runs in the terminal, and creates the container. It removes the container when the program
 ends. If the engine was killed before, `clean_up` removes the container: called by this worker, or
-with the stored token by the next one. If the keeper was killed too, nobody has the token; then
+with the stored token by the next one. If the keeper was killed too, no process has the token; then
 `remove_leftovers` of the next daemon finds the container by its label. It names the daemon.
 
 What differs from other providers: background processes end with the program; a program that signal

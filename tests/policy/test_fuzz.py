@@ -11,16 +11,20 @@ from acpterm.policy.judge import Judge
 
 CPU_S_MAX = 0.05
 PIECES = [
-    *"abrm -;|&$(){}[]<>'\"`\\\n=*?#!~/ \t", "rm -r ", "sh -c '", "xargs ", "docker exec c ", "<<E\n", "${X:-",
-    "X=$X$X;", "git -c ", "eval ", "\u00a0", "env ", "{a,b}", "$(", "<(", "case x in ", "if ", "for i in ",
-    "find . -exec ", "awk '(a b)' ", "\ud800", "$'\\x", "[[ ", "((", ">&", "2>/dev/null ", "$X", "IFS=a;",
+    *"abrm -;|&$(){}[]<>'\"`\\\n=*?#!~/ \t", "rm -r ", "sh -c '", "xargs ", "docker exec c ",
+    "<<E\n", "${X:-", "X=$X$X;", "git -c ", "eval ", "\u00a0", "env ", "{a,b}", "$(", "<(",
+    "case x in ", "if ", "for i in ", "find . -exec ", "awk '(a b)' ", "\ud800", "$'\\x", "[[ ",
+    "((", ">&", "2>/dev/null ", "$X", "IFS=a;",
 ]  # fmt: skip
 lines = st.one_of(
     st.text(max_size=400),
     st.lists(st.sampled_from(PIECES), max_size=300).map("".join),
-    st.builds(lambda few, n: "".join(few) * n, st.lists(st.sampled_from(PIECES), min_size=1, max_size=4),
-              st.integers(1, 500)),
-).map(lambda line: line[:4096])  # fmt: skip
+    st.builds(
+        lambda few, n: "".join(few) * n,
+        st.lists(st.sampled_from(PIECES), min_size=1, max_size=4),
+        st.integers(1, 500),
+    ),
+).map(lambda line: line[:4096])
 
 
 def cpu_time(line, args=None):
@@ -44,9 +48,10 @@ def test_judge_returns_a_verdict_in_bounded_time_for_any_arguments(command, args
 
 @pytest.mark.parametrize(
     "piece",
-    ["a;", "a|", "docker ", "env ", "sudo ", "xargs ", "$(", "(", "{", "X=$X$X;", "{a,b}", "$a", "ssh 'a b' ",
-     "'", "\\", "X=1 ", "[[", "((", "`", "<<A ", "a=b;", "{1..9}", "rm -x", "git -C ", "case x in ", "if ",
-     "\u00a0", "bash <<E\n", "sh -c \"docker exec x y\" ", "watch 'watch watch' ", "a&&", "! ", "'a b' "]
+    ["a;", "a|", "docker ", "env ", "sudo ", "xargs ", "$(", "(", "{", "X=$X$X;", "{a,b}", "$a",
+     "ssh 'a b' ", "'", "\\", "X=1 ", "[[", "((", "`", "<<A ", "a=b;", "{1..9}", "rm -x", "git -C ",
+     "case x in ", "if ", "\u00a0", "bash <<E\n", 'sh -c "docker exec x y" ',
+     "watch 'watch watch' ", "a&&", "! ", "'a b' "]
 )  # fmt: skip
 def test_judge_returns_a_verdict_in_bounded_time_for_repetitions(piece):
     line = (piece * 4096)[:4096]

@@ -58,9 +58,10 @@ def test_path_with_spaces_is_a_program_when_it_exists(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["PATH", "LD_PRELOAD", "BASH_ENV", "ENV", "GIT_SSH_COMMAND", "PAGER", "GIT_PAGER", "EDITOR",
-             "VISUAL", "NODE_OPTIONS", "PYTHONSTARTUP", "PYTHONPATH", "PERL5OPT", "RUBYOPT", "IFS", "PS4",
-             "PROMPT_COMMAND", "SHELLOPTS", "DYLD_INSERT_LIBRARIES", "npm_config_script_shell"]
+    "name", ["PATH", "LD_PRELOAD", "BASH_ENV", "ENV", "GIT_SSH_COMMAND", "PAGER", "GIT_PAGER",
+             "EDITOR", "VISUAL", "NODE_OPTIONS", "PYTHONSTARTUP", "PYTHONPATH", "PERL5OPT",
+             "RUBYOPT", "IFS", "PS4", "PROMPT_COMMAND", "SHELLOPTS", "DYLD_INSERT_LIBRARIES",
+             "npm_config_script_shell"]
 )  # fmt: skip
 def test_command_is_not_safe_with_a_variable_that_changes_what_is_executed(name):
     verdict = decide("ls", env=["TERM", name])
@@ -100,9 +101,10 @@ def test_rule_allows_exact_words_in_plain_lines(command):
 
 @pytest.mark.parametrize(
     "command",
-    ["cargo build > x", "cargo build &", "cargo $X", "X=1 cargo build", "cargo buil{d,d}", "cargo \"build\"x",
-     "env X=1 cargo build", "xargs cargo build", "./cargo build", "cargo build; $(x)", "sudo cargo build",
-     "ssh h cargo build", "cargo build* ; cargo x", "c?rgo build", "zsh -c 'cargo build'"]
+    ["cargo build > x", "cargo build &", "cargo $X", "X=1 cargo build", "cargo buil{d,d}",
+     'cargo "build"x', "env X=1 cargo build", "xargs cargo build", "./cargo build",
+     "cargo build; $(x)", "sudo cargo build", "ssh h cargo build", "cargo build* ; cargo x",
+     "c?rgo build", "zsh -c 'cargo build'"]
 )  # fmt: skip
 def test_rule_allows_nothing_else(command):
     assert decide(command, rules=[rule("allow", "cargo", "build")]).decision == "ask"
@@ -110,9 +112,10 @@ def test_rule_allows_nothing_else(command):
 
 @pytest.mark.parametrize(
     "command",
-    ["git push", "ls; git push", "echo $(git push)", "sudo git push", "ssh host git push", "sh -c 'git push'",
-     "docker exec c git push", "X=git; $X push", "/usr/bin/git push", "./git push", "xargs git push",
-     "npx git push", "f() { git push; }", "timeout 5 git push", "parallel 'git push' ::: a"]
+    ["git push", "ls; git push", "echo $(git push)", "sudo git push", "ssh host git push",
+     "sh -c 'git push'", "docker exec c git push", "X=git; $X push", "/usr/bin/git push",
+     "./git push", "xargs git push", "npx git push", "f() { git push; }", "timeout 5 git push",
+     "parallel 'git push' ::: a"]
 )  # fmt: skip
 def test_rule_denies_wherever_the_command_is(command):
     verdict = decide(command, rules=[rule("deny", "git", "push")], profile=BUILTIN["open"])
@@ -184,8 +187,14 @@ def test_profile_of_the_same_name_with_other_lists_is_used():
 
 
 @pytest.mark.parametrize(
-    "line", ["ls;" * (COMMANDS_MAX + 2), "#" * (LINE_BYTES_MAX + 1), "sudo " * 40, "ls |" * 3000 + "ls"]
-)  # fmt: skip
+    "line",
+    [
+        "ls;" * (COMMANDS_MAX + 2),
+        "#" * (LINE_BYTES_MAX + 1),
+        "sudo " * 40,
+        "ls |" * 3000 + "ls",
+    ],
+)
 def test_too_long_line_is_unknown_and_dangerous_with_the_name_of_a_dangerous_program(line):
     safe_profile = msgspec.structs.replace(GUARDED, dangerous_patterns=[])
     verdict = decide(line, profile=safe_profile)
