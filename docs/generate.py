@@ -69,9 +69,10 @@ PROFILES = """\
 
 # Profiles
 
-A profile decides what agents may run, who is asked, where programs run, and under which limits: see
-[policy.md](policy.md). The settings file defines more profiles, each in a table `[profiles.NAME]`.
-The key `base` names the profile from which missing values come; by default `guarded`.
+A profile decides what agents may run, when the user is asked, where programs run, and under which
+limits: see [policy.md](policy.md). The settings file defines more profiles, each in a table
+`[profiles.NAME]`. The key `base` names the profile from which missing values come; by default
+`guarded`.
 
 | value of a profile | values | meaning |
 | --- | --- | --- |
@@ -139,7 +140,7 @@ GROUPS = {
         "export",
         "replay",
     ],
-    "Approvals": ["approvals", "approve", "deny"],
+    "What agents may run": ["policy", "provider", "approvals", "approve", "deny", "audit"],
     "The daemon": ["status", "restart", "shutdown", "serve", "doctor", "completion"],
     "For agents, editors and scripts": ["stdio", "proxy", "prompt"],
 }
@@ -164,7 +165,24 @@ COMMAND = """\
 | --- | --- |
 {options}
 
-[All commands](../commands.md) · [Settings](../settings.md)
+{subcommands}[All commands](../commands.md) · [Settings](../settings.md)
+"""
+
+SUBCOMMAND = """\
+## acpterm {name}
+
+{short}
+
+```text
+{usage}
+```
+
+{about}
+
+| option | |
+| --- | --- |
+{options}
+
 """
 
 
@@ -210,13 +228,17 @@ def _difference(profile: Profile, names: list[str]) -> str:
     usual = Profile(name="")
     found = {name: getattr(profile, name) for name in names}
     values = [
-        f"`{name} = {msgspec.json.encode(value).decode()}`"
+        _code(f"{name} = {msgspec.json.encode(value).decode()}")
         for name, value in found.items()
         if value != getattr(usual, name)
     ]
     limits = msgspec.to_builtins(profile.limits)
     values += [f"`limits.{name} = {value}`" for name, value in limits.items()]
     return ", ".join(values).replace("|", "\\|") or "the defaults"
+
+
+def _code(text: str) -> str:
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def commands() -> str:
@@ -231,6 +253,15 @@ def commands() -> str:
 def command_page(name: str) -> str:
     """Return the text of one command's page."""
     context = _context(name)
+    subcommands = "".join(
+        SUBCOMMAND.format(name=f"{name} {one.info_name}", **_parts(one))
+        for one in _subcommands(context)
+    )
+    return COMMAND.format(note=NOTE, name=name, subcommands=subcommands, **_parts(context))
+
+
+def _parts(context: click.Context) -> dict[str, str]:
+    """Return the variable parts of the page of a command."""
     found = context.command
     first, _, rest = inspect.cleandoc(found.help or "").partition("\n\n")
     records = [
@@ -239,14 +270,12 @@ def command_page(name: str) -> str:
         if (record := param.get_help_record(context)) and record[1]
     ]
     options = "\n".join(f"| `{_cell(flags)}` | {_cell(what)} |" for flags, what in records)
-    return COMMAND.format(
-        note=NOTE,
-        name=name,
-        short=_flowing(first),
-        usage=found.get_usage(context).removeprefix("Usage: "),
-        about="\n\n".join(map(_flowing, rest.split("\n\n"))),
-        options=options,
-    )
+    return {
+        "short": _flowing(first),
+        "usage": found.get_usage(context).removeprefix("Usage: "),
+        "about": "\n\n".join(map(_flowing, rest.split("\n\n"))),
+        "options": options,
+    }
 
 
 def man_page(name: str | None) -> str:
@@ -260,7 +289,21 @@ def man_page(name: str | None) -> str:
     else:
         group_.short_help = "real terminals for agents, which the user can see and take over"
     page: str = generate_man_page(context, version=__version__, date=" ")
-    return page.rstrip() + "\n"
+    if name is None:
+        return page.rstrip() + "\n"
+    return "\n".join([page.rstrip(), *map(_man_section, _subcommands(_context(name)))]) + "\n"
+
+
+def _man_section(context: click.Context) -> str:
+    """Return the section of a subcommand in the manual page of its command.
+
+    It is the page of the subcommand without its head, and with subsections instead of sections.
+    """
+    context.command = _escaped_copy(context.command)
+    page: str = generate_man_page(context, version=__version__, date=" ")
+    _, _, body = page.partition(".SH SYNOPSIS\n")
+    usage, _, rest = body.rstrip().partition(".SH DESCRIPTION\n")
+    return f".SH {context.command_path.upper()}\n{usage}.PP\n{rest}".replace("\n.SH ", "\n.SS ")
 
 
 def completion(shell: str) -> str:
@@ -272,8 +315,18 @@ def completion(shell: str) -> str:
 
 
 def _for_man(name: str) -> click.Command:
-    found = copy.copy(_context(name).command)
-    found.help, found.short_help = _escaped(found.help), SHORT[name].removesuffix(".")
+    found = _escaped_copy(_context(name).command)
+    found.short_help = SHORT[name].removesuffix(".")
+    if isinstance(found, click.Group):
+        found.commands = {}  # described by `_man_section`
+    return found
+
+
+def _escaped_copy(command: click.Command) -> click.Command:
+    found = copy.copy(command)
+    found.help = _escaped(found.help)
+    # Otherwise click_man calls a deprecated function of click.
+    found.short_help = found.help.partition("\n")[0]
     return found
 
 
@@ -290,6 +343,17 @@ def _context(name: str) -> click.Context:
     return click.Context(
         found, info_name=name, parent=context, terminal_width=80, **found.context_settings
     )
+
+
+def _subcommands(context: click.Context) -> list[click.Context]:
+    """Return the contexts of a command's subcommands, if it has any."""
+    found = context.command
+    if not isinstance(found, click.Group):
+        return []
+    return [
+        click.Context(one, info_name=name, parent=context, terminal_width=80)
+        for name, one in found.commands.items()
+    ]
 
 
 def _flowing(paragraph: str) -> str:

@@ -1,4 +1,4 @@
-"""Profiles: what agents may run, who is asked, where programs run, and what they may use.
+"""Profiles: what agents may run, when the user is asked, where programs run, and what they may use.
 
 A profile turns the level of a command (safe, unknown, dangerous) into a decision (allow, ask,
 deny), and sets limits and the provider. There are four built-in profiles. The settings file may
@@ -128,8 +128,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     unattended: Annotated[
         Literal["refuse", "wait"],
         Meta(
-            title="What happens to a question while nobody is there to ask: no editor, no prompt, "
-            "and no `acpterm approvals --follow`."
+            title="What happens to a question while no client can ask the user: no editor, no "
+            "prompt, and no `acpterm approvals --follow`."
         ),
     ] = "refuse"
     provider: Annotated[

@@ -1,4 +1,4 @@
-"""The policy: what agents may run, who is asked about it, and the record of it.
+"""The policy: what agents may run, what the user is asked, and the record of it.
 
 - `syntax`, `wrappers`, `judge`: the level of a command, and the decision on it;
 - `rules`: the user's prefix rules;

@@ -107,7 +107,7 @@ class Setup(NamedTuple):
     user: str
     """The uid and the gid in the container, as UID:GID."""
     keeps_id: bool
-    """Whether the engine must be told to map the daemon's user to the same uid in the container."""
+    """Whether an option has to map the daemon's user to the same uid in the container."""
     has_cgroup: bool
     """Whether containers get a control group of their own, not that of the terminal."""
 

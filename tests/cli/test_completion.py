@@ -61,7 +61,7 @@ async def test_terminal_is_completed_to_its_name_or_its_id(path):
 
 async def test_commands_flags_and_choices_are_completed(tmp_path):
     path = str(tmp_path / "agent.sock")
-    assert completions(path, "acpterm", "pro") == ["promote", "proxy", "prompt"]
+    assert completions(path, "acpterm", "pro") == ["promote", "provider", "proxy", "prompt"]
     assert completions(path, "acpterm", "ls", "--w") == ["--watch"]
     assert completions(path, "acpterm", "prompt", "--allow", "r") == ["reads"]
     assert completions(path, "acpterm", "completion", "z") == ["zsh"]

@@ -13,8 +13,8 @@ from acpterm.client.user.list_view import Action, Item, ListView
 def row(number, **more):
     words = {
         "id": f"{number:08x}", "name": NOTHING, "state": "running", "owner": "user",
-        "agent": NOTHING, "session": NOTHING, "size": "80x24", "age": "1s", "output": "1s",
-        "command": f"command {number}",
+        "agent": NOTHING, "session": NOTHING, "where": NOTHING, "size": "80x24", "age": "1s",
+        "output": "1s", "command": f"command {number}",
     }  # fmt: skip
     return Row(**{**words, **more})
 

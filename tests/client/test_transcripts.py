@@ -12,11 +12,13 @@ import pytest
 import trio
 import trio.testing
 
+from acpterm.acp.approvals import ApproverRequest
 from acpterm.client.envelope import parse_envelope
 from acpterm.client.host_connection import open_host_connection
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.relay import Relay
+from acpterm.client.questions import Questions
 from acpterm.client.terminals import EXTENSIONS_META
 from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
@@ -206,6 +208,7 @@ async def replay(entries, tmp_path):
             settings=settings,
             log=WireLog(None),
             host=host,
+            questions=Questions(ApproverRequest("editor")),
             nursery=nursery,
         )
         for queue in queues:
