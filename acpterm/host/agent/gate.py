@@ -27,7 +27,7 @@ from acpterm.host.agent.session import Session
 from acpterm.host.launch.command import shell_line
 from acpterm.host.launch.placement import Placement, stricter
 from acpterm.host.state.records import RequestId
-from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, quote
 from acpterm.policy.approvals import Answer
 from acpterm.policy.levels import Level, Verdict
 from acpterm.policy.rules import RulesError
@@ -223,13 +223,24 @@ def _how_to_allow(verdict: Verdict) -> str:
 def placement(connection: AgentConnection, session: Session, judgement: Judgement) -> Placement:
     """Return where the program runs.
 
-    It may write in the session's directory, which the user's client has set, or else in the
-    directory of the agent: never in one that the request names.
+    It may write in the session's directory, which the user's client has set. If no client of the
+    user opens the agent's sessions, it may write in the directory of the agent. It may never write
+    in a directory that the request names. Raises `RpcError`: -32600 if the client has not opened
+    the session, and the provider is not `local`.
     """
     policy = connection.host.policy
+    provider = policy.provider(judgement.provider)
+    workspace = connection.workspace(session)
+    if workspace is None and provider.isolation != "none":
+        raise RpcError(
+            INVALID_REQUEST,
+            f"the command was not run: the user's client has not opened the session "
+            f"{quote(session.id)}, so the provider {provider.name!r} cannot let it write anywhere; "
+            "use the id of a session that session/new, session/load or session/resume has opened",
+        )
     return Placement(
-        provider=policy.provider(judgement.provider),
-        workspace=connection.workspace(session),
+        provider=provider,
+        workspace=workspace or connection.directory,
         network=judgement.profile.network,
         hidden=policy.hidden,
     )

@@ -197,7 +197,7 @@ class Session:
     @property
     def size(self) -> int:
         """Approximate memory of the session in bytes, without its terminals."""
-        text = getsizeof(self.id) + (getsizeof(self._cwd) if self._cwd else 0)
+        text = sum(getsizeof(one) for one in (self.id, self._cwd, self._workspace) if one)
         released = _RELEASED_BYTES * len(self._released)
         updates = self.tool_calls.size + self.agent_terminals.size
         return _SESSION_BYTES + text + released + updates + self._decisions.size
