@@ -2,8 +2,6 @@
 
 import functools
 import json
-import os
-import subprocess
 import sys
 from contextlib import asynccontextmanager
 
@@ -12,12 +10,12 @@ import trio
 
 from tests.acp.validate import validate_sent
 from tests.support.asking import asking_settings, asking_variables, ran, recording_script
-from tests.support.commands import command_environment, run
+from tests.support.commands import run
 from tests.support.daemon import daemon
-from tests.support.editor import AGENT, Editor, create, of, proxied, say
+from tests.support.editor import create, of, proxied, say
 from tests.support.polling import poll
 from tests.support.processes import environment
-from tests.support.starting import start
+from tests.support.proxies import editor_of
 
 PERMISSION = "session/request_permission"
 
@@ -198,7 +196,7 @@ async def test_agent_cannot_answer_through_the_proxy(tmp_path):
             {
                 "do": "start",
                 "method": method,
-                "params": {"decision": "allow", "token": "t"},
+                "params": {"decision": "allow", "token": "t", "cwd": "/"},
                 "as": n,
             }
             for n, method in enumerate(
@@ -207,6 +205,7 @@ async def test_agent_cannot_answer_through_the_proxy(tmp_path):
                     "_acpterm/approval/decline",
                     "_acpterm/approval/list",
                     "_acpterm/approver",
+                    "_acpterm/session/open",
                     "initialize",
                 )
             )
@@ -230,40 +229,6 @@ async def asking_daemon(tmp_path, **values):
     env = environment(**asking_variables(tmp_path, **values))
     async with daemon(tmp_path, env=env, terminate=True) as running:
         yield running
-
-
-@asynccontextmanager
-async def editor_of(tmp_path, path, *agent, log=None):
-    """Run `acpterm proxy` as a process that uses the daemon at `path`, and connect an editor."""
-    options = [] if log is None else ["--log", str(log)]
-    env = command_environment(path, ACPTERM_KILL_GRACE="0.2")
-    with (tmp_path / "proxy-stderr").open("wb") as err:
-        process = start(
-            ["proxy", *options, "--", *(agent or AGENT)],
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=err,
-        )
-    stream = trio.StapledStream(
-        trio.lowlevel.FdStream(os.dup(process.stdin.fileno())),
-        trio.lowlevel.FdStream(os.dup(process.stdout.fileno())),
-    )
-    process.stdin.close()
-    process.stdout.close()
-    editor = Editor(stream)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(editor.listen)
-        try:
-            yield editor
-        finally:
-            with trio.CancelScope(shield=True):
-                await stream.aclose()
-                with trio.move_on_after(10):
-                    await poll(process.poll)
-                process.kill()
-                await trio.to_thread.run_sync(process.wait)
-            nursery.cancel_scope.cancel()
 
 
 @pytest.mark.long
@@ -310,7 +275,7 @@ async def test_token_is_neither_in_a_log_nor_in_the_agents_environment(tmp_path)
     log = tmp_path / "wire"
     async with (
         asking_daemon(tmp_path) as daemon,
-        editor_of(tmp_path, daemon.path, log=log) as editor,
+        editor_of(tmp_path, daemon.path, options=["--log", str(log)]) as editor,
     ):
         await editor.open("/tmp")
         editor.on_request = choosing("allow_once")

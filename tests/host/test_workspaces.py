@@ -1,4 +1,4 @@
-"""Where a sandboxed program of an agent may write: in the directory that the user's client opens."""
+"""A sandboxed program of an agent may write only in the directory that the user's client opens."""
 
 import shutil
 from contextlib import asynccontextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import tomlkit
 
 from acpterm.config import Settings
 from acpterm.config.profiles import ProfileTable
@@ -48,8 +49,6 @@ def asking_variables(directory: Path, **values: Any) -> dict[str, str]:
 
 def configured(directory: Path, **settings: Any) -> dict[str, str]:
     """Write a settings file; return the variables of the environment with which acpterm uses it."""
-    import tomlkit  # noqa: PLC0415  slow to import
-
     home = directory / "settings"
     (home / "acpterm").mkdir(parents=True, exist_ok=True)
     text = tomlkit.dumps(msgspec.to_builtins(settings))
