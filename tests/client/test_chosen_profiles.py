@@ -1,4 +1,4 @@
-"""`--profile` of `acpterm proxy` and `acpterm prompt`, and profiles selected by the agent's program.
+"""Profiles that the user chooses with `--profile`, or selects by the program of the agent.
 
 The profile `strict` refuses all commands but `true`.
 """
