@@ -17,7 +17,8 @@ from acpterm.runtime import logs, stdio
 @click.option(
     "--terminals",
     type=click.Choice(["ours", "editor"]),
-    help="Whose terminals the agent uses.  [default: the editor's if it has any, or else ours]",
+    help="Whose terminals the agent uses.  [default: the editor's if it has any and there is no "
+    "--profile, or else ours]",
 )
 @hosted
 @common
@@ -41,6 +42,11 @@ def command(
 
     When the editor ends, the agent and all processes that it has started are ended too.
     """
+    if profile is not None and terminals == "editor":
+        raise click.UsageError(
+            f"--profile {profile} does not apply to the editor's terminals: leave out "
+            "--terminals editor, or --profile"
+        )
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
     try:

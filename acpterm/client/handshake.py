@@ -51,6 +51,8 @@ class Welcome(NamedTuple):
     """The secret to present after a loss; None if the daemon does not support resuming."""
     resumed: bool = False
     """Whether the daemon still has the sessions of the presented secret."""
+    is_approver: bool = False
+    """Whether this client gets the questions to the user."""
 
 
 class HandshakeError(Exception):
@@ -108,8 +110,8 @@ def _to_wire(context: ExecContext) -> agent_api.ExecContextParams:
 def read_welcome(result: Raw) -> Welcome:
     """Parse the part of a result of `initialize` that concerns resuming a lost connection."""
     own = members(members(members(result).get("_meta")).get(OWN))
-    resumed = own.get("resumed")
-    return Welcome(text(own.get("resume")), resumed is not None and bytes(resumed) == b"true")
+    resumed, approver = (bytes(own.get(name) or b"") == b"true" for name in ("resumed", "approver"))
+    return Welcome(text(own.get("resume")), resumed, approver)
 
 
 class Handshake:

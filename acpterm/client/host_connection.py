@@ -148,6 +148,7 @@ async def open_host_connection(
             token = None if daemon is None else daemon.token
             welcome = await initialize(endpoint, agent, context, settings, approver=token)
             if daemon is not None:
+                _check_approver(welcome, questions)
                 daemon.recovery.welcomed(welcome)
             yield endpoint
         finally:
@@ -186,6 +187,16 @@ def _check_profile(settings: Settings, questions: Questions | None) -> None:
     known = {*BUILTIN, *settings.profiles}
     if chosen is not None and chosen not in known:
         raise DaemonError(f"there is no profile {chosen!r}; there are {', '.join(sorted(known))}")
+
+
+def _check_approver(welcome: Welcome, questions: Questions | None) -> None:
+    """Raise `DaemonError` if the daemon does not use the profile that the user has chosen."""
+    chosen = None if questions is None else questions.request.profile
+    if chosen is not None and not welcome.is_approver:
+        raise DaemonError(
+            f"the profile {chosen!r} cannot be used: the daemon has not accepted the token of this "
+            "command, which is valid for a minute; run the command again"
+        )
 
 
 async def _run(endpoint: Endpoint, scope: trio.CancelScope) -> None:

@@ -102,13 +102,24 @@ async def request_token(settings: Settings, request: ApproverRequest) -> str | N
     Return None if the user's socket cannot be used. Raises `DaemonError` if the user has chosen a
     profile that cannot be used.
     """
+    token, refusal = None, "the daemon does not answer on the user's socket"
     try:
         stream = await connect_running(settings)
-    except (DaemonError, OSError):
-        return None
-    if stream is None:
-        return None
-    token, refusal = None, "the daemon does not answer"
+    except (DaemonError, OSError) as error:
+        stream, refusal = None, str(error)
+    if stream is not None:
+        token, refusal = await _request_token(stream, request)
+    if token is None and request.profile is not None:
+        # The agent would otherwise run with another profile, which may allow more.
+        raise DaemonError(f"the profile {request.profile!r} cannot be used: {refusal}")
+    return token
+
+
+async def _request_token(
+    stream: trio.abc.Stream, request: ApproverRequest
+) -> tuple[str | None, str]:
+    """Return the token, or None and why there is none."""
+    token, refusal = None, f"the daemon does not answer within {_TOKEN_TIMEOUT_S:g} s"
     endpoint = Endpoint(stream, "the daemon")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(endpoint.run)
@@ -119,7 +130,4 @@ async def request_token(settings: Settings, request: ApproverRequest) -> str | N
             except (RpcError, msgspec.DecodeError) as error:
                 refusal = str(error)
         nursery.cancel_scope.cancel()
-    if token is None and request.profile is not None:
-        # The agent would otherwise run with another profile, which may allow more.
-        raise DaemonError(f"the profile {request.profile!r} cannot be used: {refusal}")
-    return token
+    return token, refusal

@@ -13,7 +13,6 @@ from typing import Final
 
 import structlog
 
-from acpterm.acp.approvals import ApproverRequest
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.resumption import Resumption
 from acpterm.host.agent.session_methods import release_later
@@ -91,13 +90,10 @@ class Restorer:
                 context, self._host, name, self._resumption, record.secret, holders=record.holders
             )
             connection.agent.name = record.agent
-            connection.programs = record.programs
             if record.directory is not None:
                 connection.directory = unpack_text(record.directory)
+            connection.restore_rights(record.programs, record.approver, record.profile)
             connection.starts.extend(record.starts)
-            if record.approver is not None:
-                connection.add_approver(ApproverRequest(record.approver, profile=record.profile))
-                connection.programs = record.programs
             for number, (session, calls) in stored.sessions.items():
                 connection.restore_session(number, session, calls.items())
             self._connections[name] = connection
@@ -181,7 +177,8 @@ class Restorer:
 
         Return None if the user created the terminal, or if the connection has ended. If the keeper
         has died as well as the worker, connections have no records: then create the connection from
-        the terminal's `record`, with the execution context of the daemon.
+        the terminal's `record`, with the execution context of the daemon, and with the rights that
+        it had when it created the terminal.
         """
         name = record.connection
         if name is None:
@@ -192,6 +189,9 @@ class Restorer:
                 self._context, self._host, name, self._resumption, record.secret
             )
             connection.agent.name = record.agent
+            if (rights := record.rights) is not None:
+                connection.directory = unpack_text(rights.directory)
+                connection.restore_rights(rights.programs, rights.approver, rights.profile)
             connection.mark_changed()
             self._connections[name] = connection
             self._resumption.restored(connection)
@@ -203,7 +203,10 @@ class Restorer:
         if record.session is None:
             return None
         if connection and (record.is_held or record.session in connection.sessions):
-            return connection.session(record.session)
+            session = connection.session(record.session)
+            if session.workspace is None and record.rights and record.rights.workspace:
+                session.workspace = unpack_text(record.rights.workspace)
+            return session
         agent = AgentInfo(record.connection or "")
         agent.name = record.agent
         return Origin(record.session, agent)

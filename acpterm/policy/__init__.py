@@ -2,6 +2,7 @@
 
 - `syntax`, `wrappers`, `judge`: the level of a command, and the decision on it;
 - `rules`: the user's prefix rules;
-- `approvals`: questions to the user;
+- `approvals`: the pending questions to the user, and who is asked;
+- `questions`: a question and its answer; `decisions`: answers for the rest of a session;
 - `audit`: the record of what happened.
 """

@@ -22,28 +22,19 @@ for some time, since observers have to reconnect first.
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from hashlib import sha256
-from typing import Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias
 
 import trio
-from msgspec import Struct
 from msgspec.structs import replace
+
+from acpterm.policy.decisions import SessionDecisions
+from acpterm.policy.questions import Answer, Question
 
 CONNECTION_PENDING_MAX: Final = 64
 PENDING_MAX: Final = 512
-# Decisions that a session remembers, of each kind; the oldest is forgotten first.
-_REMEMBERED_MAX: Final = 256
 _SHORT_ID_MIN: Final = 2
 
-AnswerDecision: TypeAlias = Literal["allow", "deny"]
-Scope: TypeAlias = Literal["once", "always"]
 Unattended: TypeAlias = Literal["refuse", "wait"]
-AnsweredBy: TypeAlias = Literal[
-    "editor", "prompt", "approvals", "session", "timeout", "cancelled", "unattended"
-]
-Prefix: TypeAlias = tuple[str, ...]
-
-T = TypeVar("T")
 
 
 class ApprovalError(Exception):
@@ -52,47 +43,6 @@ class ApprovalError(Exception):
 
 class NoQuestionError(ApprovalError):
     """No pending question has the given id."""
-
-
-class Question(Struct, frozen=True, kw_only=True):
-    """A question to the user: whether an agent may run a command."""
-
-    id: str
-    connection: str
-    """The id of the agent's connection."""
-    request: int | str | None
-    """The JSON-RPC id of the agent's request; None if it could not be recognised when repeated."""
-    session: str
-    agent: str | None
-    command: str
-    directory: str
-    level: str
-    """The level of the command, such as `dangerous`."""
-    reason: str
-    """Why the user is asked."""
-    prefix: Prefix | None
-    """The words that "always" is for; None if the command cannot be allowed always."""
-    fingerprint: bytes
-    """Identifies the whole request, with its environment and everything that is not shown."""
-    asked_time: float
-    """When the question was asked, in seconds since 1970."""
-    deadline: float | None = None
-    """When the question is refused without an answer, on trio's clock; None for never."""
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """The answer to a question. `by` says who or what has answered."""
-
-    decision: AnswerDecision
-    by: AnsweredBy
-    scope: Scope = "once"
-    reason: str = ""
-    """Why the command was refused, as far as it is known; may be empty."""
-
-    @property
-    def is_allowed(self) -> bool:
-        """Whether the command may run."""
-        return self.decision == "allow"
 
 
 class Observer(Protocol):
@@ -362,69 +312,6 @@ class Approvals:
         for observer in list(self._observers):
             observer.closed(entry.question, answer)
         entry.changed.unpark_all()
-
-
-class SessionDecisions:
-    """The decisions that the user has made for the rest of a session.
-
-    `allowed` and `rejected` are the prefixes of the questions that were answered for always. A
-    command that was rejected always, but has no prefix, is remembered by the SHA-256 of its text.
-    """
-
-    def __init__(
-        self,
-        allowed: Iterable[Iterable[str]] = (),
-        rejected: Iterable[Iterable[str]] = (),
-        rejected_commands: Iterable[bytes] = (),
-    ) -> None:
-        self.allowed: Final = [tuple(prefix) for prefix in allowed]
-        self.rejected: Final = [tuple(prefix) for prefix in rejected]
-        self.rejected_commands: Final = list(rejected_commands)
-
-    @property
-    def size(self) -> int:
-        """Approximate memory of the decisions, in bytes."""
-        words = [word for prefix in (*self.allowed, *self.rejected) for word in prefix]
-        return sum(64 + len(word) for word in words) + 96 * len(self.rejected_commands)
-
-    def remember(self, question: Question, answer: Answer) -> bool:
-        """Remember the answer to a question if it is for always; return whether it is."""
-        if answer.scope != "always":
-            return False
-        if question.prefix is None:
-            if answer.is_allowed:
-                return False
-            _append(self.rejected_commands, _digest(question.command))
-        else:
-            _append(self.allowed if answer.is_allowed else self.rejected, question.prefix)
-        return True
-
-    def find(self, question: Question) -> Answer | None:
-        """Return the answer that an earlier decision gives to a question; None if there is none.
-
-        A refusal takes precedence.
-        """
-        words = question.prefix
-        # Compare whole prefixes: a command with more words may do more than the user was shown.
-        if _digest(question.command) in self.rejected_commands or words in self.rejected:
-            return Answer(
-                decision="deny", by="session", reason="the user has rejected it for this session"
-            )
-        if words in self.allowed:
-            return Answer(decision="allow", by="session")
-        return None
-
-
-def _append(values: list[T], value: T) -> None:
-    """Append a value, and drop the oldest one if there are too many."""
-    if value in values:
-        values.remove(value)
-    values.append(value)
-    del values[: max(0, len(values) - _REMEMBERED_MAX)]
-
-
-def _digest(command: str) -> bytes:
-    return sha256(command.encode(errors="surrogatepass")).digest()
 
 
 def _or_never(deadline: float | None) -> float:

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from tests.support.asking import asking_variables, ran, recording_script
 from tests.support.commands import run, running
 from tests.support.daemon import daemon
 from tests.support.editor import AGENT, create, of
-from tests.support.judges import judging
 from tests.support.polling import poll
 from tests.support.processes import environment
 from tests.support.prompts import at_a_terminal, prompt_environment, prompted
@@ -20,13 +20,15 @@ def ask(command):
 
 
 async def test_user_is_asked_at_the_terminal(tmp_path):
-    command = f"echo ask-first >> {tmp_path}/ran"
-    steps = [ask(command), of("wait_for_exit"), ask(f"{command}; true"), ask(command)]
-    async with at_a_terminal(tmp_path, *steps, env=judging(tmp_path)) as user:
+    script = recording_script(tmp_path)
+    command = f"{script} once"
+    again = [ask(f"{script} again"), of("wait_for_exit")]
+    steps = [ask(command), of("wait_for_exit"), ask(f"{command} > {tmp_path}/out"), *again]
+    async with at_a_terminal(tmp_path, *steps, env=asking_variables(tmp_path)) as user:
         shown = await user.sees("1 to 4:")
         assert f"May the agent do this? {command}\n" in shown
-        assert f"    in {tmp_path}\n    it says so\n" in shown
-        assert '2  Always allow "echo" in this session' in shown
+        assert f"    in {tmp_path}\n    record is not in the list of safe programs\n" in shown
+        assert f'2  Always allow "{script}" in this session' in shown
         await user.types("2\n")
         # The second command has no prefix, so that three options are left.
         shown = await user.sees("1 to 3:")
@@ -34,12 +36,12 @@ async def test_user_is_asked_at_the_terminal(tmp_path):
         shown, status = await user.end()
         assert shown.count("May the agent do this?") == 2
         assert status == 0
-    assert (tmp_path / "ran").read_text().startswith("ask-first\n")
+    assert ran(tmp_path) == "once\nagain\n"
 
 
 @pytest.mark.parametrize(("rule", "is_allowed"), [("all", True), ("reads", False), ("none", False)])
 async def test_rule_decides_without_a_question(tmp_path, rule, is_allowed):
-    env = prompt_environment(tmp_path, **judging(tmp_path))
+    env = prompt_environment(tmp_path, **asking_variables(tmp_path))
     options = ["--allow", rule]
     status, run = await prompted(tmp_path, ask("echo ask-first"), options=options, env=env)
     verdict = "allowed" if is_allowed else "refused"
@@ -50,14 +52,14 @@ async def test_rule_decides_without_a_question(tmp_path, rule, is_allowed):
 
 
 async def test_command_is_refused_without_a_terminal_and_a_follower(tmp_path):
-    env = prompt_environment(tmp_path, **judging(tmp_path))
+    env = prompt_environment(tmp_path, **asking_variables(tmp_path))
     _, run = await prompted(tmp_path, ask("echo ask-first"), env=env)
     assert "not asked: echo ask-first (there is no terminal to ask at)" in run.err
     assert "the user cannot be asked: there is no terminal to ask at" in run.out
 
 
 async def test_command_without_a_terminal_waits_for_acpterm_approve(tmp_path):
-    env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), **judging(tmp_path))
+    env = environment(**asking_variables(tmp_path, unattended="wait"))
     async with daemon(tmp_path, env=env, terminate=True) as served:
         path = served.path
         steps = json.dumps([ask("echo wait-first"), of("wait_for_exit")])

@@ -2,35 +2,27 @@
 
 import functools
 import json
-import os
-import subprocess
 import sys
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
 
-from acpterm.client import host_connection
-from acpterm.host.open_host import open_host
 from tests.acp.validate import validate_sent
-from tests.support.commands import command_environment, run
+from tests.support.asking import asking_settings, asking_variables, ran, recording_script
+from tests.support.commands import run
 from tests.support.daemon import daemon
-from tests.support.editor import AGENT, Editor, create, of, proxied, say
-from tests.support.judges import judge, judging
+from tests.support.editor import create, of, proxied, say
 from tests.support.polling import poll
 from tests.support.processes import environment
-from tests.support.starting import start
+from tests.support.proxies import editor_of
 
 PERMISSION = "session/request_permission"
 
 
-@pytest.fixture
-def _judged(monkeypatch):
-    judged = functools.partial(open_host, judge=judge)
-    monkeypatch.setattr(host_connection, "open_host", judged)
-
-
-judged = pytest.mark.usefixtures("_judged")
+def asking_proxy(**options):
+    """Run a proxy in this process with a profile that asks, and connect an editor."""
+    return proxied(settings=asking_settings(), **options)
 
 
 def requests(editor, method=PERMISSION):
@@ -60,14 +52,14 @@ async def reported(editor, number=0):
     return json.loads((await editor.until(lambda: editor.texts_sent[number:]))[0])
 
 
-@judged
 async def test_command_runs_when_the_editor_allows_it(tmp_path):
-    async with proxied(log=str(tmp_path / "log")) as editor:
+    async with asking_proxy(log=str(tmp_path / "log")) as editor:
         await editor.open("/tmp")
         editor.on_request = choosing("allow_once")
-        command = f"echo ask-first > {tmp_path}/ran"
+        script = recording_script(tmp_path)
+        command = f"{script} once"
         await editor.prompt(ask(command), of("wait_for_exit"))
-        assert (tmp_path / "ran").exists()
+        assert ran(tmp_path) == "once\n"
         (request,) = requests(editor)
         validate_sent(request, {})
         params = request["params"]
@@ -76,12 +68,14 @@ async def test_command_runs_when_the_editor_allows_it(tmp_path):
         assert call["title"] == command
         assert call["kind"] == "execute"
         assert call["rawInput"] == {"command": command, "cwd": "/tmp"}
-        assert call["content"][0]["content"]["text"] == "it says so\n\nDirectory: /tmp"
+        assert call["content"][0]["content"]["text"] == (
+            "record is not in the list of safe programs\n\nDirectory: /tmp"
+        )
         assert [(one["kind"], one["name"]) for one in params["options"]] == [
             ("allow_once", "Allow once"),
-            ("allow_always", 'Always allow "echo" in this session'),
+            ("allow_always", f'Always allow "{script}" in this session'),
             ("reject_once", "Reject"),
-            ("reject_always", 'Always reject "echo" in this session'),
+            ("reject_always", f'Always reject "{script}" in this session'),
         ]
         # The editor's tool call does not stay pending.
         (end,) = editor.calls(call["toolCallId"])
@@ -92,7 +86,6 @@ async def test_command_runs_when_the_editor_allows_it(tmp_path):
     assert not any(request["id"] in line or "optionId" in line for line in to_agent)
 
 
-@judged
 @pytest.mark.parametrize(
     ("option", "first", "second"),
     [
@@ -101,7 +94,7 @@ async def test_command_runs_when_the_editor_allows_it(tmp_path):
     ],
 )
 async def test_decision_for_always_is_remembered_in_the_session(option, first, second):
-    async with proxied() as editor:
+    async with asking_proxy() as editor:
         await editor.open("/tmp")
         editor.on_request = choosing(option)
         await editor.prompt(ask("echo ask-first"), ask("echo ask-first again"))
@@ -110,31 +103,28 @@ async def test_decision_for_always_is_remembered_in_the_session(option, first, s
         assert second in editor.texts_sent[1]
 
 
-@judged
 async def test_command_without_a_prefix_cannot_be_allowed_always():
-    async with proxied() as editor:
+    async with asking_proxy() as editor:
         await editor.open("/tmp")
         editor.on_request = choosing("allow_always")
-        await editor.prompt(ask("echo ask-first; echo"))
+        await editor.prompt(ask("echo ask-first; date"))
         (request,) = requests(editor)
         kinds = [one["kind"] for one in request["params"]["options"]]
         assert kinds == ["allow_once", "reject_once", "reject_always"]
         assert "user cannot be asked: the editor has responded" in editor.texts_sent[0]
 
 
-@judged
 async def test_cancelled_outcome_refuses_the_command():
-    async with proxied() as editor:
+    async with asking_proxy() as editor:
         await editor.open("/tmp")
         editor.on_request = lambda _: {"outcome": {"outcome": "cancelled"}}
         await editor.prompt(ask("echo ask-first"))
         assert "the user has refused" in editor.texts_sent[0]
 
 
-@judged
 @pytest.mark.parametrize("result", [{}, [], {"outcome": "selected"}, {"outcome": {"optionId": 1}}])
 async def test_response_that_is_no_answer_declines_the_question(result):
-    async with proxied() as editor:
+    async with asking_proxy() as editor:
         await editor.open("/tmp")
         editor.on_request = lambda _: result
         await editor.prompt(ask("echo ask-first"))
@@ -142,9 +132,8 @@ async def test_response_that_is_no_answer_declines_the_question(result):
         assert editor.calls(requests(editor)[0]["params"]["toolCall"]["toolCallId"])
 
 
-@judged
 async def test_error_of_the_editor_declines_the_question():
-    async with proxied() as editor:
+    async with asking_proxy() as editor:
         await editor.open("/tmp")
         silent(editor)
         turn = await editor.begin(ask("echo ask-first"))
@@ -157,9 +146,8 @@ async def test_error_of_the_editor_declines_the_question():
         )
 
 
-@judged
 async def test_withdrawn_question_is_cancelled_and_its_late_response_consumed(tmp_path):
-    async with proxied(log=str(tmp_path / "log")) as editor:
+    async with asking_proxy(log=str(tmp_path / "log")) as editor:
         await editor.open("/tmp")
         respond = silent(editor)
         # The first request of the scripted agent has the id 1.
@@ -185,9 +173,8 @@ async def test_withdrawn_question_is_cancelled_and_its_late_response_consumed(tm
     )
 
 
-@judged
 async def test_cancelled_turn_withdraws_its_question():
-    async with proxied() as editor:
+    async with asking_proxy() as editor:
         await editor.open("/tmp")
         silent(editor)
         turn = await editor.begin(ask("echo ask-first"))
@@ -200,17 +187,16 @@ async def test_cancelled_turn_withdraws_its_question():
         assert editor.calls(call)[0]["status"] == "failed"
 
 
-@judged
 async def test_agent_cannot_answer_through_the_proxy(tmp_path):
     """Its requests go to the editor as any unknown request, and never to the host."""
-    async with proxied() as editor:
+    async with asking_proxy() as editor:
         await editor.open("/tmp")
         silent(editor)
         approving = [
             {
                 "do": "start",
                 "method": method,
-                "params": {"decision": "allow", "token": "t"},
+                "params": {"decision": "allow", "token": "t", "cwd": "/"},
                 "as": n,
             }
             for n, method in enumerate(
@@ -219,6 +205,7 @@ async def test_agent_cannot_answer_through_the_proxy(tmp_path):
                     "_acpterm/approval/decline",
                     "_acpterm/approval/list",
                     "_acpterm/approver",
+                    "_acpterm/session/open",
                     "initialize",
                 )
             )
@@ -238,49 +225,15 @@ async def test_agent_cannot_answer_through_the_proxy(tmp_path):
 
 
 @asynccontextmanager
-async def judged_daemon(tmp_path):
-    env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), **judging(tmp_path))
+async def asking_daemon(tmp_path, **values):
+    env = environment(**asking_variables(tmp_path, **values))
     async with daemon(tmp_path, env=env, terminate=True) as running:
         yield running
 
 
-@asynccontextmanager
-async def editor_of(tmp_path, path, *agent, log=None):
-    """Run `acpterm proxy` as a process that uses the daemon at `path`, and connect an editor."""
-    options = [] if log is None else ["--log", str(log)]
-    env = command_environment(path, ACPTERM_KILL_GRACE="0.2")
-    with (tmp_path / "proxy-stderr").open("wb") as err:
-        process = start(
-            ["proxy", *options, "--", *(agent or AGENT)],
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=err,
-        )
-    stream = trio.StapledStream(
-        trio.lowlevel.FdStream(os.dup(process.stdin.fileno())),
-        trio.lowlevel.FdStream(os.dup(process.stdout.fileno())),
-    )
-    process.stdin.close()
-    process.stdout.close()
-    editor = Editor(stream)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(editor.listen)
-        try:
-            yield editor
-        finally:
-            with trio.CancelScope(shield=True):
-                await stream.aclose()
-                with trio.move_on_after(10):
-                    await poll(process.poll)
-                process.kill()
-                await trio.to_thread.run_sync(process.wait)
-            nursery.cancel_scope.cancel()
-
-
 @pytest.mark.long
 async def test_editor_and_commands_answer_questions_of_a_daemon(tmp_path):
-    async with judged_daemon(tmp_path) as daemon, editor_of(tmp_path, daemon.path) as editor:
+    async with asking_daemon(tmp_path) as daemon, editor_of(tmp_path, daemon.path) as editor:
         await editor.open("/tmp")
         editor.on_request = choosing("allow_once")
         await editor.prompt(ask("echo ask-first"))
@@ -302,16 +255,17 @@ async def test_editor_and_commands_answer_questions_of_a_daemon(tmp_path):
 
 @pytest.mark.long
 async def test_editors_answer_counts_after_the_worker_was_killed(tmp_path):
-    async with judged_daemon(tmp_path) as daemon, editor_of(tmp_path, daemon.path) as editor:
+    async with asking_daemon(tmp_path) as daemon, editor_of(tmp_path, daemon.path) as editor:
         await editor.open("/tmp")
         respond = silent(editor)
-        turn = await editor.begin(ask(f"echo ask-first >> {tmp_path}/ran"), of("wait_for_exit"))
+        script = recording_script(tmp_path)
+        turn = await editor.begin(ask(f"{script} once"), of("wait_for_exit"))
         (request,) = await editor.until(lambda: requests(editor))
         await daemon.kill_worker()
         await daemon.status()
         await respond(request, choosing("allow_always")(request))
         assert (await editor.result(turn))["stopReason"] == "end_turn"
-        assert (tmp_path / "ran").read_text() == "ask-first\n"
+        assert ran(tmp_path) == "once\n"
         assert len(requests(editor)) == 1
         assert not requests(editor, "$/cancel_request")
 
@@ -320,8 +274,8 @@ async def test_editors_answer_counts_after_the_worker_was_killed(tmp_path):
 async def test_token_is_neither_in_a_log_nor_in_the_agents_environment(tmp_path):
     log = tmp_path / "wire"
     async with (
-        judged_daemon(tmp_path) as daemon,
-        editor_of(tmp_path, daemon.path, log=log) as editor,
+        asking_daemon(tmp_path) as daemon,
+        editor_of(tmp_path, daemon.path, options=["--log", str(log)]) as editor,
     ):
         await editor.open("/tmp")
         editor.on_request = choosing("allow_once")
@@ -334,7 +288,12 @@ async def test_token_is_neither_in_a_log_nor_in_the_agents_environment(tmp_path)
 
 @pytest.mark.long
 async def test_agent_in_its_terminal_cannot_approve_with_the_users_commands(tmp_path):
-    async with judged_daemon(tmp_path) as daemon, editor_of(tmp_path, daemon.path) as editor:
+    # The attempt itself is not asked about.
+    values = {"unknown": "allow", "dangerous_timeout": 0.0}
+    async with (
+        asking_daemon(tmp_path, **values) as daemon,
+        editor_of(tmp_path, daemon.path) as editor,
+    ):
         await editor.open("/tmp")
         silent(editor)
         acpterm = f"{sys.executable} -m acpterm"
@@ -343,7 +302,7 @@ async def test_agent_in_its_terminal_cannot_approve_with_the_users_commands(tmp_
             f"for c in approvals 'approve ab' 'deny ab'; do {acpterm} $c {where} 2>&1; done; "
             f"echo over"
         )
-        begin = {**create(f"echo ask-first > {tmp_path}/ran", "asked"), "do": "start"}
+        begin = {**create(f"printf 1 > {tmp_path}/ran", "asked"), "do": "start"}
         await editor.begin(begin, create(attempt), of("wait_for_exit"), of("output", report=True))
         output = (await reported(editor))["output"]
         assert output.count("this is the user's endpoint: you run in an agent's terminal") == 3
@@ -372,7 +331,7 @@ async def test_agent_process_cannot_approve_over_any_socket(tmp_path):
     """The agent itself, which is a child of the proxy, connects to both sockets."""
     script = tmp_path / "approve.py"
     script.write_text(APPROVE)
-    async with judged_daemon(tmp_path) as daemon, editor_of(tmp_path, daemon.path) as editor:
+    async with asking_daemon(tmp_path) as daemon, editor_of(tmp_path, daemon.path) as editor:
         await editor.open("/tmp")
         output = tmp_path / "output"
         words = [sys.executable, str(script), daemon.user_path, daemon.path]

@@ -6,12 +6,12 @@ from functools import partial
 import pytest
 import trio
 
-from acpterm.config import Settings
+from acpterm.acp.approvals import ApproverRequest
 from acpterm.host.open_host import open_host
 from acpterm.jsonrpc import INVALID_REQUEST, REQUEST_CANCELLED, RpcError
 from acpterm.runtime.exec_context import current
 from tests.support.agent import agent_of, agent_on
-from tests.support.judges import judge
+from tests.support.asking import TIMEOUT_S, asking, ran, recording_script
 from tests.support.polling import poll
 from tests.support.user import user_of
 
@@ -20,8 +20,9 @@ WITHDRAWN = "_acpterm/approval/withdrawn"
 
 
 @asynccontextmanager
-async def judged_host():
-    async with open_host(Settings(), current(), judge=judge) as host:
+async def asking_host(**values):
+    """Run a host whose profile asks; `values` are other values of the profile."""
+    async with open_host(asking(**values), current()) as host:
         yield host
 
 
@@ -29,7 +30,7 @@ async def judged_host():
 async def approver_of(host, kind="editor"):
     ours, theirs = trio.socket.socketpair()
     async with trio.open_nursery() as nursery:
-        serve = partial(host.serve, approver=kind)
+        serve = partial(host.serve, approver=ApproverRequest(kind))
         nursery.start_soon(serve, trio.SocketStream(theirs), host.context)
         async with agent_on(trio.SocketStream(ours)) as agent:
             yield agent
@@ -62,25 +63,28 @@ async def answer(client, question, decision="allow", **more):
 
 
 async def test_command_runs_when_the_approver_allows_it(tmp_path):
-    async with judged_host() as host, approver_of(host) as agent:
-        id_ = await start(agent, f"echo ask-first > {tmp_path}/ran", cwd=str(tmp_path))
+    async with asking_host() as host, approver_of(host) as agent:
+        script = recording_script(tmp_path)
+        id_ = await start(agent, f"{script} once", cwd=str(tmp_path))
         question = await asked(agent)
-        assert question["command"] == f"echo ask-first > {tmp_path}/ran"
+        assert question["command"] == f"{script} once"
         assert question["cwd"] == str(tmp_path)
-        assert question["prefix"] == ["echo"]
-        assert (question["level"], question["reason"]) == ("dangerous", "it says so")
+        assert question["prefix"] == [script]
+        assert question["level"] == "unknown"
+        assert question["reason"] == "record is not in the list of safe programs"
         assert not agent.has_response(id_)
-        assert not (tmp_path / "ran").exists()
+        assert ran(tmp_path) == ""
         assert await answer(agent, question) == {}
-        terminal = (await agent.result(id_))["terminalId"]
-        await agent.wait(terminal)
-        assert (tmp_path / "ran").exists()
+        created = await agent.result(id_)
+        assert created["_meta"]["acpterm"]["level"] == "unknown"
+        await agent.wait(created["terminalId"])
+        assert ran(tmp_path) == "once\n"
         (withdrawn,) = of(agent, WITHDRAWN)
         assert withdrawn["answer"]["by"] == "editor"
 
 
 async def test_refused_command_does_not_run_and_the_error_says_why(tmp_path):
-    async with judged_host() as host, approver_of(host) as agent:
+    async with asking_host() as host, approver_of(host) as agent:
         id_ = await start(agent, f"echo ask-first > {tmp_path}/ran")
         await answer(agent, await asked(agent), "deny", reason="not on a Friday")
         error = await error_of(agent, id_)
@@ -89,22 +93,33 @@ async def test_refused_command_does_not_run_and_the_error_says_why(tmp_path):
         assert not (tmp_path / "ran").exists()
 
 
-async def test_refused_verdict_is_an_error():
-    async with judged_host() as host, agent_of(host) as agent:
-        error = await error_of(agent, await start(agent, "never-run"))
-        assert "refused: it says so" in error.message
+async def test_denied_command_is_refused_without_a_question():
+    async with asking_host(unknown="deny") as host, approver_of(host) as agent:
+        error = await error_of(agent, await start(agent, "echo 1"))
+        assert "refused: it is unknown (echo is not in the list of safe programs)" in error.message
+        assert of(agent, ASKED) == []
+
+
+async def test_safe_command_runs_without_a_question():
+    async with asking_host() as host, approver_of(host) as agent:
+        await agent.create("true")
+        assert of(agent, ASKED) == []
 
 
 async def test_question_without_anybody_to_ask_is_refused_with_advice():
-    async with judged_host() as host, agent_of(host) as agent, user_of(host) as user:
+    async with asking_host() as host, agent_of(host) as agent, user_of(host) as user:
         error = await error_of(agent, await start(agent, "echo ask-first"))
-        assert "acpterm policy allow echo" in error.message
+        assert "acpterm policy allow -- echo" in error.message
         assert "acpterm approvals --follow" in error.message
         assert (await user.request("approval/list"))["approvals"] == []
 
 
-async def test_question_waits_for_the_user_when_the_verdict_says_so():
-    async with judged_host() as host, agent_of(host) as agent, user_of(host) as user:
+async def test_question_waits_for_the_user_when_the_profile_says_so():
+    async with (
+        asking_host(unattended="wait") as host,
+        agent_of(host) as agent,
+        user_of(host) as user,
+    ):
         id_ = await start(agent, "echo wait-first")
         (question,) = await user.until(partial(pending, host))
         listed = (await user.request("approval/list"))["approvals"]
@@ -121,16 +136,17 @@ def pending(host):
 
 
 async def test_question_times_out():
-    async with judged_host() as host, approver_of(host) as agent:
-        id_ = await start(agent, "echo ask-first soon")
+    async with asking_host() as host, approver_of(host) as agent:
+        id_ = await start(agent, "printf soon")
         question = await asked(agent)
-        assert 0 < question["remainingMs"] <= 500
+        assert question["level"] == "dangerous"
+        assert 0 < question["remainingMs"] <= 1000 * TIMEOUT_S
         error = await error_of(agent, id_)
         assert "not answered in time (0.5 s)" in error.message
 
 
 async def test_first_answer_counts_and_the_question_is_withdrawn_elsewhere():
-    async with judged_host() as host, approver_of(host) as agent, user_of(host) as user:
+    async with asking_host() as host, approver_of(host) as agent, user_of(host) as user:
         _, token = await user.open("approval/subscribe")
         id_ = await start(agent, "echo ask-first")
         question = await asked(agent)
@@ -145,7 +161,7 @@ async def test_first_answer_counts_and_the_question_is_withdrawn_elsewhere():
 
 
 async def test_user_who_follows_is_there_to_ask():
-    async with judged_host() as host, agent_of(host) as agent, user_of(host) as user:
+    async with asking_host() as host, agent_of(host) as agent, user_of(host) as user:
         follow, _ = await user.open("approval/subscribe")
         await poll(lambda: len(host.state.approvals._observers) == 2)
         id_ = await start(agent, "echo ask-first")
@@ -156,19 +172,19 @@ async def test_user_who_follows_is_there_to_ask():
 
 
 async def test_always_is_for_the_prefix_in_the_session_only():
-    async with judged_host() as host, approver_of(host) as agent:
+    async with asking_host() as host, approver_of(host) as agent:
         id_ = await start(agent, "echo ask-first 1")
         await answer(agent, await asked(agent), scope="always")
         await agent.result(id_)
         await agent.create("echo ask-first 2")
         assert len(of(agent, ASKED)) == 1
         # Another prefix, and another session.
-        other = await start(agent, "true ask-first")
+        other = await start(agent, "date -d")
         await answer(agent, await asked(agent, 2), "deny", scope="always")
         await error_of(agent, other)
         assert (
             "rejected it for this session"
-            in (await error_of(agent, await start(agent, "true ask-first again"))).message
+            in (await error_of(agent, await start(agent, "date -d again"))).message
         )
         agent.session = "session-2"
         id_ = await start(agent, "echo ask-first 3")
@@ -177,8 +193,8 @@ async def test_always_is_for_the_prefix_in_the_session_only():
 
 
 async def test_always_is_refused_for_a_command_without_a_prefix():
-    async with judged_host() as host, approver_of(host) as agent:
-        id_ = await start(agent, "echo ask-first; echo more")
+    async with asking_host() as host, approver_of(host) as agent:
+        id_ = await start(agent, "echo ask-first; date")
         question = await asked(agent)
         assert question["prefix"] is None
         with pytest.raises(RpcError, match="allow it once"):
@@ -188,7 +204,7 @@ async def test_always_is_refused_for_a_command_without_a_prefix():
 
 
 async def test_cancelled_request_withdraws_its_question():
-    async with judged_host() as host, approver_of(host) as agent:
+    async with asking_host() as host, approver_of(host) as agent:
         id_ = await start(agent, "echo ask-first")
         question = await asked(agent)
         await agent.cancel(id_)
@@ -199,7 +215,7 @@ async def test_cancelled_request_withdraws_its_question():
 
 
 async def test_cancelled_turn_withdraws_the_sessions_questions():
-    async with judged_host() as host, approver_of(host) as agent:
+    async with asking_host() as host, approver_of(host) as agent:
         id_ = await start(agent, "echo ask-first")
         await asked(agent)
         await agent.notify("session/cancel", {"sessionId": agent.session})
@@ -208,7 +224,7 @@ async def test_cancelled_turn_withdraws_the_sessions_questions():
 
 
 async def test_disconnect_withdraws_the_connections_questions():
-    async with judged_host() as host, user_of(host) as user:
+    async with asking_host() as host, user_of(host) as user:
         await user.open("approval/subscribe")
         async with agent_of(host) as agent:
             await start(agent, "echo ask-first")
@@ -219,7 +235,7 @@ async def test_disconnect_withdraws_the_connections_questions():
 
 
 async def test_declined_question_is_left_to_the_user_and_refused_without_one():
-    async with judged_host() as host, approver_of(host) as agent, user_of(host) as user:
+    async with asking_host() as host, approver_of(host) as agent, user_of(host) as user:
         follow, _ = await user.open("approval/subscribe")
         id_ = await start(agent, "echo ask-first")
         question = await asked(agent)
@@ -232,7 +248,7 @@ async def test_declined_question_is_left_to_the_user_and_refused_without_one():
 
 
 async def test_question_stays_when_the_connection_is_resumed_on_another_transport(tmp_path):
-    async with judged_host() as host, user_of(host) as user:
+    async with asking_host(unattended="wait") as host, user_of(host) as user:
         params = {"sessionId": "session-1", "command": f"echo wait-first >> {tmp_path}/ran"}
         async with agent_of(host) as lost:
             secret = (await lost.initialize())["resume"]
@@ -255,7 +271,7 @@ async def test_question_stays_when_the_connection_is_resumed_on_another_transpor
 
 
 async def test_agent_cannot_answer_or_decline_its_own_question():
-    async with judged_host() as host, agent_of(host) as agent, user_of(host) as user:
+    async with asking_host() as host, agent_of(host) as agent, user_of(host) as user:
         await user.open("approval/subscribe")
         id_ = await start(agent, "echo ask-first")
         question = await asked(user)
@@ -276,7 +292,7 @@ async def test_agent_cannot_answer_or_decline_its_own_question():
     "token", ["", "0" * 64, "editor", "é\ud800".encode(errors="replace").decode()]
 )
 async def test_agent_does_not_become_an_approver_by_a_guessed_token(token):
-    async with judged_host() as host, agent_of(host) as agent, user_of(host) as user:
+    async with asking_host() as host, agent_of(host) as agent, user_of(host) as user:
         await user.request("approver", {"kind": "editor"})
         params = {"protocolVersion": 1, "_meta": {"acpterm": {"approver": token}}}
         result = await agent.request("initialize", params)
@@ -286,7 +302,7 @@ async def test_agent_does_not_become_an_approver_by_a_guessed_token(token):
 
 
 async def test_token_is_valid_once():
-    async with judged_host() as host, agent_of(host) as first, agent_of(host) as second:
+    async with asking_host() as host, agent_of(host) as first, agent_of(host) as second:
         async with user_of(host) as user:
             token = (await user.request("approver", {"kind": "prompt"}))["token"]
         params = {"protocolVersion": 1, "_meta": {"acpterm": {"approver": token}}}
@@ -301,7 +317,7 @@ async def test_token_is_valid_once():
 
 
 async def test_approver_cannot_answer_the_question_of_another_connection():
-    async with judged_host() as host, approver_of(host) as mine, approver_of(host) as other:
+    async with asking_host() as host, approver_of(host) as mine, approver_of(host) as other:
         id_ = await start(mine, "echo ask-first")
         question = await asked(mine)
         assert of(other, ASKED) == []

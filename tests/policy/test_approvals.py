@@ -8,13 +8,12 @@ from msgspec.structs import replace
 from acpterm.policy.approvals import (
     CONNECTION_PENDING_MAX,
     PENDING_MAX,
-    Answer,
     ApprovalError,
     Approvals,
     NoQuestionError,
-    Question,
-    SessionDecisions,
 )
+from acpterm.policy.decisions import SessionDecisions
+from acpterm.policy.questions import Answer, Question
 
 ALLOW = Answer(decision="allow", by="approvals")
 DENY = Answer(decision="deny", by="editor", reason="no")

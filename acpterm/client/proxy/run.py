@@ -66,7 +66,7 @@ class ProxyOptions(NamedTuple):
     """Whether to run terminals in this process instead of the daemon."""
     terminals: Choice | None = None
     """Whose terminals the agent gets: acpterm's (`ours`) or the editor's. If None, the agent gets
-    the editor's terminals if the editor has terminals, else acpterm's."""
+    the editor's terminals if the editor has terminals and no profile is chosen, else acpterm's."""
     log: str | None = None
     """The file for the wire log."""
     profile: str | None = None
@@ -152,8 +152,10 @@ class _Run:
         editor_capabilities = Capabilities()
         if message.method == "initialize":
             editor_capabilities = capabilities.editor_capabilities(message.params)
+        # No profile applies to the editor's terminals.
         ours = options.terminals == "ours" or (
-            options.terminals is None and not editor_capabilities.has_terminals
+            options.terminals is None
+            and (options.profile is not None or not editor_capabilities.has_terminals)
         )
         questions = Questions(
             ApproverRequest("editor", agent=list(options.command), profile=options.profile)

@@ -21,14 +21,8 @@ from acpterm.host.agent.session import Session
 from acpterm.host.approvals import new_id, to_rpc_error
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
-from acpterm.policy.approvals import (
-    Answer,
-    ApprovalError,
-    NoQuestionError,
-    Prefix,
-    Question,
-    Unattended,
-)
+from acpterm.policy.approvals import ApprovalError, NoQuestionError, Unattended
+from acpterm.policy.questions import Answer, Prefix, Question
 
 COMMAND_CHARS_MAX: Final = 16 * 1024
 

@@ -13,7 +13,7 @@ from acpterm.acp.approvals import (
 )
 from acpterm.host.approvals import answer_info, approval_info
 from acpterm.host.server.dispatch import Sender
-from acpterm.policy.approvals import Answer, Question
+from acpterm.policy.questions import Answer, Question
 
 
 class Approver:

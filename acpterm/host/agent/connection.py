@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final, Protocol
 
-from acpterm.acp.approvals import ApproverRequest
+from acpterm.acp.approvals import ApproverKind, ApproverRequest
 from acpterm.config.profiles import Profile
 from acpterm.host.agent.approver import Approver
 from acpterm.host.agent.creates import Creates
@@ -32,6 +32,7 @@ from acpterm.host.server.dispatch import Sender
 from acpterm.host.state.records import (
     ConnectionRecord,
     ContextRecord,
+    RightsRecord,
     SessionRecord,
     TerminalRecord,
     ToolCallRecord,
@@ -132,18 +133,37 @@ class AgentConnection:
 
     @property
     def profile(self) -> Profile:
-        """The profile of the agent, which is selected when this is first used."""
+        """The profile of the agent, which is selected when this is first used.
+
+        Raises `RpcError` (-32603) if the user has chosen a profile that does not exist any more.
+        """
         if self._profile is None:
             if not self.programs:
                 self.programs = programs_of(pid for pid, _ in reversed(self.holders))
             profiles = self.host.policy.profiles
-            chosen = profiles.by_name.get(self.chosen_profile or "")
-            self._profile = chosen or profiles.select(self.programs, self.directory)
+            if self.chosen_profile is None:
+                self._profile = profiles.select(self.programs, self.directory)
+            elif self.chosen_profile in profiles.by_name:
+                self._profile = profiles.by_name[self.chosen_profile]
+            else:
+                known = ", ".join(sorted(profiles.by_name))
+                raise RpcError(
+                    INTERNAL_ERROR,
+                    f"no command is run: the profile {quote(self.chosen_profile)}, which the user "
+                    f"has chosen for this agent, is not in the settings any more; there are "
+                    f"{known}",
+                )
             self.mark_changed()
         return self._profile
 
-    def workspace(self, session: Session) -> str:
-        """Return the directory in which a session's programs may write, in a sandbox."""
+    def workspace(self, session: Session) -> str | None:
+        """Return the directory in which a session's programs may write, in a sandbox.
+
+        Return None if the connection has an approver that has not opened the session: by naming
+        such a session, the agent could choose the approver's own directory.
+        """
+        if session.workspace is None and self._approver is not None:
+            return None
         return session.workspace or self.directory
 
     @property
@@ -159,9 +179,34 @@ class AgentConnection:
         if self._approver is None and not self._closed:
             self.programs = program_names(request.agent)
             self.chosen_profile = request.profile
-            self._approver = Approver(request.kind, self.agent.connection_id, self.sender)
-            self.host.approvals.add(self._approver)
+            # An earlier request may have selected a profile.
+            self._profile = None
+            self._add_approver(request.kind)
             self.mark_changed()
+
+    def _add_approver(self, kind: ApproverKind) -> None:
+        self._approver = Approver(kind, self.agent.connection_id, self.sender)
+        self.host.approvals.add(self._approver)
+
+    def restore_rights(
+        self, programs: list[str], approver: ApproverKind | None, profile: str | None
+    ) -> None:
+        """Restore what decides about the agent's commands, from a record of the previous worker."""
+        self.programs = programs
+        self.chosen_profile = profile
+        if approver is not None:
+            self._add_approver(approver)
+
+    def rights(self, session: Session) -> RightsRecord:
+        """Return what decides about the agent's commands, to be stored with a terminal."""
+        workspace = session.workspace
+        return RightsRecord(
+            programs=self.programs,
+            directory=pack_text(self.directory),
+            approver=None if self._approver is None else self._approver.kind,
+            profile=self.chosen_profile,
+            workspace=None if workspace is None else pack_text(workspace),
+        )
 
     def flush_state(self) -> None:
         """Write all changed records to the keeper's store. Called before a response is sent."""

@@ -27,9 +27,9 @@ from acpterm.host.agent.session import Session
 from acpterm.host.launch.command import shell_line
 from acpterm.host.launch.placement import Placement, stricter
 from acpterm.host.state.records import RequestId
-from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError
-from acpterm.policy.approvals import Answer
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, quote
 from acpterm.policy.levels import Level, Verdict
+from acpterm.policy.questions import Answer
 from acpterm.policy.rules import RulesError
 from acpterm.runtime.command_line import command_line
 
@@ -224,10 +224,19 @@ def _how_to_allow(verdict: Verdict) -> str:
 def placement(connection: AgentConnection, session: Session, judgement: Judgement) -> Placement:
     """Return where the program runs.
 
-    It may write in the session's directory, which the user's client has set, or else in the
-    directory of the agent: never in one that the request names. Raises `RpcError` (-32603) if the
-    provider cannot be used.
+    It may write in the session's directory, which the user's client has set. If no client of the
+    user opens the agent's sessions, it may write in the directory of the agent. It may never write
+    in a directory that the request names. Raises `RpcError`: -32600 if the client has not opened
+    the session, and the provider is not `local`; -32603 if the provider cannot be used.
     """
+    provider, workspace = judgement.provider, connection.workspace(session)
+    if workspace is None and provider != "local":
+        raise RpcError(
+            INVALID_REQUEST,
+            f"the command was not run: the user's client has not opened the session "
+            f"{quote(session.id)}, so the provider {provider!r} cannot let it write anywhere; use "
+            "the id of a session that session/new, session/load or session/resume has opened",
+        )
     return connection.host.policy.placement(
-        judgement.provider, connection.workspace(session), network=judgement.profile.network
+        provider, workspace or connection.directory, network=judgement.profile.network
     )

@@ -33,7 +33,8 @@ from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text,
 from acpterm.host.state.store import session_key, tool_call_key
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
-from acpterm.policy.approvals import Answer, Prefix, Question, SessionDecisions
+from acpterm.policy.decisions import SessionDecisions
+from acpterm.policy.questions import Answer, Prefix, Question
 from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.terminal.terminal import Terminal
 
@@ -197,7 +198,7 @@ class Session:
     @property
     def size(self) -> int:
         """Approximate memory of the session in bytes, without its terminals."""
-        text = getsizeof(self.id) + (getsizeof(self._cwd) if self._cwd else 0)
+        text = sum(getsizeof(one) for one in (self.id, self._cwd, self._workspace) if one)
         released = _RELEASED_BYTES * len(self._released)
         updates = self.tool_calls.size + self.agent_terminals.size
         return _SESSION_BYTES + text + released + updates + self._decisions.size

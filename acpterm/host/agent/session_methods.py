@@ -189,5 +189,7 @@ def open_session(connection: AgentConnection, params: SetSessionRequest) -> Empt
             "default directory",
         )
     result = set_session(connection, params)
-    connection.session(params.session_id).workspace = params.cwd
+    session = connection.session(params.session_id)
+    session.workspace = params.cwd
+    connection.count_memory(session)
     return result

@@ -92,6 +92,7 @@ def create(
                 await connection.directories.check(launch.cwd)
                 if session.cancelled != turn:
                     raise _cancelled()
+                placement = gate.placement(connection, session, judgement)
                 await gate.admit(connection, session, params, judgement, request)
                 if session.cancelled != turn:
                     raise _cancelled()
@@ -106,8 +107,8 @@ def create(
                 agent = connection.agent
                 record.connection, record.agent = agent.connection_id, agent.name
                 record.session, record.secret = session.id, connection.secret
+                record.rights = connection.rights(session)
                 record.level = judgement.verdict.level
-                placement = gate.placement(connection, session, judgement)
                 with connection.host.quotas.starting(judgement.profile, connection, session.id):
                     terminal = await launch.start(
                         connection.pool,

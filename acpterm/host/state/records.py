@@ -16,7 +16,7 @@ from msgspec import Meta, Raw, Struct
 from acpterm import __version__
 from acpterm.acp.approvals import ApproverKind
 from acpterm.config.profiles import Limits
-from acpterm.policy.approvals import AnswerDecision, AnsweredBy, Scope
+from acpterm.policy.questions import AnswerDecision, AnsweredBy, Scope
 from acpterm.providers.provider import Isolation
 from acpterm.pty.limits import Cause, ResourceLimits
 from acpterm.runtime.exec_context import ExecContext
@@ -122,6 +122,25 @@ class ListenRecord(Record, kw_only=True, omit_defaults=True):
     """Device and inode of the socket file, which the daemon removes at its end."""
 
 
+class RightsRecord(Struct, kw_only=True, omit_defaults=True):
+    """What decides which commands an agent's connection may run, and who is asked.
+
+    It is stored with each terminal too, because only the terminals' records survive the death of
+    the keeper: the connection must not have more rights afterwards.
+    """
+
+    programs: list[str] = []
+    """The names of the agent's program, by which its profile is selected."""
+    directory: bytes
+    """The directory that the agent works in, by which its profile is selected."""
+    approver: ApproverKind | None = None
+    """What asks the user the connection's questions; None if the connection is just an agent's."""
+    profile: str | None = None
+    """The profile that the user has chosen for the connection; None without one."""
+    workspace: bytes | None = None
+    """The directory in which the programs of the terminal's session may write; None if not set."""
+
+
 class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     """An agent's connection."""
 
@@ -140,9 +159,9 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     starts: list[float] = []
     """When terminals were started, on the boot clock: see `quotas.Starts`."""
     approver: ApproverKind | None = None
+    """What asks the user the connection's questions; None if the connection is just an agent's."""
     profile: str | None = None
     """The profile that the user has chosen for the connection; None without one."""
-    """What asks the user the connection's questions; None if the connection is just an agent's."""
 
 
 class SessionRecord(Record, kw_only=True, omit_defaults=True):
@@ -165,7 +184,7 @@ class SessionRecord(Record, kw_only=True, omit_defaults=True):
 
 
 class AnswerRecord(Struct, kw_only=True, omit_defaults=True):
-    """The answer to a question: see `policy.approvals.Answer`."""
+    """The answer to a question: see `policy.questions.Answer`."""
 
     decision: AnswerDecision
     by: AnsweredBy
@@ -270,6 +289,8 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     secret: str | None = None
     """The secret of the agent's connection. It is here too, because only the terminals' records
     survive the death of the keeper."""
+    rights: RightsRecord | None = None
+    """The rights of the agent's connection when it created the terminal."""
     agent: str | None = None
     session: str | None = None
     """The id of the session that created the terminal; None if the user did."""

@@ -21,7 +21,8 @@ from acpterm.acp.user_api import NoParams
 from acpterm.host.approvals import answer_info, approval_info, to_rpc_error
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
-from acpterm.policy.approvals import Answer, ApprovalError, Question
+from acpterm.policy.approvals import ApprovalError
+from acpterm.policy.questions import Answer, Question
 
 
 def list_pending(user: UserConnection, params: NoParams) -> ApprovalsResponse:

@@ -9,19 +9,19 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_on
+from tests.support.asking import asking_variables, ran, recording_script
 from tests.support.daemon import daemon
-from tests.support.judges import judging
 from tests.support.polling import poll
 from tests.support.processes import environment
 
 
-def judged_daemon(tmp_path, **settings):
-    env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), **judging(tmp_path))
+def asking_daemon(tmp_path, *, unattended="wait", **settings):
+    env = environment(**asking_variables(tmp_path, unattended=unattended))
     return daemon(tmp_path, env=env, terminate=True, settings=settings)
 
 
 def create(tmp_path, what="wait-first"):
-    command = f"echo {what} >> {tmp_path}/ran"
+    command = f"{recording_script(tmp_path)} {what}"
     return {"sessionId": "session-1", "command": command, "cwd": str(tmp_path)}
 
 
@@ -45,14 +45,9 @@ async def answer(daemon, question, decision="allow", **more):
         return await user.request("approval/answer", params)
 
 
-def ran(tmp_path):
-    path = tmp_path / "ran"
-    return path.read_text() if path.exists() else ""
-
-
 @pytest.mark.long
 async def test_question_is_continued_by_the_repeated_request(tmp_path):
-    async with judged_daemon(tmp_path) as daemon:
+    async with asking_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             id_ = await agent.start("terminal/create", create(tmp_path))
             (before,) = await pending(daemon)
@@ -74,7 +69,7 @@ async def test_question_is_continued_by_the_repeated_request(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("dies_again", [False, True])
 async def test_answer_given_before_the_request_is_repeated_counts(tmp_path, dies_again):
-    async with judged_daemon(tmp_path) as daemon:
+    async with asking_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             id_ = await agent.start("terminal/create", create(tmp_path))
             (question,) = await pending(daemon)
@@ -90,7 +85,7 @@ async def test_answer_given_before_the_request_is_repeated_counts(tmp_path, dies
 
 @pytest.mark.long
 async def test_answer_does_not_count_for_another_command_with_the_same_id(tmp_path):
-    async with judged_daemon(tmp_path) as daemon:
+    async with asking_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             id_ = await agent.start("terminal/create", create(tmp_path))
             (question,) = await pending(daemon)
@@ -110,7 +105,7 @@ async def test_answer_does_not_count_for_another_command_with_the_same_id(tmp_pa
 
 @pytest.mark.long
 async def test_question_is_withdrawn_when_its_connection_is_given_up(tmp_path):
-    async with judged_daemon(tmp_path, resume_timeout=0.5) as daemon:
+    async with asking_daemon(tmp_path, resume_timeout=0.5) as daemon:
         async with daemon.agent() as (agent, _):
             await agent.start("terminal/create", create(tmp_path))
             await pending(daemon)
@@ -122,9 +117,9 @@ async def test_question_is_withdrawn_when_its_connection_is_given_up(tmp_path):
 
 @pytest.mark.long
 async def test_deadline_of_a_question_is_kept(tmp_path):
-    async with judged_daemon(tmp_path) as daemon:
+    async with asking_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
-            params = create(tmp_path, "wait-first soon")
+            params = {**create(tmp_path), "command": f"printf soon > {tmp_path}/ran"}
             id_ = await agent.start("terminal/create", params)
             await pending(daemon)
             await daemon.kill_worker()
@@ -135,7 +130,7 @@ async def test_deadline_of_a_question_is_kept(tmp_path):
 
 @pytest.mark.long
 async def test_approver_stays_one_and_gets_its_pending_questions_again(tmp_path):
-    async with judged_daemon(tmp_path) as daemon:
+    async with asking_daemon(tmp_path, unattended="refuse") as daemon:
         async with daemon.user() as user:
             token = (await user.request("approver", {"kind": "editor"}))["token"]
             worker = (await user.request("status"))["workerPid"]
@@ -161,7 +156,7 @@ async def test_approver_stays_one_and_gets_its_pending_questions_again(tmp_path)
             await daemon.kill_worker()
         # The session remembers the decision, too.
         async with daemon.agent(own["resume"]) as (agent, _):
-            await agent.create("echo ask-first again")
+            await agent.create(f"{params['command']} again")
 
 
 def notified(agent, name):
@@ -172,7 +167,7 @@ def notified(agent, name):
 
 @pytest.mark.long
 async def test_stolen_token_is_worthless_in_another_process(tmp_path):
-    async with judged_daemon(tmp_path) as daemon, daemon.user() as user:
+    async with asking_daemon(tmp_path, unattended="refuse") as daemon, daemon.user() as user:
         token = (await user.request("approver", {"kind": "editor"}))["token"]
         initialize = {"protocolVersion": 1, "_meta": {"acpterm": {"approver": token}}}
         # This agent connects from another process.
@@ -185,7 +180,7 @@ async def test_stolen_token_is_worthless_in_another_process(tmp_path):
 
 @pytest.mark.long
 async def test_question_without_an_approver_waits_for_the_user_to_reconnect(tmp_path):
-    async with judged_daemon(tmp_path) as daemon:
+    async with asking_daemon(tmp_path, unattended="refuse") as daemon:
         params = create(tmp_path, "ask-first")
         async with daemon.agent() as (agent, own), daemon.user() as user:
             await user.open("approval/subscribe")

@@ -1,0 +1,75 @@
+"""The user's answers that count for the rest of a session."""
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Final, TypeVar
+
+from acpterm.policy.questions import Answer, Question
+
+# Decisions that a session remembers, of each kind; the oldest is forgotten first.
+_REMEMBERED_MAX: Final = 256
+
+T = TypeVar("T")
+
+
+class SessionDecisions:
+    """The decisions that the user has made for the rest of a session.
+
+    `allowed` and `rejected` are the prefixes of the questions that were answered for always. A
+    command that was rejected always, but has no prefix, is remembered by the SHA-256 of its text.
+    """
+
+    def __init__(
+        self,
+        allowed: Iterable[Iterable[str]] = (),
+        rejected: Iterable[Iterable[str]] = (),
+        rejected_commands: Iterable[bytes] = (),
+    ) -> None:
+        self.allowed: Final = [tuple(prefix) for prefix in allowed]
+        self.rejected: Final = [tuple(prefix) for prefix in rejected]
+        self.rejected_commands: Final = list(rejected_commands)
+
+    @property
+    def size(self) -> int:
+        """Approximate memory of the decisions, in bytes."""
+        words = [word for prefix in (*self.allowed, *self.rejected) for word in prefix]
+        return sum(64 + len(word) for word in words) + 96 * len(self.rejected_commands)
+
+    def remember(self, question: Question, answer: Answer) -> bool:
+        """Remember the answer to a question if it is for always; return whether it is."""
+        if answer.scope != "always":
+            return False
+        if question.prefix is None:
+            if answer.is_allowed:
+                return False
+            _append(self.rejected_commands, _digest(question.command))
+        else:
+            _append(self.allowed if answer.is_allowed else self.rejected, question.prefix)
+        return True
+
+    def find(self, question: Question) -> Answer | None:
+        """Return the answer that an earlier decision gives to a question; None if there is none.
+
+        A refusal takes precedence.
+        """
+        words = question.prefix
+        # Compare whole prefixes: a command with more words may do more than the user was shown.
+        if _digest(question.command) in self.rejected_commands or words in self.rejected:
+            return Answer(
+                decision="deny", by="session", reason="the user has rejected it for this session"
+            )
+        if words in self.allowed:
+            return Answer(decision="allow", by="session")
+        return None
+
+
+def _append(values: list[T], value: T) -> None:
+    """Append a value, and drop the oldest one if there are too many."""
+    if value in values:
+        values.remove(value)
+    values.append(value)
+    del values[: max(0, len(values) - _REMEMBERED_MAX)]
+
+
+def _digest(command: str) -> bytes:
+    return sha256(command.encode(errors="surrogatepass")).digest()
