@@ -41,12 +41,17 @@ run "$@" provider set local >/dev/null
 run "$@" provider list | sed 's/:.*//' | grep -E '^[* ] [a-z]+ ' || fail "acpterm provider list"
 # An agent. It does not read the result, so the commands need not have ended.
 mkdir project
-for command in 'rm -r project' 'echo created'; do
-  printf '{"jsonrpc":"2.0","id":1,"method":"terminal/create","params":{"sessionId":"try","command":"%s"}}\n' "$command"
+for request in '1 rm -r project' '2 echo created'; do
+  printf '{"jsonrpc":"2.0","id":%s,"method":"terminal/create","params":{"sessionId":"try","command":"%s"}}\n' \
+    "${request%% *}" "${request#* }"
 done | run "$@" stdio >answers 2>/dev/null
 grep -q 'is dangerous' answers || fail "a dangerous command is not refused: $(cat answers)"
-run "$@" audit --json >audited
-grep '"event":"create"' audited | grep -q '"command":"echo created".*"level":"safe"' || fail "acpterm audit: $(cat audited)"
-grep -q '"event":"decision".*"decision":"deny"' audited || fail "acpterm audit has no refusal: $(cat audited)"
+# The log is written soon after the answers.
+tries=0
+until run "$@" audit --json >audited && grep -q '"event":"decision".*"decision":"deny"' audited \
+  && grep '"event":"create"' audited | grep -q '"command":"echo created".*"level":"safe"'; do
+  [ "$((tries += 1))" -lt 50 ] || fail "acpterm audit: $(cat answers audited)"
+  sleep 0.1
+done
 run "$@" audit | grep ' create ' || fail "acpterm audit prints no create"
 run "$@" shutdown
