@@ -58,7 +58,8 @@ def download(directory: Path) -> None:
 def archive(name: str, files: list[Path]) -> bytes:
     """Return a tar file with these files in the directory `name`, without times and owners."""
     file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    # Some names are longer than the 100 bytes of USTAR. The default format depends on Python.
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path in files:
             info = tarfile.TarInfo(f"{name}/{path.name}")
             content = path.read_bytes()

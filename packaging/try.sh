@@ -30,4 +30,28 @@ run "$@" wait "$terminal" && fail "the exit status is lost" || [ $? = 7 ] || fai
 [ "$(run "$@" stdio --socket /dev/null/agent.sock 2>&1 </dev/null | wc -l)" = 1 ] || fail "an error has not one line"
 run "$@" restart
 [ "$(run "$@" logs "$terminal")" = "bold text" ] || fail "the output is lost after acpterm restart"
+
+# Parsing a command needs the libraries of tree-sitter and tree-sitter-bash.
+status=0
+judged=$(run "$@" policy check 'ls; rm -r x') || status=$?
+case "$status $judged" in "3 level "*" dangerous"*) ;; *) fail "acpterm policy check: status $status: $judged" ;; esac
+run "$@" policy check 'ls | head' >/dev/null || fail "acpterm policy check: a safe command is not allowed"
+# tomlkit changes the settings file.
+run "$@" provider set local >/dev/null
+run "$@" provider list | sed 's/:.*//' | grep -E '^[* ] [a-z]+ ' || fail "acpterm provider list"
+# An agent. It does not read the result, so the commands need not have ended.
+mkdir project
+for request in '1 rm -r project' '2 echo created'; do
+  printf '{"jsonrpc":"2.0","id":%s,"method":"terminal/create","params":{"sessionId":"try","command":"%s"}}\n' \
+    "${request%% *}" "${request#* }"
+done | run "$@" stdio >answers 2>/dev/null
+grep -q 'is dangerous' answers || fail "a dangerous command is not refused: $(cat answers)"
+# The log is written soon after the answers.
+tries=0
+until run "$@" audit --json >audited && grep -q '"event":"decision".*"decision":"deny"' audited \
+  && grep '"event":"create"' audited | grep -q '"command":"echo created".*"level":"safe"'; do
+  [ "$((tries += 1))" -lt 50 ] || fail "acpterm audit: $(cat answers audited)"
+  sleep 0.1
+done
+run "$@" audit | grep ' create ' || fail "acpterm audit prints no create"
 run "$@" shutdown

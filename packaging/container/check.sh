@@ -98,6 +98,15 @@ expect "another pid namespace" beside --rm acpterm acpterm ls
 expect "Permission denied" beside --rm --user=1001 agent --socket /run/acpterm/daemon/agent.sock true
 passed "the user sees its terminal, other containers and other users do not"
 
+expect "dangerous" engine exec daemon acpterm policy check 'rm -r x'
+expect "local " engine exec daemon acpterm provider list
+expect "is dangerous" beside --rm agent 'rm -r x'
+# The log is written soon after the answer.
+audits() { engine exec daemon acpterm audit | grep "$1" >/dev/null; }
+within 10 audits " create .*cat /etc/hostname"
+within 10 audits " decision .*deny"
+passed "commands of agents are judged, and the audit log has them"
+
 orphan=$(engine exec daemon sh -c 'sleep 2 >/dev/null 2>&1 & echo $!')
 expect "PPid:	1" engine exec daemon grep PPid "/proc/$orphan/status"
 within 10 engine exec daemon test ! -e "/proc/$orphan"

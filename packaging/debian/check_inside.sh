@@ -2,8 +2,8 @@
 # In a container: check the Debian packages. check_inside.sh PREVIOUS CURRENT: two versions.
 #
 # The daemon of alice starts by her enabled user socket, that of bob by hand, and that of carol by the
-# system's template unit. Programs run on during the upgrade. Removal ends the daemons; after a purge,
-# no file of the packages is left.
+# system's template unit. Programs run on during the upgrade, and commands of agents run in sandboxes.
+# Removal ends the daemons; after a purge, no file of the packages is left, but what is the user's.
 set -eu
 previous=$1 current=$2
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
@@ -38,6 +38,25 @@ counted() {
     sleep 0.1
   done
   fail "no more lines in $1"
+}
+# sandboxed USER COMMAND...: run an agent's command in each sandbox; COMMAND executes for USER.
+sandboxed() {
+  home=/home/$1
+  shift
+  "$@" mkdir -p "$home/project" "$home/.ssh"
+  "$@" sh -c 'echo secret >~/.ssh/id'
+  for provider in bubblewrap landlock; do
+    "$@" acpterm provider set "$provider" >/dev/null
+    "$@" acpterm restart >/dev/null
+    "$@" sh -c "cd ~/project && python3 /check/agent.py 'touch inside-$provider; touch ../outside; cat ../.ssh/id; acpterm ls; echo end'" \
+      >/tmp/sandboxed 2>&1 || { cat /tmp/sandboxed; fail "$provider of $home"; }
+    sed 's/^/  /' /tmp/sandboxed
+    test -e "$home/project/inside-$provider" || fail "$provider of $home: cannot write to the project"
+    ! test -e "$home/outside" || fail "$provider of $home: writes outside the project"
+    ! grep -q -e '^secret' -e 'agent.py' /tmp/sandboxed || fail "$provider of $home: reads secrets, or reaches the daemon"
+    "$@" acpterm audit --json | grep -q "\"event\":\"create\".*\"provider\":\"$provider\"" || fail "no create in the audit log of $home"
+  done
+  [ "$("$@" stat -c %a "$home/.local/state/acpterm/audit/audit.jsonl")" = 600 ] || fail "others can read the audit log of $home"
 }
 COUNT='i=0; while i=$((i+1)); do echo $i; sleep 0.05; done | tee ~/counted'
 
@@ -93,6 +112,21 @@ as alice acpterm logs count | head -n 3
 [ "$(as alice acpterm logs count | head -n 1)" = 1 ] || fail "the first line is lost"
 as alice acpterm kill count
 
+say "sandboxes: in the user unit, without systemd, and in the system's template unit"
+# In a container, parts of /proc are hidden by mounts, and so the kernel permits no new /proc in user
+# namespaces. It does if the whole of /proc is mounted anywhere. On a machine without a container it is.
+mkdir /tmp/whole-proc
+mount -t proc proc /tmp/whole-proc
+as alice acpterm policy check 'rm -r x' || [ $? = 3 ] || fail "acpterm policy check"
+# The unit has mounts of its own, which it copied at its start. Its programs have ended by then.
+carol acpterm kill count
+systemctl restart acpterm@carol.service
+sandboxed alice as alice
+sandboxed bob as bob env --unset=XDG_RUNTIME_DIR
+sandboxed carol carol
+carol acpterm doctor | grep -E '^[a-z]+ +(provider|limits)' || true
+umount /tmp/whole-proc
+
 say "remove, while an agent is connected and would start the daemon again"
 as alice sh -c 'sleep 120 | acpterm stdio' >/dev/null 2>&1 &
 as alice acpterm run -d -- sleep 1000
@@ -104,6 +138,10 @@ sleep 1
 say "purge"
 apt-get purge --quiet=2 --yes --auto-remove acpterm acpterm-common >/tmp/apt 2>&1 || { cat /tmp/apt; exit 1; }
 systemctl daemon-reload
+for user in alice bob carol; do
+  test -s "/home/$user/.local/state/acpterm/audit/audit.jsonl" || fail "the audit log of $user is gone"
+  test -s "/home/$user/.config/acpterm/config.toml" || fail "the settings of $user are gone"
+done
 rm -r /home/alice /home/bob /home/carol
 files | comm -13 /tmp/before - | grep -v -e '/__pycache__' -e '^/var/lib/dpkg/info' >/tmp/left || true
 files | grep -i acpterm >>/tmp/left || true

@@ -17,10 +17,10 @@ trap 'exit 1' INT TERM HUP
 
 packages=$(sh "$here/../apt_sources.sh")
 mmdebstrap --quiet --mode=root --variant=apt --skip=cleanup/apt/lists \
-  --include=systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,procps \
+  --include=bubblewrap,systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,procps \
   bookworm "$work/root" "$packages"
 mkdir "$work/root/check"
-cp "$debs"/*.deb "$here/check_inside.sh" "$work/root/check/"
+cp "$debs"/*.deb "$here/check_inside.sh" "$here/../../docs/examples/agent.py" "$work/root/check/"
 cp /etc/resolv.conf "$work/root/etc/resolv.conf"
 
 SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 systemd-nspawn --quiet --boot --directory="$work/root" \
