@@ -59,6 +59,8 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     yield "directory", summary_line(info.cwd)
     if found.launch is not None:
         yield "environment", f"{len(found.launch.env)} variables, see --json"
+    if info.isolation != "none":
+        yield "provider", f"{info.provider}, a {info.isolation}"
     yield "pid", str(info.pid)
     yield "size", f"{info.cols}x{info.rows}"
     sizes = (f"{size.cols}x{size.rows}{' read-only' * size.read_only}" for size in found.windows)

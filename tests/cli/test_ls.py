@@ -16,7 +16,7 @@ from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux, tmux_server
 from tests.support.user import user_at
 
-HEADER = "ID  NAME  STATE  OWNER  AGENT  SESSION  SIZE  AGE  OUTPUT  COMMAND\n"
+HEADER = "ID  NAME  STATE  OWNER  AGENT  SESSION  WHERE  SIZE  AGE  OUTPUT  COMMAND\n"
 
 
 def user_socket(path: str) -> str:
@@ -57,11 +57,11 @@ async def test_ls_prints_a_row_for_each_terminal(path):
         await poll_state(path, "exited 3")
         found = rows((await run(path, "ls")).out)
     assert [row[:2] for row in found] == [[agents[5:13], "-"], [users[5:13], "build"]]
-    assert found[0][2:7] == ["running", "agent", "robot", "session-1", "120x40"]
-    assert found[1][2:7] == ["exited 3", "user", "-", "-", "90x30"]
+    assert found[0][2:8] == ["running", "agent", "robot", "session-1", "-", "120x40"]
+    assert found[1][2:8] == ["exited 3", "user", "-", "-", "-", "90x30"]
     assert [row[-1] for row in found] == ["sleep 1000 # agent", "exit 3"]
-    assert re.fullmatch(r"\d+s", found[0][7])
-    assert found[1][8] == "-"
+    assert re.fullmatch(r"\d+s", found[0][8])
+    assert found[1][9] == "-"
 
 
 async def test_ls_shows_the_state_of_each_terminal(path):
