@@ -59,7 +59,10 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     yield "directory", summary_line(info.cwd)
     if info.level is not None:
         yield "level", info.level
-    yield "provider", f"{info.provider}, isolation {info.isolation}"
+    yield (
+        "provider",
+        f"{info.provider}, a {info.isolation}" if info.isolation != "none" else info.provider,
+    )
     if found.launch is not None:
         yield "environment", f"{len(found.launch.env)} variables, see --json"
     if info.pid is not None:

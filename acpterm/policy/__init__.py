@@ -1,8 +1,8 @@
-"""The policy: what agents may run, what the user is asked, and the record of it.
+"""The policy: what agents may run, questions to the user about it, and the record of it.
 
 - `syntax`, `wrappers`, `judge`: the level of a command, and the decision on it;
 - `rules`: the user's prefix rules;
-- `approvals`: the pending questions to the user, and who is asked;
+- `approvals`: the pending questions, and the clients that ask the user;
 - `questions`: a question and its answer; `decisions`: answers for the rest of a session;
 - `audit`: the record of what happened.
 """

@@ -237,8 +237,9 @@ async def test_agent_behind_the_proxy_does_not_notice_a_loss(tmp_path):
             create = await first.expect("terminal/create")
             await first.lose()
             second = await host.resumed()
-            # The response to this one was lost, too.
+            # The responses to these were lost, too.
             await second.respond(await second.expect("_acpterm/session/set"))
+            await second.respond(await second.expect("_acpterm/session/open"))
             await second.expect("session/update")
             assert await second.receive() == create
             await second.respond(create, {"terminalId": "t"})

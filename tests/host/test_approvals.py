@@ -316,6 +316,23 @@ async def test_token_is_valid_once():
         await first.result(id_)
 
 
+async def test_chosen_profile_replaces_the_one_that_an_earlier_request_has_selected():
+    async with asking_host() as host, agent_of(host) as agent, user_of(host) as user:
+        await agent.create("true")
+        request = {"kind": "prompt", "agent": ["claude"], "profile": "open"}
+        token = (await user.request("approver", request))["token"]
+        params = {"protocolVersion": 1, "_meta": {"acpterm": {"approver": token}}}
+        await agent.request("initialize", params)
+        await agent.create("date")
+        assert of(agent, ASKED) == []
+
+
+async def test_token_for_a_profile_that_does_not_exist_is_refused():
+    async with asking_host() as host, user_of(host) as user:
+        with pytest.raises(RpcError, match="no profile 'typo'"):
+            await user.request("approver", {"kind": "prompt", "profile": "typo"})
+
+
 async def test_approver_cannot_answer_the_question_of_another_connection():
     async with asking_host() as host, approver_of(host) as mine, approver_of(host) as other:
         id_ = await start(mine, "echo ask-first")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 
@@ -12,6 +13,7 @@ from acpterm.jsonrpc import RpcError
 from acpterm.runtime.exec_context import current
 from tests.support.agent import agent_of
 from tests.support.polling import poll
+from tests.support.sandboxes import place
 from tests.support.user import user_of
 
 
@@ -136,6 +138,24 @@ async def test_agent_cannot_request_a_looser_provider(rules, asked):
         meta = {"acpterm": {"provider": asked}}
         message = await refused(agent, "true", _meta=meta)
         assert repr(asked) in message or f'"{asked}"' in message
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="requires bwrap")
+@pytest.mark.long
+async def test_agent_can_request_a_stricter_provider(rules):
+    with place(repository=False) as found:
+        context = current()._replace(cwd=str(found.workspace))
+        async with open_host(rules(), context) as host, agent_of(host) as agent:
+            meta = {"acpterm": {"provider": "bubblewrap"}}
+            command = f"echo x > {found.outside}/new; echo x > inside"
+            response = await created_meta(agent, command=command, _meta=meta)
+            created = response["_meta"]["acpterm"]
+            assert created["provider"] == "bubblewrap"
+            assert created["isolation"] == "sandbox"
+            agent.session = "s"
+            await agent.wait(response["terminalId"])
+            assert (found.workspace / "inside").exists()
+            assert not (found.outside / "new").exists()
 
 
 async def test_nothing_runs_if_the_provider_cannot_be_used(rules, monkeypatch, tmp_path):

@@ -13,7 +13,7 @@ from acpterm.host.launch.environment import terminal_environment
 from acpterm.host.launch.placement import Placement
 from acpterm.host.state.records import LimitsRecord, TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
-from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from acpterm.keeper.client import KeeperLostError
 from acpterm.pty.limits import NO_LIMITS, LimitError
 from acpterm.pty.processes import now as boot_time
@@ -77,10 +77,7 @@ class LaunchRequest:
         )
         if stdin is not None:
             validation.check_absolute(stdin, "stdin", "a file or a named pipe")
-            self._argv = with_stdin(
-                stdin, self._argv, self._fallback_argv, shell_path=settings.shell
-            )
-            self._fallback_argv = None
+        self._stdin = stdin
         longest = self._fallback_argv or self._argv
         validation.check_size(longest, self.env, context.rlimits)
 
@@ -139,8 +136,15 @@ class LaunchRequest:
         `placement` says where the program runs. `record` is stored together with the terminal,
         after all pending changes in `writer`. Raises `RpcError` (-32603) if the provider cannot be
         used, if the system lacks a resource, if the host is shutting down, or, if `strict`, if a
-        limit in `record` cannot be enforced here.
+        limit in `record` cannot be enforced here; -32602 if the program is to read a file or a
+        pipe in a container.
         """
+        if self._stdin is not None and placement.provider.isolation == "container":
+            raise RpcError(
+                INVALID_PARAMS,
+                f"the provider {placement.provider.name!r} cannot pass stdin on to a container: "
+                "its stdin is the terminal (acpterm run -n)",
+            )
         program = Program(
             argv=self._argv,
             env=self.env,
@@ -149,9 +153,14 @@ class LaunchRequest:
             rlimits=self._context.rlimits,
             fallback_argv=self._fallback_argv,
         )
-        program, token = await placement.prepare(program, self._settings.shell, self._requested)
+        shell = self._settings.shell
+        program, token = await placement.prepare(program, shell, self._requested)
         record.provider, record.isolation = placement.provider.name, placement.provider.isolation
         record.clean_up_token = token
+        if self._stdin is not None:
+            # Outside of the sandbox, in which the file does not exist.
+            argv = with_stdin(self._stdin, program.argv, program.fallback_argv, shell_path=shell)
+            program = program._replace(argv=argv, fallback_argv=None)
         try:
             return await self._start(program, pool, record, writer, strict=strict)
         except BaseException:

@@ -123,7 +123,7 @@ class ListenRecord(Record, kw_only=True, omit_defaults=True):
 
 
 class RightsRecord(Struct, kw_only=True, omit_defaults=True):
-    """What decides which commands an agent's connection may run, and who is asked.
+    """What decides which commands an agent's connection may run, and how the user is asked.
 
     It is stored with each terminal too, because only the terminals' records survive the death of
     the keeper: the connection must not have more rights afterwards.
