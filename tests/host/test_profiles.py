@@ -59,7 +59,7 @@ async def test_programs_of_a_process_are_read_from_the_system():
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
             # During the exec the process has no arguments for a moment.
-            assert await poll(lambda: programs_of([process.pid])) == ["sleep"]
+            assert await poll(lambda: programs_of([process.pid]) == ["sleep"])
         finally:
             process.kill()
     assert programs_of([process.pid]) == []
