@@ -1,9 +1,12 @@
 """The trials of limits by `acpterm doctor` without control groups; `tests/guest` has the rest."""
 
+import pytest
+
 from acpterm.client.user.doctor import limits
 from acpterm.config import Settings
 
 
+@pytest.mark.long
 async def test_doctor_tells_enforced_limits_from_those_that_cannot_be():
     enforced, refused = await limits.limits(Settings(tracking="subreaper"))
     assert (enforced.state, enforced.found) == ("ok", "enforced here: open_files, file_size")

@@ -8,6 +8,7 @@ import pytest
 from acpterm.config import Settings
 from acpterm.config.profiles import ProfileFor
 from acpterm.host.profiles import Profiles, program_names, programs_of
+from tests.support.polling import poll
 
 
 def select(programs, directory, *selectors):
@@ -54,10 +55,11 @@ def test_program_names_are_those_of_the_file_and_of_its_script(argv, names):
     assert program_names(argv) == names
 
 
-def test_programs_of_a_process_are_read_from_the_system():
+async def test_programs_of_a_process_are_read_from_the_system():
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
-            assert programs_of([process.pid]) == ["sleep"]
+            # During the exec the process has no arguments for a moment.
+            assert await poll(lambda: programs_of([process.pid]) == ["sleep"])
         finally:
             process.kill()
     assert programs_of([process.pid]) == []

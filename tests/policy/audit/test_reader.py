@@ -120,6 +120,7 @@ def test_reader_continues_with_the_oldest_file_if_its_own_was_removed(tmp_path, 
     assert pids(reader) == [17, 18, 19]
 
 
+@pytest.mark.long
 def test_line_that_is_too_long_is_skipped(tmp_path, reader):
     with (tmp_path / "audit.jsonl").open("wb") as file:
         file.write(line(1))
