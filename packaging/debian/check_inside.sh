@@ -48,7 +48,7 @@ sandboxed() {
   for provider in bubblewrap landlock; do
     "$@" acpterm provider set "$provider" >/dev/null
     "$@" acpterm restart >/dev/null
-    "$@" sh -c "cd ~/project && python3 /check/agent.py 'touch inside-$provider; touch ../outside; cat ../.ssh/id; acpterm ls; echo end'" \
+    "$@" sh -c "cd ~/project && /usr/lib/acpterm/bin/python3 /check/agent.py 'touch inside-$provider; touch ../outside; cat ../.ssh/id; acpterm ls; echo end'" \
       >/tmp/sandboxed 2>&1 || { cat /tmp/sandboxed; fail "$provider of $home"; }
     sed 's/^/  /' /tmp/sandboxed
     test -e "$home/project/inside-$provider" || fail "$provider of $home: cannot write to the project"
