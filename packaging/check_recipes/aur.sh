@@ -38,4 +38,11 @@ for unit in user/acpterm system/acpterm@; do
   bsdtar -xOf "$package" "usr/lib/systemd/$unit.service" | grep -q '^ExecStart=/usr/bin/acpterm ' \
     || fail "$unit.service has another path"
 done
+mkdir root
+bsdtar -xf "$package" -C root
+export PYTHONPATH
+PYTHONPATH=$(echo "$work"/root/usr/lib/python3*/site-packages)
+python -c "import acpterm, tree_sitter_bash; assert all(m.__file__.startswith('$work') for m in (acpterm, tree_sitter_bash))"
+[[ $(python -m acpterm policy check 'rm -r x' || true) =~ ^level\ +dangerous ]] || fail "a command is not judged"
+python -m acpterm provider list | grep -q '^. local ' || fail "no provider"
 echo "aur: makepkg verifies the hashes and builds $package"

@@ -78,4 +78,9 @@ trap '"$acpterm" shutdown >/dev/null 2>&1 || true' EXIT
 "$acpterm" run --detached --name shell -- sh -c "printf 'on a screen'" >/dev/null
 "$acpterm" wait shell
 "$acpterm" screen shell | grep -qF "on a screen" || fail "no screen"
+# Its exit status is 3, for a question.
+judged=$("$acpterm" policy check 'rm -r x') || true
+grep -Eqx 'level +dangerous' <<<"$judged" || fail "a command is not judged"
+"$acpterm" provider list | grep -q '^. local ' || fail "no provider"
+"$acpterm" audit | grep -q ' started ' || fail "no audit log"
 echo "nix: postInstall results in an acpterm that runs a terminal"

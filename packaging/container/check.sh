@@ -118,7 +118,8 @@ took=$(($(date +%s) - started))
 expect "0" engine inspect --format='{{.State.ExitCode}}' daemon
 [ "$took" -lt 5 ] || { echo "podman stop took $took s"; exit 1; }
 engine wait agent >/dev/null
-expect "the host has closed the connection" engine logs agent
+# Whether a pending request gets a response before the connection ends depends on the time.
+expect "is gone, and the terminals with it: it has ended" engine logs agent
 passed "podman stop ends the daemon and a program that ignores SIGTERM, in $took s, with status 0"
 
 engine start daemon >/dev/null

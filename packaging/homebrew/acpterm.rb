@@ -69,6 +69,10 @@ class Acpterm < Formula
       assert_match %r{/dev/.*\nbold}, shell_output("#{bin}/acpterm logs shell")
       # The screen comes from the terminal emulator.
       assert_match "bold", shell_output("#{bin}/acpterm screen shell")
+      # Parsing a command needs the wheels of tree-sitter.
+      assert_match(/^part +safe/, shell_output("#{bin}/acpterm policy check 'ls | head'"))
+      assert_match "local", shell_output("#{bin}/acpterm provider list")
+      assert_match "started", shell_output("#{bin}/acpterm audit")
     ensure
       system bin/"acpterm", "shutdown"
     end
