@@ -23,12 +23,15 @@ from os import path as os_path
 from typing import Final, NamedTuple
 
 from acpterm.config.profiles import Decision, Profile
-from acpterm.policy.arguments import unsafe_argument
+from acpterm.policy.arguments.check import unsafe_argument
 from acpterm.policy.levels import Level, Part, Verdict, strictest, worst
 from acpterm.policy.rules import Rule
-from acpterm.policy.syntax import COMMANDS_MAX, LINE_BYTES_MAX, Command, parse
+from acpterm.policy.syntax.command import Command
+from acpterm.policy.syntax.parse import LINE_BYTES_MAX, parse
+from acpterm.policy.syntax.walk import COMMANDS_MAX
 from acpterm.policy.words import TooLongError, Word
-from acpterm.policy.wrappers import Inner, is_standard, unwrap
+from acpterm.policy.wrappers.programs import unwrap
+from acpterm.policy.wrappers.unwrapped import Inner, is_standard
 
 DEPTH_MAX: Final = 16
 """Maximum depth of wrappers, and of shell text in shell text, that is judged."""
@@ -241,11 +244,11 @@ class _Search:
         if self._words > WORDS_MAX or depth > DEPTH_MAX or self._count > 2 * COMMANDS_MAX:
             raise TooLongError
         words = command.words
-        unwrapped = unwrap(words, command.input, command.text)
+        unwrapped = unwrap(command)
         level, reason = self._level(words, unwrapped.is_harmless, unwrapped.danger)
         inner = list(unwrapped.inner)
         for other in (*command.others, *_candidates(words)):
-            danger = unwrap(other, command.input, command.text)
+            danger = unwrap(command._replace(words=other))
             other_level, other_reason = self._level(other, False, danger.danger)
             if other_level is Level.DANGEROUS and level is not Level.DANGEROUS:
                 level, reason, words = other_level, other_reason, other

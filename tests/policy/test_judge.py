@@ -7,7 +7,8 @@ from acpterm.config.profiles import BUILTIN
 from acpterm.policy.judge import Judge
 from acpterm.policy.levels import Level
 from acpterm.policy.rules import Rule
-from acpterm.policy.syntax import COMMANDS_MAX, LINE_BYTES_MAX
+from acpterm.policy.syntax.parse import LINE_BYTES_MAX
+from acpterm.policy.syntax.walk import COMMANDS_MAX
 from acpterm.policy.words import EXPANSIONS_MAX
 
 GUARDED, CONFIRM, POOL = BUILTIN["guarded"], BUILTIN["confirm"], BUILTIN["pool"]
