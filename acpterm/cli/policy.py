@@ -131,8 +131,7 @@ def _rules_file(loaded: "Settings") -> str:
     """Return the path of the rules file."""
     from acpterm.policy.rules import default_rules_file  # noqa: PLC0415  help does not need it
 
-    path: str | None = getattr(loaded, "rules", None)
-    return os.path.expanduser(path) if path else default_rules_file()
+    return loaded.rules or default_rules_file()
 
 
 def _profiles(loaded: "Settings") -> "Mapping[str, Profile]":
@@ -140,7 +139,7 @@ def _profiles(loaded: "Settings") -> "Mapping[str, Profile]":
     from acpterm.config.profiles import resolve  # noqa: PLC0415  help does not need it
 
     try:
-        return resolve(getattr(loaded, "profiles", None) or {})
+        return resolve(loaded.profiles)
     except ValueError as error:
         fail(str(error))
 

@@ -27,7 +27,7 @@ from acpterm.host.state.records import (
 from acpterm.host.state.store import approval_key
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
-from acpterm.policy.approvals import Answer, ApprovalError, NoQuestionError, Question
+from acpterm.policy.questions import Answer, ApprovalError, NoQuestionError, Question
 from acpterm.pty.processes import now as boot_time
 
 TOKEN_LIFETIME_S: Final = 60.0

@@ -1,7 +1,8 @@
 """The policy: what agents may run, who is asked about it, and the record of it.
 
-- `syntax`, `wrappers`, `judge`: the level of a command, and the decision on it;
+- `judge`: the level of a command, and the decision on it (`search`, `parts`, `decision`, `prefix`);
+- `syntax`, `words`, `wrappers`, `arguments`: what the search knows about shells and programs;
 - `rules`: the user's prefix rules;
-- `approvals`: questions to the user;
+- `questions`, `approvals`: questions to the user;
 - `audit`: the record of what happened.
 """

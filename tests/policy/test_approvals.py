@@ -8,13 +8,10 @@ from msgspec.structs import replace
 from acpterm.policy.approvals import (
     CONNECTION_PENDING_MAX,
     PENDING_MAX,
-    Answer,
-    ApprovalError,
     Approvals,
-    NoQuestionError,
-    Question,
     SessionDecisions,
 )
+from acpterm.policy.questions import Answer, ApprovalError, NoQuestionError, Question
 
 ALLOW = Answer(decision="allow", by="approvals")
 DENY = Answer(decision="deny", by="editor", reason="no")

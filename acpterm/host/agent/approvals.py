@@ -21,7 +21,7 @@ from acpterm.host.agent.session import Session
 from acpterm.host.approvals import new_id, to_rpc_error
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
-from acpterm.policy.approvals import (
+from acpterm.policy.questions import (
     Answer,
     ApprovalError,
     NoQuestionError,

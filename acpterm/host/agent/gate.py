@@ -28,8 +28,8 @@ from acpterm.host.launch.command import shell_line
 from acpterm.host.launch.placement import Placement, stricter
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError
-from acpterm.policy.approvals import Answer
 from acpterm.policy.levels import Level, Verdict
+from acpterm.policy.questions import Answer
 from acpterm.policy.rules import RulesError
 from acpterm.runtime.command_line import command_line
 

@@ -16,7 +16,7 @@ from msgspec import Meta, Raw, Struct
 from acpterm import __version__
 from acpterm.acp.approvals import ApproverKind
 from acpterm.config.profiles import Limits
-from acpterm.policy.approvals import AnswerDecision, AnsweredBy, Scope
+from acpterm.policy.questions import AnswerDecision, AnsweredBy, Scope
 from acpterm.providers.provider import Isolation
 from acpterm.pty.limits import Cause, ResourceLimits
 from acpterm.runtime.exec_context import ExecContext
@@ -165,7 +165,7 @@ class SessionRecord(Record, kw_only=True, omit_defaults=True):
 
 
 class AnswerRecord(Struct, kw_only=True, omit_defaults=True):
-    """The answer to a question: see `policy.approvals.Answer`."""
+    """The answer to a question: see `policy.questions.Answer`."""
 
     decision: AnswerDecision
     by: AnsweredBy

@@ -21,7 +21,7 @@ from acpterm.acp.user_api import NoParams
 from acpterm.host.approvals import answer_info, approval_info, to_rpc_error
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
-from acpterm.policy.approvals import Answer, ApprovalError, Question
+from acpterm.policy.questions import Answer, ApprovalError, Question
 
 
 def list_pending(user: UserConnection, params: NoParams) -> ApprovalsResponse:
@@ -86,7 +86,7 @@ async def subscribe(user: UserConnection, params: SubscribeApprovalsRequest) -> 
 
 
 class _Follower:
-    """Queues the questions of all agents for one client. Implements `policy.approvals.Observer`.
+    """Queues the questions of all agents for one client. Implements `policy.questions.Observer`.
 
     A question that is withdrawn before the client has read it is dropped. So the queue has at most
     one item for each pending question, and one for each question that was sent.

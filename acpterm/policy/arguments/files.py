@@ -1,11 +1,13 @@
 """Arguments of programs that read files, or show the state of the system."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Final
 
 from acpterm.policy.arguments.options import because, is_outside, matching_option
 
+_UNIQ_VALUES: Final = frozenset(("-f", "-s", "-w"))
 _FIND_UNSAFE: Final = re.compile(r"-(?:exec|ok|delete|fprint|fls|files0-from)")
 _HOSTNAME_SAFE: Final = re.compile(
     r"-[aAdfiIsy]+|--(?:fqdn|long|short|domain|ip-address|all-ip-addresses|all-fqdns)"
@@ -33,12 +35,13 @@ def tree(arguments: Sequence[str]) -> str:
 
 def uniq(arguments: Sequence[str]) -> str:
     """Return why `uniq` writes a file, its second operand; empty if not."""
-    values = {"-f", "-s", "-w"}
+    end = arguments.index("--") if "--" in arguments else len(arguments)
     operands = [
         one
-        for before, one in zip(["", *arguments], arguments, strict=False)
-        if before not in values and (one == "-" or not one.startswith("-"))
+        for before, one in itertools.pairwise(("", *arguments[:end]))
+        if before not in _UNIQ_VALUES and (one == "-" or not one.startswith("-"))
     ]
+    operands += arguments[end + 1 :]
     return f"it writes {operands[1]}" if len(operands) > 1 else ""
 
 

@@ -1,5 +1,6 @@
 """Options and paths in the arguments of a program."""
 
+import itertools
 from collections.abc import Sequence
 
 
@@ -9,18 +10,18 @@ def matching_option(
     """Return the first argument that is one of some options, or may be read as one.
 
     `letters` are short options, `values` the short options that take a value. `names` are long
-    options, of which getopt accepts beginnings.
+    options, of which getopt accepts beginnings. After an option, `--` may be its value, so that it
+    does not end the options.
     """
     skip = False
-    for argument in arguments:
+    for before, argument in itertools.pairwise(("", *arguments)):
         if skip:
             skip = False
             continue
-        if argument == "--":
+        if argument == "--" and not before.startswith("-"):
             break
         if argument.startswith("--"):
-            given = argument.partition("=")[0]
-            if any(name.startswith(given) for name in names):
+            if _is_long(argument, names):
                 return argument
         elif argument.startswith("-"):
             for at, letter in enumerate(argument[1:], 2):
@@ -30,6 +31,11 @@ def matching_option(
                     skip = at == len(argument)
                     break
     return ""
+
+
+def _is_long(argument: str, names: Sequence[str]) -> bool:
+    given = argument.partition("=")[0]
+    return given != "--" and any(name.startswith(given) for name in names)
 
 
 def because(argument: str) -> str:
