@@ -10,8 +10,6 @@ from acpterm.cli._options import fail, settings
 from acpterm.cli._output import echo_once, json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from acpterm.config import Settings
     from acpterm.config.profiles import Profile
     from acpterm.policy.levels import Verdict
@@ -38,6 +36,9 @@ def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: st
 
     A single COMMAND is a line for the shell. Several words are a program and its arguments; put --
     before them.
+
+    Without --profile, the profile is that of an agent which works in the current directory. Tables
+    [[profile_for]] that name an agent are not used.
 
     Each part of a command is shown with its level: the commands of a line, and those behind
     wrappers such as sudo or sh -c. A part without words is the line itself.
@@ -99,6 +100,7 @@ def list_policy(as_json: bool, config: str | None) -> None:
     """
     import msgspec  # noqa: PLC0415  the help of the commands does not need it
 
+    from acpterm.config.profiles import resolve  # noqa: PLC0415
     from acpterm.policy.rules import RulesError, load_rules  # noqa: PLC0415
 
     loaded = settings(config)
@@ -107,7 +109,7 @@ def list_policy(as_json: bool, config: str | None) -> None:
         rules = load_rules(path)
     except RulesError as error:
         fail(str(error))
-    profiles, default = _profiles(loaded), _default_profile(loaded)
+    profiles, default = resolve(loaded.profiles), loaded.profile
     if as_json:
         value = {
             "profile": default,
@@ -131,31 +133,26 @@ def _rules_file(loaded: "Settings") -> str:
     """Return the path of the rules file."""
     from acpterm.policy.rules import default_rules_file  # noqa: PLC0415  help does not need it
 
-    path: str | None = getattr(loaded, "rules", None)
-    return os.path.expanduser(path) if path else default_rules_file()
-
-
-def _profiles(loaded: "Settings") -> "Mapping[str, Profile]":
-    """Return all profiles, by name; exit if those of the settings are invalid."""
-    from acpterm.config.profiles import resolve  # noqa: PLC0415  help does not need it
-
-    try:
-        return resolve(getattr(loaded, "profiles", None) or {})
-    except ValueError as error:
-        fail(str(error))
-
-
-def _default_profile(loaded: "Settings") -> str:
-    name: str = getattr(loaded, "profile", None) or "guarded"
-    return name
+    return loaded.rules or default_rules_file()
 
 
 def _profile(loaded: "Settings", name: str | None) -> "Profile":
-    profiles = _profiles(loaded)
-    wanted = name or _default_profile(loaded)
-    if wanted not in profiles:
-        fail(f"there is no profile {wanted!r}: the profiles are {', '.join(sorted(profiles))}")
-    return profiles[wanted]
+    """Return the profile `name`, or else that of an agent in the current directory.
+
+    Exit if there is no profile with this name.
+    """
+    from acpterm.host.profiles import Profiles  # noqa: PLC0415  help does not need it
+
+    profiles = Profiles(loaded)
+    if name is None:
+        try:
+            return profiles.select((), os.getcwd())
+        except OSError as error:
+            fail(f"the current directory cannot be used: {error.strerror}: change to another one")
+    if name not in profiles.by_name:
+        known = ", ".join(sorted(profiles.by_name))
+        fail(f"there is no profile {name!r}: the profiles are {known}")
+    return profiles.by_name[name]
 
 
 def _as_json(verdict: "Verdict", profile: "Profile") -> dict[str, Any]:

@@ -94,3 +94,26 @@ def test_unknown_profile_is_an_error_that_names_the_profiles(run):
     done = run("check", "--profile", "x", "ls")
     assert done.exit_code == 1
     assert "there is no profile 'x': the profiles are confirm, guarded, open, pool" in done.stderr
+
+
+def test_check_uses_the_profile_of_the_current_directory(run, tmp_path, monkeypatch):
+    folder = tmp_path / "acpterm"
+    folder.mkdir()
+    (folder / "config.toml").write_text(
+        'profile = "open"\n'
+        '[[profile_for]]\nprofile = "pool"\nagent = "*"\n'
+        f'[[profile_for]]\nprofile = "confirm"\ndirectory = "{tmp_path}/work*"\n'
+    )
+    for name, profile in (("work", "confirm"), ("other", "open")):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        assert f"(profile {profile})" in run("check", "ls").stdout
+        assert "(profile guarded)" in run("check", "--profile", "guarded", "ls").stdout
+
+
+def test_rules_of_the_settings_are_used(run, tmp_path):
+    folder = tmp_path / "acpterm"
+    folder.mkdir()
+    rules = tmp_path / "mine.toml"
+    (folder / "config.toml").write_text(f'rules = "{rules}"\n')
+    assert run("allow", "make").stdout.endswith(f"in {rules}\n")

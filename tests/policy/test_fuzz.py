@@ -111,3 +111,19 @@ def test_judge_returns_a_verdict_in_bounded_time_for_any_arguments(command, args
 def test_judge_returns_a_verdict_in_bounded_time_for_repetitions(piece):
     line = (piece * 4096)[:4096]
     assert min(cpu_time(line) for _ in range(3)) < CPU_S_MAX
+
+
+@pytest.mark.parametrize(
+    ("program", "option", "code"),
+    [
+        ("python3", "-c", '\\"'),
+        ("python3", "-c", "'\\'"),
+        ("node", "-e", "`{"),
+        ("awk", "-F:", "print"),
+        ("awk", "-F:", "[("),
+        ("sed", "-n", "s/a\\"),
+    ],
+)
+def test_judge_returns_a_verdict_in_bounded_time_for_long_code(program, option, code):
+    args = [option, (code * 60_000)[:60_000]]
+    assert min(cpu_time(program, args) for _ in range(2)) < CPU_S_MAX

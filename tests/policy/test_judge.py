@@ -7,7 +7,8 @@ from acpterm.config.profiles import BUILTIN
 from acpterm.policy.judge import Judge
 from acpterm.policy.levels import Level
 from acpterm.policy.rules import Rule
-from acpterm.policy.syntax import COMMANDS_MAX, LINE_BYTES_MAX
+from acpterm.policy.syntax.parse import LINE_BYTES_MAX
+from acpterm.policy.syntax.walk import COMMANDS_MAX
 from acpterm.policy.words import EXPANSIONS_MAX
 
 GUARDED, CONFIRM, POOL = BUILTIN["guarded"], BUILTIN["confirm"], BUILTIN["pool"]
@@ -280,3 +281,45 @@ def test_too_long_line_is_unknown_and_dangerous_with_the_name_of_a_dangerous_pro
     assert "too long to be judged" in verdict.reason
     assert verdict.level is (Level.DANGEROUS if "sudo" in line else Level.UNKNOWN)
     assert decide(f"{line}\nrm -r x", profile=safe_profile).level is Level.DANGEROUS
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sort --random-source -- -o out in",
+        "diff --label -- -l a b",
+        "git grep -e -- --open-files-in-pager=x",
+        "rg --regexp -- --pre=x a",
+        "uniq -- -in out",
+        "uniq -- -f out",
+    ],
+)
+def test_two_dashes_that_are_the_value_of_an_option_do_not_end_the_options(line):
+    profile = msgspec.structs.replace(GUARDED, safe_commands=[*GUARDED.safe_commands, "rg"])
+    assert decide(line, profile=profile).level is Level.UNKNOWN
+
+
+@pytest.mark.parametrize("line", ["sort -- -o in", "uniq -c -- in", "git diff -- -o", "rg a -- -z"])
+def test_two_dashes_end_the_options(line):
+    profile = msgspec.structs.replace(GUARDED, safe_commands=[*GUARDED.safe_commands, "rg"])
+    assert decide(line, profile=profile).level is Level.SAFE
+
+
+@pytest.mark.parametrize("line", ["nawk 'BEGIN{system(1)}'", "fdfind -x make", "nodejs -e 1"])
+def test_other_names_of_a_program_have_its_unsafe_arguments(line):
+    names = [*GUARDED.safe_commands, "nawk", "fdfind", "nodejs"]
+    profile = msgspec.structs.replace(GUARDED, safe_commands=names)
+    assert decide(line, profile=profile).level is Level.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "env sh <<E\nrm -r x\nE",
+        "timeout 5 bash <<'E'\nrm -r x\nE",
+        "nohup nice sh <<< 'rm -r x'",
+        "docker exec -i c sh <<E\nrm -r x\nE",
+    ],
+)
+def test_here_document_of_a_shell_behind_a_wrapper_is_judged(line):
+    assert decide(line).level is Level.DANGEROUS

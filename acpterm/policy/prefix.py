@@ -1,0 +1,39 @@
+"""The prefix that stands for a part in "always allow"."""
+
+import re
+from typing import Final
+
+from acpterm.policy.levels import Level
+from acpterm.policy.parts import FoundPart
+
+# Programs whose second word selects what they do, so that two words are a useful prefix.
+_HAS_SUBCOMMANDS: Final = frozenset(
+    ("apt", "apt-get", "brew", "bun", "cargo", "composer", "conda", "deno", "docker", "dotnet",
+     "gem", "gh", "git", "go", "gradle", "helm", "hg", "kubectl", "mix", "mvn", "npm", "pip",
+     "pip3", "pnpm", "podman", "poetry", "rustup", "swift", "systemctl", "terraform", "uv", "yarn")
+)  # fmt: skip
+# Programs of which only the whole command is a useful prefix: their arguments decide everything.
+_WHOLE: Final = re.compile(
+    r"python[0-9.]*|node|perl|ruby|php|lua|deno|bash|sh|zsh|dash|ksh|fish|curl|wget|make|npx|bunx|uvx"
+    r"|sed|awk|tee|mv|cp|ln|rsync|scp|install|kill|pkill|killall|xargs|find|tar|docker|podman|kubectl"
+)
+
+
+def always_prefix(part: FoundPart) -> tuple[str, ...] | None:
+    """Return the prefix that stands for a part in "always allow"; None if no prefix can."""
+    if not part.words or not part.is_exact or part.is_suspected:
+        return None
+    words = tuple(word.text for word in part.words)
+    name = words[0].rpartition("/")[2]
+    if part.is_wrapper or part.level is Level.DANGEROUS or _WHOLE.fullmatch(name):
+        return words
+    if (
+        name in _HAS_SUBCOMMANDS
+        and len(words) > 1
+        and re.fullmatch(r"[a-z][a-z-]*", words[1])
+        and words[1] not in ("run", "exec", "x", "dlx", "config")
+    ):
+        return words[:2]
+    if name in _HAS_SUBCOMMANDS or name == "env":
+        return words
+    return words[:1]

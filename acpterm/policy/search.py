@@ -1,0 +1,211 @@
+"""The search for the parts of a command: all commands that it executes, and their levels.
+
+A program of the profile's list is safe unless its arguments are not; a pattern of the profile makes
+a part dangerous; all others are unknown. A line that is not plain is a part itself, and at least
+unknown.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Final
+
+from acpterm.policy.arguments.check import unsafe_argument
+from acpterm.policy.levels import Level
+from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
+from acpterm.policy.rules import Rule
+from acpterm.policy.syntax.command import NO_CONSTANTS, Command
+from acpterm.policy.syntax.parse import LINE_BYTES_MAX, parse
+from acpterm.policy.syntax.walk import COMMANDS_MAX
+from acpterm.policy.words import TooLongError, Word
+from acpterm.policy.wrappers.programs import unwrap
+from acpterm.policy.wrappers.unwrapped import Inner, is_standard
+
+DEPTH_MAX: Final = 16
+"""Maximum depth of wrappers, and of shell text in shell text, that is judged."""
+WORDS_MAX: Final = 10_000
+"""Maximum words of all commands and suspected commands together."""
+TEXTS_MAX: Final = 4096
+"""Maximum characters of all shell texts in a command, besides four times those of the line."""
+DANGEROUS_NAMES: Final = (
+    "rm", "dd", "chmod", "chown", "chgrp", "rmdir", "sudo", "doas", "pkexec", "su", "mkfs", "fdisk",
+    "shred", "reboot", "shutdown", "halt", "poweroff", "eval", "find", "git",
+)  # fmt: skip
+"""Names that make a line dangerous which is too long to be judged, and candidates for `/bin/r?`."""
+
+# Characters of a command in the reason why it is dangerous.
+_SHOWN_MAX: Final = 60
+
+
+class Search:
+    """Finds the parts of one command, and their levels."""
+
+    def __init__(self, lists: Lists, rules: tuple[Rule, ...]) -> None:
+        self.lists = lists
+        self.rules = rules
+        self.found: list[FoundPart] = []
+        self.texts: list[str] = []
+        self._count = 0
+        self._words = 0
+        self._size = 0
+        self._seen: set[tuple[object, ...]] = set()
+
+    def add(self, words: tuple[Word, ...], level: Level, reason: str) -> None:
+        """Add a part, such as the line itself, that no rule can allow."""
+        self.found.append(FoundPart(words, level, reason, False, False, False))
+
+    def program(self, argv: tuple[str, ...]) -> None:
+        """Find the parts of a program with its arguments. Raises `TooLongError`."""
+        if sum(map(len, argv)) > LINE_BYTES_MAX or not argv[0]:
+            raise TooLongError
+        self._command(Command(tuple(map(Word, argv))), 0, is_exact=True)
+
+    def line(self, text: str) -> None:
+        """Find the parts of shell text. Raises `TooLongError`."""
+        self._line(text, NO_CONSTANTS, 0, is_exact=True, is_suspected=False)
+
+    def _line(
+        self,
+        text: str,
+        constants: Mapping[str, str],
+        depth: int,
+        *,
+        is_exact: bool,
+        is_suspected: bool,
+    ) -> None:
+        self._size += len(text)
+        if self._size > TEXTS_MAX + 4 * len(self.texts[0] if self.texts else text):
+            raise TooLongError
+        script = parse(text, constants)
+        if script.problem and not is_suspected:
+            self.add((), Level.UNKNOWN, f"the line is not plain: it has {script.problem}")
+        if script.danger:
+            self.add((), Level.DANGEROUS, script.danger)
+        if not script.commands and not script.problem and not is_suspected:
+            self.add((), Level.UNKNOWN, "there is no command")
+        self.texts.append(text)
+        is_plain = is_exact and not script.problem
+        known = script.constants
+        for command in script.commands:
+            self._command(
+                command, depth, is_exact=is_plain, is_suspected=is_suspected, constants=known
+            )
+        for command in script.suspected:
+            self._command(command, depth, is_exact=False, is_suspected=True, constants=known)
+
+    def _command(
+        self,
+        command: Command,
+        depth: int,
+        *,
+        is_exact: bool,
+        is_suspected: bool = False,
+        constants: Mapping[str, str] = NO_CONSTANTS,
+    ) -> None:
+        """Find the parts of one command, and of the commands that it executes."""
+        self._count += 1
+        self._words += len(command.words)
+        if self._words > WORDS_MAX or depth > DEPTH_MAX or self._count > 2 * COMMANDS_MAX:
+            raise TooLongError
+        words = command.words
+        unwrapped = unwrap(command)
+        level, reason = self._level(words, unwrapped.is_harmless, unwrapped.danger)
+        inner = list(unwrapped.inner)
+        for other in (*command.others, *_candidates(words)):
+            variant = unwrap(command._replace(words=other))
+            other_level, other_reason = self._level(other, False, variant.danger)
+            if other_level is Level.DANGEROUS and level is not Level.DANGEROUS:
+                level, reason, words = other_level, other_reason, other
+            inner += [one._replace(kind="suspected") for one in variant.inner]
+        if not is_suspected or level is Level.DANGEROUS or self._is_ruled(words):
+            exact = is_exact and not unwrapped.danger and all(word.is_literal for word in words)
+            self.found.append(
+                FoundPart(words, level, reason, exact, is_suspected, bool(unwrapped.inner))
+            )
+        for one in inner:
+            # A command that inherits a here-document gets its text.
+            text = command.text if one.input == "text" else ""
+            self._inner(
+                one,
+                text,
+                depth + 1,
+                is_exact=is_exact,
+                is_suspected=is_suspected,
+                known=constants,
+            )
+
+    def _inner(
+        self,
+        one: Inner,
+        text: str,
+        depth: int,
+        *,
+        is_exact: bool,
+        is_suspected: bool,
+        known: Mapping[str, str],
+    ) -> None:
+        suspected = is_suspected or one.kind == "suspected"
+        key = (one.words, one.text, one.input, text, suspected)
+        if suspected:
+            if key in self._seen:
+                return
+            self._seen.add(key)
+        is_exact = is_exact and one.kind == "harmless"
+        constants = {**known, **one.constants} if one.constants else known
+        if one.text is None:
+            self._command(
+                Command(one.words, input=one.input, text=text), depth,
+                is_exact=is_exact, is_suspected=suspected, constants=constants,
+            )  # fmt: skip
+        elif depth > DEPTH_MAX:
+            raise TooLongError
+        else:
+            self._line(one.text, constants, depth, is_exact=is_exact, is_suspected=suspected)
+
+    def _level(  # noqa: PLR0911  one for each reason
+        self, words: tuple[Word, ...], is_harmless: bool, danger: str
+    ) -> tuple[Level, str]:
+        """Return the level of a part, and why it is not safe."""
+        program = words[0]
+        name = program.text.rpartition("/")[2]
+        if danger:
+            return Level.DANGEROUS, f"{name}: {danger}"
+        text = pattern_text(words)
+        for pattern in self.lists.dangerous:
+            if pattern.match(text):
+                return Level.DANGEROUS, f"{_shown(text)} is in the list of dangerous commands"
+        if not program.is_literal:
+            return Level.UNKNOWN, "the name of the program is computed"
+        if is_harmless:
+            return Level.SAFE, ""
+        if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
+            return Level.SAFE, ""
+        if name not in self.lists.safe:
+            return Level.UNKNOWN, f"{name} is not in the list of safe programs"
+        if not is_standard(program.text):
+            return Level.UNKNOWN, f"{program.text} is not in a directory of the system"
+        problem = unsafe_argument(words)
+        return (Level.UNKNOWN, f"{name}: {problem}") if problem else (Level.SAFE, "")
+
+    def _is_ruled(self, words: tuple[Word, ...]) -> bool:
+        """Return whether a list or a rule asks about a part, or denies it."""
+        texts = rule_words(words)
+        return texts[0] in self.lists.blocked or any(
+            rule.decision != "allow" and rule.matches(texts) for rule in self.rules
+        )
+
+
+def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
+    """Yield the words with names of dangerous programs that match a pattern as the name."""
+    if words[0].is_glob:
+        # `*` alone is rather an operand that was taken for a program.
+        pattern = words[0].text.rpartition("/")[2]
+        if not re.search("[a-z/]", words[0].text):
+            return
+        for name in DANGEROUS_NAMES:
+            if fnmatchcase(name, pattern):
+                yield (Word(name, is_literal=False), *words[1:])
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"

@@ -1,0 +1,93 @@
+"""Parses shell lines: finds their commands, and whether they are plain."""
+
+import functools
+import time
+import unicodedata
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from acpterm.policy.syntax.command import NO_CONSTANTS, Script
+from acpterm.policy.syntax.plain import plain_words
+from acpterm.policy.syntax.suspected import suspected
+from acpterm.policy.syntax.walk import Walk
+from acpterm.policy.words import TooLongError
+
+if TYPE_CHECKING:
+    from tree_sitter import Parser, Tree
+
+LINE_BYTES_MAX: Final = 64 * 1024
+"""Maximum size of a line that is judged."""
+UNTIMED_BYTES: Final = 256
+"""Size below which parsing a line needs no limit."""
+PARSE_TIME_S: Final = 0.004
+"""Maximum CPU time of parsing a line: hundreds of times that of a usual line."""
+
+_ODD_CATEGORIES: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"))
+
+
+def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
+    """Return the commands of a line, and whether it is plain.
+
+    `constants` are known values of variables that are set around the line. Raises `TooLongError`.
+    """
+    odd = _odd_characters(line)
+    original = line
+    if odd:
+        # No shell takes such characters for spaces. Its reader may, and so may another program.
+        line = line.translate(dict.fromkeys(map(ord, odd), " "))
+    source = line.encode(errors="replace")
+    if len(source) > LINE_BYTES_MAX:
+        raise TooLongError
+    tree = _tree(source)
+    walk = Walk(source, constants)
+    root = tree.root_node
+    walk.run(root)
+    commands = tuple(walk.commands())
+    problem = walk.problem
+    if odd:
+        first = next(one for one in original if one in odd)
+        problem = f"the unusual character {unicodedata.name(first, f'U+{ord(first):04X}')}"
+    elif root.has_error:
+        problem = "text that cannot be parsed"
+    elif not problem and plain_words(line) != walk.words:
+        problem = "text that two parsers read differently"
+    found = tuple(suspected(original)) if root.has_error or odd else ()
+    return Script(commands, problem, walk.danger, walk.variables.constants, found)
+
+
+@functools.cache
+def _parser() -> "Parser":
+    # Loaded with the first line: most commands of acpterm judge none.
+    import tree_sitter_bash  # noqa: PLC0415
+    from tree_sitter import Language, Parser  # noqa: PLC0415
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def _tree(source: bytes) -> "Tree":
+    """Return the tree of a line; raise `TooLongError` if parsing takes too much CPU time.
+
+    The time of tree-sitter is quadratic in the number of commands of a pipeline.
+    """
+    parser = _parser()
+    if len(source) < UNTIMED_BYTES:
+        return parser.parse(source)
+    deadline = time.thread_time() + PARSE_TIME_S
+    try:
+        return parser.parse(
+            lambda at, _: source[at:],
+            progress_callback=lambda *_: time.thread_time() > deadline,
+        )
+    except ValueError:
+        parser.reset()
+        raise TooLongError from None
+
+
+def _is_odd(character: str) -> bool:
+    return character not in " \t\n" and unicodedata.category(character) in _ODD_CATEGORIES
+
+
+def _odd_characters(line: str) -> frozenset[str]:
+    if line.isascii() and line.isprintable():
+        return frozenset()
+    return frozenset(filter(_is_odd, set(line)))

@@ -1,0 +1,314 @@
+"""The walk over the tree of a line, which collects its commands."""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from acpterm.policy.syntax.command import Command, Input
+from acpterm.policy.syntax.variables import Variables
+from acpterm.policy.words import (
+    EXPANSIONS_MAX,
+    UNKNOWN_TEXT,
+    Raw,
+    TooLongError,
+    Word,
+    words_of,
+)
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+COMMANDS_MAX: Final = 256
+"""Maximum commands of a line that is judged."""
+WORDS_MAX: Final = 4096
+"""Maximum words of a command that is judged."""
+NODES_MAX: Final = 20_000
+"""Maximum nodes of the tree of a line that is judged."""
+
+_COMMANDS: Final = frozenset(("command", "declaration_command", "unset_command"))
+_EXPANSIONS: Final = frozenset(
+    ("command_substitution", "process_substitution", "expansion", "simple_expansion",
+     "arithmetic_expansion")
+)  # fmt: skip
+_PLAIN_KINDS: Final = frozenset(
+    ("program", "list", "pipeline", "command", "command_name", "word", "number", "concatenation",
+     "string", "string_content", "raw_string", "redirected_statement", "file_redirect",
+     "file_descriptor")
+)  # fmt: skip
+_PROBLEMS: Final = {
+    "ansi_c_string": "a string with escapes ($'…')",
+    "arithmetic_expansion": "an arithmetic expansion",
+    "brace_expression": "braces that are expanded",
+    "case_statement": "a case statement",
+    "c_style_for_statement": "a loop",
+    "command_substitution": "a command substitution",
+    "comment": "a comment",
+    "compound_statement": "a group of commands",
+    "declaration_command": "a declaration of a variable",
+    "expansion": "a variable",
+    "for_statement": "a loop",
+    "function_definition": "a function",
+    "heredoc_redirect": "a here-document",
+    "herestring_redirect": "a here-string",
+    "if_statement": "an if statement",
+    "negated_command": "a negation",
+    "process_substitution": "a process substitution",
+    "simple_expansion": "a variable",
+    "special_variable_name": "a variable",
+    "subshell": "a subshell",
+    "test_command": "a test",
+    "translated_string": "a translated string",
+    "unset_command": "an unset command",
+    "variable_assignment": "an assignment",
+    "variable_assignments": "an assignment",
+    "variable_name": "a variable",
+    "while_statement": "a loop",
+}
+_HARMLESS_REDIRECTION: Final = re.compile(
+    r"\d*(?:(?:>>?|<|>\||&>>?|>&)\s*/dev/null|[<>]&\s*(?:\d+|-))"
+)
+_DEVICE: Final = re.compile(
+    r"\d*(?:&>>?|>[>|&]?|<>)\s*[\"']?/dev/(?!null\b|std(?:out|err|in)\b|tty\b|zero\b|full\b"
+    r"|fd/|shm/|pts/|tcp/|udp/)"
+)
+
+
+class _Visit(NamedTuple):
+    """A node to visit, and what the stdin of the commands in it is."""
+
+    node: "Node"
+    is_piped: bool = False
+    input: Input = ""
+    text: str = ""
+
+
+class _Found(NamedTuple):
+    """A command as it is written."""
+
+    raws: list[Raw]
+    is_piped: bool
+    input: Input
+    text: str
+
+
+class Walk:
+    """Collects the commands and constants of a tree, iteratively: trees can be very deep."""
+
+    def __init__(self, source: bytes, constants: Mapping[str, str]) -> None:
+        self._source = source
+        self.found: list[_Found] = []
+        self.problem = ""
+        self.danger = ""
+        self.variables = Variables(constants)
+        # Arguments that the tree has in a redirection, by the id of the command's node.
+        self._late: dict[int, list[Node]] = {}
+        self._stack: list[_Visit] = []
+
+    @property
+    def words(self) -> list[list[str]]:
+        """The raw words of each command."""
+        return [[raw.text for raw in found.raws] for found in self.found]
+
+    def run(self, root: "Node") -> None:
+        """Visit all nodes in the order of the line. Raises `TooLongError`."""
+        self._stack.append(_Visit(root))
+        visited = 0
+        while self._stack:
+            visited += 1
+            if visited > NODES_MAX or len(self.found) > COMMANDS_MAX:
+                raise TooLongError
+            self._visit(self._stack.pop())
+
+    def _check(self, node: "Node", kind: str) -> None:
+        """Note why the line is not plain, if it is because of a node."""
+        if kind not in _PLAIN_KINDS and not self.problem:
+            if node.is_named:
+                self.problem = _PROBLEMS.get(kind, "syntax that is not plain")
+            elif kind == "&":
+                self.problem = "a background command"
+
+    def _visit(self, visit: _Visit) -> None:
+        node = visit.node
+        kind = node.type
+        self._check(node, kind)
+        if kind in _COMMANDS:
+            self._command(visit)
+            return
+        children = node.children
+        if kind == "pipeline":
+            pushed = [
+                visit._replace(node=child, is_piped=visit.is_piped or number > 0)
+                for number, child in enumerate(children)
+            ]
+            self._stack += reversed(pushed)
+            return
+        if kind == "redirected_statement":
+            self._redirected(visit)
+            return
+        if kind == "file_redirect":
+            self._redirection(node)
+        elif kind == "variable_assignment":
+            self._assignment(node)
+        elif kind == "for_statement":
+            self._loop(node)
+        for child in reversed(children):
+            # tree-sitter puts the rest of a pipeline after `<<END |` into the redirection.
+            is_rest = kind == "heredoc_redirect" and child.type == "pipeline"
+            self._stack.append(visit._replace(node=child, is_piped=visit.is_piped or is_rest))
+
+    def _command(self, visit: _Visit) -> None:
+        node, given, text = visit.node, visit.input, visit.text
+        raws: list[Raw] = []
+        nested: list[_Visit] = []
+        end = -1
+        is_declaration = node.type != "command"
+        for child in node.children:
+            kind = child.type
+            is_assignment = kind == "variable_assignment"
+            if kind == "herestring_redirect":
+                given, text = self._here(child)
+            if kind.endswith("_redirect") or (is_assignment and not is_declaration):
+                nested.append(_Visit(child))
+                continue
+            if is_assignment:
+                self._assignment(child)
+            raw = self._raw(child, nested)
+            if raws and not self._source[end : child.start_byte].replace(b"\\\n", b""):
+                # Two nodes of the tree without a blank between them are one word.
+                before = raws[-1]
+                if len(before.expansions) > EXPANSIONS_MAX:
+                    raise TooLongError
+                size = len(before.text)
+                moved = tuple((size + a, size + b) for a, b in raw.expansions)
+                raws[-1] = Raw(before.text + raw.text, before.expansions + moved)
+            else:
+                raws.append(raw)
+            end = child.end_byte
+            if len(raws) > WORDS_MAX:
+                raise TooLongError
+        raws += [self._raw(one, nested) for one in self._late.pop(node.id, ())]
+        self.found.append(_Found(raws, visit.is_piped, given, text))
+        self._stack += reversed(nested)
+
+    def _raw(self, node: "Node", nested: list["_Visit"]) -> Raw:
+        """Return a raw word; append what has to be visited in it to `nested`."""
+        start = node.start_byte
+        raw = self._source[start : node.end_byte]
+        if node.child_count == 0 or raw.isalnum():
+            return Raw(raw.decode(errors="replace"), ())
+        spans: list[tuple[int, int]] = []
+        stack = [node]
+        while stack:
+            current = stack.pop()
+            kind = current.type
+            if kind in _EXPANSIONS:
+                spans.append((current.start_byte - start, current.end_byte - start))
+                nested.append(_Visit(current))
+            else:
+                self._check(current, kind)
+                stack += reversed(current.children)
+        if len(spans) > EXPANSIONS_MAX:
+            raise TooLongError
+        if not raw.isascii():
+            spans = [
+                (len(raw[:a].decode(errors="replace")), len(raw[:b].decode(errors="replace")))
+                for a, b in spans
+            ]
+        return Raw(raw.decode(errors="replace"), tuple(spans))
+
+    def _redirected(self, visit: _Visit) -> None:
+        body: list[_Visit] = []
+        redirections: list[_Visit] = []
+        late: list[Node] = []
+        given, text = visit.input, visit.text
+        for child in visit.node.children:
+            if child.type in ("heredoc_redirect", "herestring_redirect"):
+                given, text = self._here(child)
+            elif child.type == "file_redirect":
+                destinations = child.children_by_field_name("destination")
+                # tree-sitter takes arguments after a redirection for more of its destinations.
+                late += destinations[1:]
+                if any(one.type == "process_substitution" for one in destinations):
+                    given = given or "computed"
+            is_redirection = child.type.endswith("_redirect")
+            (redirections if is_redirection else body).append(_Visit(child, visit.is_piped))
+        if late and body:
+            last = body[-1].node
+            while last.type != "command" and last.child_count:
+                last = last.children[-1]
+            self._late[last.id] = late
+        body = [one._replace(input=given, text=text) for one in body]
+        self._stack += reversed([*body, *redirections])
+
+    def _here(self, node: "Node") -> tuple[Input, str]:
+        """Return the stdin that a here-document or here-string gives to a command."""
+        for child in node.children:
+            if child.type == "heredoc_body":
+                return "text", self._text(child)
+            if child.is_named and node.type == "herestring_redirect":
+                words = words_of(self._raw(child, []), self.variables.constants)
+                text = " ".join(word.text for word in words)
+                return ("computed" if UNKNOWN_TEXT in text else "text"), text
+        return "computed", ""
+
+    def _redirection(self, node: "Node") -> None:
+        destinations = node.children_by_field_name("destination")
+        end = destinations[0].end_byte if destinations else node.end_byte
+        text = self._source[node.start_byte : end].decode(errors="replace")
+        if not _HARMLESS_REDIRECTION.fullmatch(text) and not self.problem:
+            self.problem = "a redirection to a file"
+        if _DEVICE.match(text):
+            self.danger = "it writes to a device"
+
+    def _assignment(self, node: "Node") -> None:
+        name = node.child_by_field_name("name")
+        value = node.child_by_field_name("value")
+        if name is None:
+            return
+        text = self._text(name).partition("[")[0]
+        if value is None:
+            self.variables.declare(text)
+        else:
+            items = [child for child in value.children if child.is_named]
+            raws = [self._raw(one, []) for one in (items if value.type == "array" else [value])]
+            self.variables.assign_words(text, raws)
+
+    def _loop(self, node: "Node") -> None:
+        variable = node.child_by_field_name("variable")
+        if variable is not None:
+            for value in node.children_by_field_name("value")[:WORDS_MAX]:
+                self.variables.assign_each(self._text(variable), self._raw(value, []))
+
+    def _text(self, node: "Node") -> str:
+        return self._source[node.start_byte : node.end_byte].decode(errors="replace")
+
+    def commands(self) -> Iterator[Command]:
+        """Yield the commands with their words, for which all constants have to be known."""
+        for found in self.found:
+            texts = [raw.text.strip("'\"") for raw in found.raws]
+            self.variables.assign_by_command(texts, found.text if found.input == "text" else None)
+        tables = self.variables.tables()
+        for found in self.found:
+            if not found.raws:
+                continue
+            variants: list[tuple[Word, ...]] = []
+            is_expanded = any(raw.expansions for raw in found.raws)
+            for constants, unknown in tables if is_expanded else tables[:1]:
+                lists = [words_of(raw, constants, unknown) for raw in found.raws]
+                words = tuple(itertools.chain.from_iterable(lists))
+                if not self.problem and (len(words) != len(lists) or not _is_plain(words)):
+                    self.problem = "a word that is expanded"
+                if words and words not in variants:
+                    variants.append(words)
+            if variants:
+                given: Input = found.input or ("pipe" if found.is_piped else "")
+                yield Command(variants[0], tuple(variants[1:]), given, found.text)
+
+
+def _is_plain(words: tuple[Word, ...]) -> bool:
+    """Return whether words of a plain line are literal, or globs, or begin with `~/`."""
+    return all(
+        word.is_literal or word.is_glob or word.text == "~" or word.text.startswith("~/")
+        for word in words
+    )

@@ -1,0 +1,222 @@
+"""Programs that execute a command which follows their options, such as `nohup`, `sudo` or `xargs`.
+
+The options are known. If another option is given, it may have a value, so that the command may
+begin later: then every rest of the arguments is suspected too.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from acpterm.policy.syntax.command import Command
+from acpterm.policy.words import UNKNOWN_TEXT, Word
+from acpterm.policy.wrappers.suspects import suspicious
+from acpterm.policy.wrappers.unwrapped import (
+    NOTHING,
+    SUSPECTED_MAX,
+    Inner,
+    Kind,
+    Unwrapped,
+    is_standard,
+)
+
+
+class _Options(NamedTuple):
+    """The options of a wrapper before the command that it executes."""
+
+    flags: frozenset[str]
+    values: frozenset[str]
+    """The options that have a value."""
+    operands: int
+    """The number of arguments between the options and the command."""
+    kind: Kind
+
+
+def _options(
+    flags: str = "", values: str = "", operands: int = 0, kind: Kind = "executes"
+) -> _Options:
+    return _Options(frozenset(flags.split()), frozenset(values.split()), operands, kind)
+
+
+_PREFIXES: Final[Mapping[str, _Options]] = {
+    "nohup": _options(kind="harmless"),
+    "nice": _options("", "-n --adjustment", kind="harmless"),
+    "timeout": _options(
+        "-v --verbose --foreground --preserve-status -f -p",
+        "-s --signal -k --kill-after",
+        1,
+        "harmless",
+    ),
+    "time": _options("-p", kind="harmless"),
+    "command": _options("-p", kind="harmless"),
+    "builtin": _options(),
+    # Reserved words that are taken for programs where a line has an error.
+    **dict.fromkeys(
+        ("{", "!", "then", "do", "else", "elif", "if", "while", "until", "shell"), _options()
+    ),
+    "exec": _options("-c -l", "-a"),
+    "busybox": _options(),
+    "toybox": _options(),
+    "setsid": _options("-c --ctty -f --fork -w --wait"),
+    "ionice": _options("-t", "-c --class -n --classdata -p"),
+    "chrt": _options("-a -b -f -i -o -r -R -v", "-T -P -D", 1),
+    "taskset": _options("-a -c", "", 1),
+    "stdbuf": _options("", "-i -o -e --input --output --error"),
+    "sudo": _options(
+        "-A -b -E -e -H -i -K -k -l -n -P -S -s -v -V --login --shell --preserve-env --set-home",
+        "-u --user -g --group -h --host -p --prompt -C -c -r -t -T -U -D --chdir -R --chroot",
+    ),
+    "doas": _options("-L -n -s", "-a -C -u"),
+    "caffeinate": _options("-d -i -m -s -u", "-t -w"),
+    "fakeroot": _options("", "-l -s -i -b"),
+}
+_ENV: Final = _options("-i --ignore-environment -0 --null -v --debug -", "-u --unset -C --chdir")
+# The option of env whose value is more arguments, which may be abbreviated.
+_ENV_SPLIT: Final = re.compile(r"-[iv0]*S|--split-string=?|--s[a-z-]*=?")
+_XARGS: Final = _options(
+    "-0 --null -o --open-tty -p --interactive -r --no-run-if-empty -t --verbose -x --exit -i -l -e",
+    "-I -J -L -n -P -R -S -s -a -d -E --replace --max-lines --max-args --max-procs --max-chars "
+    "--arg-file --delimiter --eof",
+)
+
+
+def prefix(command: Command) -> Unwrapped | None:
+    """Return the command behind the options of a program; None if its options are not known."""
+    options = _PREFIXES.get(command.name)
+    return None if options is None else _after_options(command, options)
+
+
+def _after_options(command: Command, options: _Options) -> Unwrapped:
+    at, is_exact = _skip(command.words, options)
+    rest = command.words[at:]
+    if not rest:
+        return NOTHING if is_exact else suspicious(command)
+    if not is_exact:
+        found = suspicious(command)
+        first = Inner(rest, None, "executes", command.input)
+        return found._replace(inner=(first, *found.inner))
+    return Unwrapped((Inner(rest, None, _kind(command, options.kind), command.input),))
+
+
+def _kind(command: Command, kind: Kind) -> Kind:
+    """Return how a wrapper executes a command: `kind`, if it certainly is this wrapper."""
+    program = command.words[0]
+    return kind if program.is_literal and is_standard(program.text) else "executes"
+
+
+def _skip(words: tuple[Word, ...], options: _Options) -> tuple[int, bool]:
+    """Return the index of the command, and whether all options before it are known."""
+    at, is_exact = 1, True
+    while at < len(words):
+        text = words[at].text
+        is_exact = is_exact and words[at].is_literal
+        if text == "--":
+            at += 1
+            break
+        if not text.startswith("-") or text == "-":
+            break
+        name, has_value, _ = text.partition("=")
+        at += 1
+        if text in options.values:
+            at += 1
+        elif (
+            text not in options.flags
+            and not (has_value and name in options.values | options.flags)
+            and not (text[:2] in options.values and text[1] != "-")
+            and not all(f"-{one}" in options.flags for one in text[1:])
+            # `nice -5`, and options of the same form.
+            and not (options.operands == 0 and text[1:].isdigit())
+        ):
+            is_exact = False
+    return min(at + options.operands, len(words)), is_exact
+
+
+def command_builtin(command: Command) -> Unwrapped:
+    """Return what the builtin `command` executes; nothing if it only shows what it would."""
+    words = command.words
+    if len(words) > 1 and words[1].text in ("-v", "-V", "-pv", "-pV"):
+        return NOTHING
+    return _after_options(command, _PREFIXES["command"])
+
+
+def coproc(command: Command) -> Unwrapped:
+    """Return what `coproc` executes: the first word may be a name for the coprocess."""
+    words = command.words
+    return Unwrapped(
+        tuple(
+            Inner(words[at:], None, "executes", command.input) for at in (1, 2) if at < len(words)
+        )
+    )
+
+
+def env(command: Command) -> Unwrapped:
+    """Return the command behind `env`, with the variables that it sets."""
+    words = command.words
+    for at, word in enumerate(words[1:], 1):
+        if option := _ENV_SPLIT.match(word.text):
+            values = [word.text[option.end() :], *(following.text for following in words[at + 1 :])]
+            return Unwrapped((Inner((), " ".join(values), "executes", command.input),))
+        if not word.text.startswith("-"):
+            break
+    at, is_exact = _skip(words, _ENV)
+    if at < len(words) and words[at].text == "-":
+        at += 1
+    start = at
+    constants = {}
+    while at < len(words) and "=" in words[at].text:
+        variable, _, value = words[at].text.partition("=")
+        constants[variable] = value
+        at += 1
+    if at >= len(words):
+        return NOTHING
+    is_bare = is_exact and at == start == 1
+    kind = _kind(command, "harmless") if is_bare else "executes"
+    inner = Inner(words[at:], None, kind, command.input, constants)
+    return Unwrapped((inner,) if is_exact else (inner, *suspicious(command).inner))
+
+
+def xargs(command: Command) -> Unwrapped:
+    """Return the command behind `xargs`, which gets more arguments that are not known."""
+    words = command.words
+    at, is_exact = _skip(words, _XARGS)
+    if at >= len(words):
+        return NOTHING
+    place = "{}"
+    for number, word in enumerate(words[1:at], 1):
+        if word.text == "-I" and number + 1 < len(words):
+            place = words[number + 1].text
+        elif word.text[:2] in ("-I", "-i") and len(word.text) > 2:
+            place = word.text[2:]
+        elif word.text.startswith("--replace="):
+            place = word.text.removeprefix("--replace=")
+    executed = (*_with_unknown(words[at:], place), Word(UNKNOWN_TEXT, is_literal=False))
+    inner = Inner(executed, None, "executes")
+    # Its stdin has the arguments, and is not that of the command.
+    return Unwrapped((inner,) if is_exact else (inner, *suspicious(Command(words)).inner))
+
+
+def find(command: Command) -> Unwrapped:
+    """Return the commands that `find` executes for files."""
+    words = command.words
+    found: list[Inner] = []
+    at = 1
+    while at < len(words) and len(found) < SUSPECTED_MAX:
+        if words[at].text in ("-exec", "-execdir", "-ok", "-okdir"):
+            end = at + 1
+            while end < len(words) and words[end].text not in (";", "+"):
+                end += 1
+            if executed := _with_unknown(words[at + 1 : end], "{}"):
+                found.append(Inner(executed, None, "executes", command.input))
+            at = end
+        at += 1
+    return Unwrapped(tuple(found))
+
+
+def _with_unknown(words: tuple[Word, ...], place: str) -> tuple[Word, ...]:
+    """Return words with unknown text for each `place`, which the wrapper replaces."""
+    return tuple(
+        Word(word.text.replace(place, UNKNOWN_TEXT), is_literal=False)
+        if place and place in word.text
+        else word
+        for word in words
+    )

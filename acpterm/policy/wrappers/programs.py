@@ -1,0 +1,37 @@
+"""The wrappers by the names of their programs."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from acpterm.policy.syntax.command import Command
+from acpterm.policy.wrappers import prefixes, shells, suspects
+from acpterm.policy.wrappers.unwrapped import NOTHING, Unwrapped
+
+_SPECIAL: Final[Mapping[str, Callable[[Command], Unwrapped]]] = {
+    "command": prefixes.command_builtin,
+    "coproc": prefixes.coproc,
+    "env": prefixes.env,
+    "find": prefixes.find,
+    "xargs": prefixes.xargs,
+    "eval": shells.eval_builtin,
+    "source": shells.source,
+    ".": shells.source,
+    "trap": shells.trap,
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), shells.awk),
+    "alias": suspects.alias,
+    "crontab": suspects.crontab,
+    "git": suspects.git,
+}
+
+
+def unwrap(command: Command) -> Unwrapped:
+    """Return what a command executes; nothing if its program is no wrapper."""
+    name = command.name
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(command)
+    for find in (shells.shell, prefixes.prefix, shells.interpreter, suspects.suspect):
+        found = find(command)
+        if found is not None:
+            return found
+    return NOTHING

@@ -1,0 +1,167 @@
+"""Programs that execute text: shells, interpreters of other languages, and builtins of a shell.
+
+The text of a shell is judged as a line. In code of another language, every string that may be a
+command is suspected.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from acpterm.policy.syntax.command import Command
+from acpterm.policy.words import PIPE_PATH, UNKNOWN_TEXT, Word
+from acpterm.policy.wrappers.unwrapped import (
+    NOTHING,
+    SUSPECTED_MAX,
+    Inner,
+    Kind,
+    Unwrapped,
+    is_standard,
+)
+
+_SHELLS: Final = frozenset(
+    ("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "mksh", "yash", "rbash", "csh", "tcsh")
+)
+# Shells that execute a line as it is judged.
+_PLAIN_SHELLS: Final = frozenset(("sh", "bash", "dash"))
+_PLAIN_FLAGS: Final = re.compile(r"-[celux]+")
+_INTERPRETER: Final = re.compile(
+    r"python[0-9.]*|pypy[0-9.]*|perl[0-9.]*|ruby[0-9.]*|node|nodejs|php[0-9.]*|lua[0-9.]*|deno|bun"
+    r"|osascript|Rscript|tclsh|pwsh"
+)
+# Options with which an interpreter does not execute its stdin.
+_CODE: Final = re.compile(r"-[a-zA-Z0-9]*[ceEmrpVvh]|--(?:eval|print|version|help|run)")
+# Strings in code. Escaped characters outside of strings are skipped, since a search that started at
+# each escaped quote would take quadratic time.
+_QUOTED: Final = re.compile(
+    r"\\.|\"((?:[^\"\\]|\\.)++)\"|'((?:[^'\\]|\\.)++)'|`([^`]++)`|\{([^{}]++)\}", re.DOTALL
+)
+_LIST: Final = re.compile(r"[\[(]([^\[\]()]*+)[\])]")
+
+
+def shell(command: Command) -> Unwrapped | None:
+    """Return what a shell executes: text, a script, or its stdin; None if this is no shell."""
+    name, words = command.name, command.words
+    if name not in _SHELLS:
+        return None
+    at, has_text, reads_stdin = 1, False, False
+    is_harmless = words[0].is_literal and is_standard(words[0].text) and name in _PLAIN_SHELLS
+    while at < len(words) and words[at].text[:1] in ("-", "+") and words[at].text != "-":
+        option = words[at].text
+        at += 1
+        if option == "--":
+            break
+        is_harmless = is_harmless and bool(_PLAIN_FLAGS.fullmatch(option))
+        if not option.startswith("--"):
+            has_text = has_text or (option[0] == "-" and "c" in option)
+            reads_stdin = reads_stdin or (option[0] == "-" and "s" in option)
+            at += option[-1:] in ("o", "O")
+        elif option in ("--rcfile", "--init-file"):
+            at += 1
+    if has_text:
+        return _text(command, at, is_harmless=is_harmless)
+    if at < len(words) and not reads_stdin and words[at].text not in ("-", "/dev/stdin"):
+        return _script(words[at])
+    return _stdin(command, is_shell=True)
+
+
+def _text(command: Command, at: int, *, is_harmless: bool) -> Unwrapped:
+    """Return the text of `sh -c`, which is the word with the index `at`."""
+    if at >= len(command.words):
+        return NOTHING
+    text, rest = command.words[at], command.words[at + 1 :]
+    if UNKNOWN_TEXT in text.text:
+        return Unwrapped(danger="it executes computed text")
+    values = {"0": rest[0].text} if rest else {}
+    values |= {str(number): word.text for number, word in enumerate(rest[1:10], 1)}
+    values["@"] = values["*"] = " ".join(word.text for word in rest[1:])
+    kind: Kind = "harmless" if is_harmless and text.is_literal and not rest else "executes"
+    return Unwrapped((Inner((), text.text, kind, command.input, values),))
+
+
+def _script(word: Word) -> Unwrapped:
+    """Return what a script executes: that is only judged if its path is computed."""
+    if word.text == UNKNOWN_TEXT or word.text.startswith(PIPE_PATH):
+        return Unwrapped(danger="it executes the output of a command, or a computed file")
+    return NOTHING
+
+
+def _stdin(command: Command, *, is_shell: bool) -> Unwrapped:
+    if command.input == "text" and is_shell:
+        return Unwrapped((Inner((), command.text, "executes"),))
+    if command.input in ("pipe", "computed"):
+        return Unwrapped(danger="it executes the output of a command")
+    return NOTHING
+
+
+def interpreter(command: Command) -> Unwrapped | None:
+    """Return what an interpreter executes; None if this is none."""
+    rest = command.words[1:]
+    # bun is also a package manager, with commands that are no scripts.
+    if not _INTERPRETER.fullmatch(command.name) or (
+        command.name == "bun" and rest and not _CODE.match(rest[0].text)
+    ):
+        return None
+    if any(_CODE.match(word.text) for word in rest):
+        return _code(rest)
+    operand = next(
+        (word for word in rest if not word.text.startswith("-") or word.text == "-"), None
+    )
+    if operand is None or operand.text in ("-", "/dev/stdin"):
+        return _stdin(command, is_shell=False)
+    return _script(operand)
+
+
+def awk(command: Command) -> Unwrapped:
+    """Return what a program for awk may execute."""
+    return _code(command.words[1:])
+
+
+def _code(words: Sequence[Word]) -> Unwrapped:
+    """Return the strings in code that may be commands."""
+    strings = itertools.chain.from_iterable(_strings(word.text) for word in words)
+    return Unwrapped(
+        tuple(Inner((), one, "suspected") for one in itertools.islice(strings, SUSPECTED_MAX))
+    )
+
+
+def _strings(code: str) -> Iterator[str]:
+    """Yield the strings in code of another language that may be commands."""
+    for match in _QUOTED.finditer(code):
+        text = match[1] or match[2] or match[3] or match[4]
+        if text and (" " in text or match[4] is None):
+            yield text
+            if '"' in text or "'" in text:
+                yield from (inner[1] or inner[2] or "" for inner in _QUOTED.finditer(text))
+    # A list of words: ["rm", "-r", "x"].
+    for match in _LIST.finditer(code):
+        yield re.sub("[\"',]+", " ", match[1])
+
+
+def eval_builtin(command: Command) -> Unwrapped:
+    """Return what `eval` executes: its arguments, as a line."""
+    line = " ".join(word.text for word in command.words[1:])
+    if UNKNOWN_TEXT in line:
+        return Unwrapped(danger="it executes computed text")
+    return Unwrapped((Inner((), line, "executes", command.input),)) if line else NOTHING
+
+
+def source(command: Command) -> Unwrapped:
+    """Return what `source` executes: a script, or stdin by one of its paths."""
+    operands = [word for word in command.words[1:] if word.text != "--"]
+    if not operands:
+        return NOTHING
+    if operands[0].text in ("/dev/stdin", "/proc/self/fd/0", "/dev/fd/0"):
+        return _stdin(command._replace(input=command.input or "computed"), is_shell=True)
+    return _script(operands[0])
+
+
+def trap(command: Command) -> Unwrapped:
+    """Return what `trap` executes on a signal: its first operand, as a line."""
+    operands = [word.text for word in command.words[1:] if word.text != "--"]
+    if not operands or operands[0] in ("-", "", "-l", "-p"):
+        return NOTHING
+    if UNKNOWN_TEXT in operands[0]:
+        return Unwrapped(danger="it executes computed text")
+    return Unwrapped((Inner((), operands[0], "executes"),))

@@ -1,0 +1,131 @@
+"""Programs that execute some of their arguments, but whose options are not known here.
+
+Every rest of the arguments, and every argument that has a space, is *suspected*: it counts only if
+it is dangerous, or if a rule asks about it or denies it.
+"""
+
+import itertools
+import re
+from typing import Final
+
+from acpterm.policy.syntax.command import Command
+from acpterm.policy.wrappers.unwrapped import NOTHING, SUSPECTED_MAX, Inner, Unwrapped
+
+# Programs that execute some of their arguments: as a command, or as text for a shell.
+_SUSPICIOUS: Final = frozenset(
+    ("arch-chroot", "at", "batch", "bwrap", "capsh", "cgexec", "chpst", "chroot", "cpulimit",
+     "crun", "dbus-run-session", "direnv", "distrobox", "docker", "docker-compose", "dumb-init",
+     "entr", "expect", "fd", "fdfind", "firejail", "flatpak-spawn", "flock", "gdb", "gosu",
+     "incus", "kubectl", "linux32", "linux64", "ltrace", "lxc", "lxc-attach", "machinectl", "mosh",
+     "nerdctl", "nix", "nix-shell", "nsenter", "numactl", "oc", "parallel", "perf", "pkexec",
+     "podman", "prlimit", "proot", "proxychains", "proxychains4", "run-parts", "runc", "runcon",
+     "runuser", "s6-setuidgid", "schroot", "screen", "script", "setarch", "setpriv", "softlimit",
+     "socat", "ssh", "start-stop-daemon", "strace", "su", "su-exec", "systemd-run", "tini", "tmux",
+     "toolbox", "tsp", "unbuffer", "unshare", "valgrind", "watch", "watchexec", "wsl", "xterm")
+)  # fmt: skip
+# Programs of which some arguments are text for a shell, and none is a program.
+_TEXT_ARGUMENTS: Final = frozenset(
+    ("emacs", "ex", "nvim", "rsync", "sed", "tar", "vi", "view", "vim", "xdotool")
+)
+# Programs that execute a command after a subcommand, an option or a package.
+_RUNNERS: Final = frozenset(
+    ("bun", "bundle", "bunx", "hatch", "npm", "npx", "pipenv", "pipx", "pnpm", "poetry", "uv",
+     "uvx", "yarn")
+)  # fmt: skip
+_RUNNER_WORDS: Final = re.compile(r"exec|x|run|dlx|explore")
+_GIT_WORDS: Final = re.compile(
+    r"-x|foreach|bisect|filter-branch|-c.*|--(?:exec|config|upload-pack|receive-pack|\w+-filter).*"
+)
+_EXECUTES_STDIN: Final = frozenset(("at", "batch", "parallel", "ssh", "su"))
+
+
+def suspect(command: Command) -> Unwrapped | None:
+    """Return what a program may execute; None if it is not known to execute anything."""
+    name = command.name
+    if name in _SUSPICIOUS:
+        return suspicious(command)
+    if name in _TEXT_ARGUMENTS:
+        return Unwrapped(tuple(_texts(command)))
+    if name in _RUNNERS:
+        return _runner(command)
+    return None
+
+
+def suspicious(command: Command) -> Unwrapped:
+    """Return every rest of the arguments, and every argument that may be text for a shell."""
+    words = command.words
+    found = [
+        Inner(words[at:], None, "suspected", command.input)
+        for at in range(1, min(len(words), SUSPECTED_MAX))
+        if words[at].text[:1] not in ("-", "")
+    ]
+    found += _texts(command)
+    danger = ""
+    if command.name in _EXECUTES_STDIN and command.input:
+        if command.input == "text":
+            found.append(Inner((), command.text, "executes"))
+        elif not _has_own_command(command):
+            danger = "it executes the output of a command"
+    return Unwrapped(tuple(found), danger)
+
+
+def _texts(command: Command) -> list[Inner]:
+    """Return the arguments, and values of options, that may be text for a shell."""
+    found = []
+    for word in command.words[1:SUSPECTED_MAX]:
+        value = word.text
+        if value.startswith("-") or "=" in value:
+            value = value.rpartition("=")[2]
+        value = value.lstrip("!:")
+        if " " in value or value != word.text:
+            found.append(Inner((), value, "suspected"))
+    return found
+
+
+def _has_own_command(command: Command) -> bool:
+    """Return whether a program has the command in its arguments, so that stdin is data for it."""
+    operands = sum(word.text[:1] != "-" for word in command.words[1:])
+    # The first operand of ssh is the host.
+    return (command.name == "parallel" and operands > 0) or (command.name == "ssh" and operands > 1)
+
+
+def _runner(command: Command) -> Unwrapped:
+    words = command.words
+    if command.name not in ("npx", "bunx", "uvx") and not any(
+        _RUNNER_WORDS.fullmatch(word.text) for word in words[1:4]
+    ):
+        return NOTHING
+    # Only the first two words can be the command: a later one is an argument of it.
+    operands = [at for at, word in enumerate(words) if at and word.text[:1] not in ("-", "")][:2]
+    found = [Inner(words[at:], None, "suspected", command.input) for at in operands]
+    found += [
+        Inner((), word.text, "suspected", command.input)
+        for before, word in itertools.pairwise(words)
+        if before.text in ("-c", "--call")
+    ]
+    found += [
+        Inner((), word.text.partition("=")[2], "suspected")
+        for word in words
+        if word.text.startswith("--c") and "=" in word.text
+    ]
+    return Unwrapped(tuple(found))
+
+
+def git(command: Command) -> Unwrapped:
+    """Return what git may execute: for some commands and options, their values."""
+    if any(_GIT_WORDS.fullmatch(word.text) for word in command.words[1:]):
+        return suspicious(command)
+    return NOTHING
+
+
+def alias(command: Command) -> Unwrapped:
+    """Return the values of aliases, which may be executed later in the line."""
+    values = [word.text.partition("=")[2] for word in command.words[1:SUSPECTED_MAX]]
+    return Unwrapped(tuple(Inner((), value, "suspected") for value in values if value))
+
+
+def crontab(command: Command) -> Unwrapped:
+    """Return whether `crontab` installs commands that are not known."""
+    if command.input in ("pipe", "computed"):
+        return Unwrapped(danger="it installs the output of a command")
+    return NOTHING
