@@ -6,7 +6,7 @@ from acpterm.config.profiles import Decision
 from acpterm.policy.levels import Level, Part, Verdict, strictest, worst
 from acpterm.policy.parts import FoundPart, pattern_text, rule_words
 from acpterm.policy.prefix import always_prefix
-from acpterm.policy.search import Search
+from acpterm.policy.search import SEARCHED_MAX, Search
 from acpterm.policy.wrappers.unwrapped import is_standard
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def _blocked(search: Search, line: str) -> str:
             name = rule_words(part.words)[0]
             if name in lists.blocked:
                 return f"blocked_commands: {name}"
+    if lists.blocked_patterns and len(line) > SEARCHED_MAX:
+        return "blocked_patterns: the command is too long to be searched"
     if lists.blocked_patterns:
         found = (pattern_text(part.words) for part in search.found if part.words)
         for text in (line, *search.texts, *found):

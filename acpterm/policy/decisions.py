@@ -15,8 +15,10 @@ T = TypeVar("T")
 class SessionDecisions:
     """The decisions that the user has made for the rest of a session.
 
-    `allowed` and `rejected` are the prefixes of the questions that were answered for always. A
-    command that was rejected always, but has no prefix, is remembered by the SHA-256 of its text.
+    `allowed` has the directory and the prefix of each question that was answered with "always
+    allow", as a list of words whose first is the directory: elsewhere the same words may do other
+    things. `rejected` are prefixes, and count in all directories. A command that was rejected
+    always, but has no prefix, is remembered by the SHA-256 of its text.
     """
 
     def __init__(
@@ -25,7 +27,7 @@ class SessionDecisions:
         rejected: Iterable[Iterable[str]] = (),
         rejected_commands: Iterable[bytes] = (),
     ) -> None:
-        self.allowed: Final = [tuple(prefix) for prefix in allowed]
+        self.allowed: Final = [tuple(words) for words in allowed]
         self.rejected: Final = [tuple(prefix) for prefix in rejected]
         self.rejected_commands: Final = list(rejected_commands)
 
@@ -43,9 +45,15 @@ class SessionDecisions:
             if answer.is_allowed:
                 return False
             _append(self.rejected_commands, _digest(question.command))
+        elif answer.is_allowed:
+            _append(self.allowed, (question.directory, *question.prefix))
         else:
-            _append(self.allowed if answer.is_allowed else self.rejected, question.prefix)
+            _append(self.rejected, question.prefix)
         return True
+
+    def allowed_in(self, directory: str) -> list[tuple[str, ...]]:
+        """Return the prefixes that are allowed in a directory."""
+        return [words[1:] for words in self.allowed if words[0] == directory]
 
     def find(self, question: Question) -> Answer | None:
         """Return the answer that an earlier decision gives to a question; None if there is none.
@@ -58,7 +66,7 @@ class SessionDecisions:
             return Answer(
                 decision="deny", by="session", reason="the user has rejected it for this session"
             )
-        if words in self.allowed:
+        if words is not None and (question.directory, *words) in self.allowed:
             return Answer(decision="allow", by="session")
         return None
 

@@ -13,12 +13,12 @@ A rule that allows counts only if the words of the part are known exactly, in a 
 that ask or deny count wherever they match. Profile lists that block always deny.
 
 Judging is pure computation with bounds: a command that exceeds one of them is *too long to be
-judged*, which makes it unknown, and dangerous if it has the name of a dangerous program.
+judged*, which makes it unknown, and dangerous if it has the name of a dangerous program, or is even
+too long to be searched for one.
 """
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from os import path as os_path
 from typing import Final
 
 from acpterm.config.profiles import Profile
@@ -26,7 +26,7 @@ from acpterm.policy.decision import decide
 from acpterm.policy.levels import Level, Verdict
 from acpterm.policy.parts import Lists
 from acpterm.policy.rules import Rule
-from acpterm.policy.search import DANGEROUS_NAMES, Search
+from acpterm.policy.search import DANGEROUS_NAMES, SEARCHED_MAX, Search
 from acpterm.policy.words import TooLongError
 
 # Variables that can make a program execute something else.
@@ -79,24 +79,29 @@ class Judge:
             if args is None:
                 search.line(command)
                 is_shell = not _is_one_word(command, search)
-                if is_shell and command.startswith("/") and "\n" not in command:
-                    # A path with spaces is executed as a program if it exists.
-                    is_shell = not os_path.exists(command)
-                    if not is_shell:
-                        search.program((command,))
             else:
                 is_shell = False
                 search.program((command, *args))
         except (TooLongError, RecursionError):
             is_shell = args is None
-            danger = _DANGEROUS_NAME.search(line)
-            level = Level.DANGEROUS if danger else Level.UNKNOWN
-            named = f", and has {danger[0]!r}" if danger else ""
-            search.add((), level, f"the command is too long to be judged{named}")
+            search.add((), *_too_long(line))
         problem = _environment(env, path)
-        if problem:
-            search.add((), Level.UNKNOWN, problem)
-        return decide(search, line, frozenset(allowed), is_shell=is_shell)
+        if not problem:
+            return decide(search, line, frozenset(allowed), is_shell=is_shell)
+        # With such a variable a command may do other things than the one that was allowed.
+        search.add((), Level.UNKNOWN, problem)
+        verdict = decide(search, line, frozenset(), is_shell=is_shell)
+        return verdict._replace(prefix=None)
+
+
+def _too_long(line: str) -> tuple[Level, str]:
+    """Return the level of a command that is too long to be judged, and the reason."""
+    if len(line) > SEARCHED_MAX:
+        return Level.DANGEROUS, "the command is too long to be judged"
+    danger = _DANGEROUS_NAME.search(line)
+    if danger is None:
+        return Level.UNKNOWN, "the command is too long to be judged"
+    return Level.DANGEROUS, f"the command is too long to be judged, and has {danger[0]!r}"
 
 
 def _is_one_word(command: str, search: Search) -> bool:

@@ -33,6 +33,9 @@ DANGEROUS_NAMES: Final = (
 )  # fmt: skip
 """Names that make a line dangerous which is too long to be judged, and candidates for `/bin/r?`."""
 
+SEARCHED_MAX: Final = 128 * 1024
+"""Maximum characters of a command in which names and blocked patterns are searched."""
+
 # Characters of a command in the reason why it is dangerous.
 _SHOWN_MAX: Final = 60
 

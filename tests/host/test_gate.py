@@ -112,7 +112,7 @@ async def test_number_of_terminals_is_limited(rules):
         await created_meta(agent, command="true")
 
 
-async def test_program_whose_path_is_the_whole_line_is_judged_as_that_program(rules, tmp_path):
+async def test_line_that_a_rule_allows_is_not_run_as_a_program_of_that_name(rules, tmp_path):
     planted = tmp_path / "bin" / "echo x"
     planted.parent.mkdir()
     (tmp_path / "bin" / "echo").symlink_to("/bin/echo")
@@ -123,11 +123,42 @@ async def test_program_whose_path_is_the_whole_line_is_judged_as_that_program(ru
     profiles = {"strict": ProfileTable(unknown="deny")}
     settings = rules(text, profile="strict", profiles=profiles)
     async with open_host(settings, current()) as host, agent_of(host) as agent:
-        assert "echo x is not in the list of safe programs" in await refused(agent, line)
-        planted.unlink()
         terminal = await agent.create(line)
         await agent.wait(terminal)
         assert (await agent.output(terminal))["output"] == "x\n"
+
+
+async def test_program_whose_path_has_spaces_runs_if_unknown_commands_may(rules, tmp_path):
+    program = tmp_path / "my tool"
+    program.write_text("#!/bin/sh\necho mine\n")
+    program.chmod(0o755)
+    async with open_host(rules(), current()) as host, agent_of(host) as agent:
+        terminal = await agent.create(str(program))
+        await agent.wait(terminal)
+        assert (await agent.output(terminal))["output"] == "mine\n"
+
+
+async def test_huge_command_is_refused_without_being_judged(rules):
+    async with open_host(rules(profile="pool"), current()) as host, agent_of(host) as agent:
+        assert "MAX_ARG_STRLEN" in await refused(agent, "> " * 5_000_000)
+
+
+async def test_refusals_are_in_the_audit_log(rules, tmp_path):
+    settings = rules(audit_dir=str(tmp_path / "audit"), profile="pool")
+    async with open_host(settings, current()) as host, agent_of(host) as agent:
+        await refused(agent, "rm x")
+        for _ in range(3):
+            await created_meta(agent, command="true")
+        await refused(agent, "true")
+        await refused(agent, "true", _meta={"acpterm": {"provider": "nonsense"}})
+        await refused(agent, "true", cwd="/does/not/exist")
+    log = (tmp_path / "audit" / "audit.jsonl").read_text().splitlines()
+    entries = map(json.loads, log)
+    reasons = [entry["reason"] for entry in entries if entry["event"] == "refused"]
+    assert reasons[0] == "Command blocked for security reasons"
+    assert reasons[1] == "Spawn rate limit exceeded (max 3/minute)"
+    assert "nonsense" in reasons[2]
+    assert len(reasons) == 4
 
 
 @pytest.mark.parametrize("asked", ["local", "nonsense"])

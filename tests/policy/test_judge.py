@@ -51,14 +51,6 @@ def test_line_is_no_shell_text_when_it_is_one_word():
     assert not decide("ls").is_shell
 
 
-def test_path_with_spaces_is_a_program_when_it_exists(tmp_path):
-    path = tmp_path / "ls -la"
-    assert decide(str(path)).is_shell
-    path.write_text("")
-    verdict = decide(str(path))
-    assert (verdict.is_shell, verdict.level) == (False, Level.UNKNOWN)
-
-
 @pytest.mark.parametrize(
     "name",
     [

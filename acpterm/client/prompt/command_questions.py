@@ -21,7 +21,7 @@ from acpterm.client.questions import Questions
 from acpterm.client.sanitize import escape_invisible, one_line
 from acpterm.runtime.command_line import command_line
 
-_COMMAND_CHARS_MAX: Final = 4000
+_COMMAND_CHARS_MAX: Final = 16 * 1024
 _PREFIX_CHARS_MAX: Final = 80
 _CHOICES: Final[dict[str, tuple[Decision, Scope]]] = {
     "allow_once": ("allow", "once"),

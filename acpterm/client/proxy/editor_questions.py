@@ -158,6 +158,9 @@ def _options(info: ApprovalInfo) -> list[dict[str, str]]:
 def permission_params(info: ApprovalInfo) -> dict[str, Any]:
     """Return the params of the `session/request_permission` for a question."""
     about = f"{info.reason}\n\nDirectory: {info.cwd}"
+    if len(info.command) > _TITLE_CHARS_MAX:
+        # The title has only the beginning: what the user allows must be visible as a whole.
+        about += f"\n\nCommand:\n{info.command}"
     block = {"type": "text", "text": escape_invisible_text(about)}
     return {
         "sessionId": info.session_id,

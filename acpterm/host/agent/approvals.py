@@ -31,7 +31,7 @@ class Ask(NamedTuple):
     """What the user is asked about a command, and for how long."""
 
     command: str
-    """The whole command; the question shows its first `COMMAND_CHARS_MAX` characters."""
+    """The whole command, of at most `COMMAND_CHARS_MAX` characters: the user sees all of it."""
     directory: str
     level: str
     reason: str
@@ -62,7 +62,7 @@ async def ask_user(
             request=request,
             session=session.id,
             agent=agent.name,
-            command=_shown(ask.command),
+            command=ask.command,
             directory=ask.directory,
             level=ask.level,
             reason=ask.reason,
@@ -85,13 +85,6 @@ async def ask_user(
         raise to_rpc_error(error) from error
     session.remember(question, answer)
     return answer
-
-
-def _shown(command: str) -> str:
-    if len(command) <= COMMAND_CHARS_MAX:
-        return command
-    rest = len(command) - COMMAND_CHARS_MAX
-    return f"{command[:COMMAND_CHARS_MAX]}… ({rest} more characters, which are not shown)"
 
 
 def answer(connection: AgentConnection, params: AnswerRequest) -> Empty:

@@ -19,7 +19,7 @@ from acpterm.policy.questions import Answer, Question
 class Approver:
     """Sends the questions of one agent's connection to its client, which asks the user.
 
-    `connection` is the connection's id. Implements `policy.questions.Observer`. While the client
+    `connection` is the connection's id. Implements `policy.approvals.Observer`. While the client
     reconnects, nothing is sent; `send_pending` then brings the client up to date. The number of
     notifications is limited by the agent's requests, which are not read while many are unread.
     """

@@ -13,6 +13,8 @@ Everything is written to the audit log, refusals too.
 """
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -21,11 +23,12 @@ import msgspec
 from acpterm.acp.agent_api import CreateMeta
 from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.profiles import Profile
-from acpterm.host.agent.approvals import Ask, ask_user
+from acpterm.host.agent.approvals import COMMAND_CHARS_MAX, Ask, ask_user
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
 from acpterm.host.launch.command import shell_line
 from acpterm.host.launch.placement import Placement, stricter
+from acpterm.host.launch.validation import check_command, check_size
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, quote
 from acpterm.policy.levels import Level, Verdict
@@ -33,8 +36,9 @@ from acpterm.policy.questions import Answer
 from acpterm.policy.rules import RulesError
 from acpterm.runtime.command_line import command_line
 
-# Characters of a command, and number of arguments, in the audit log.
-_RECORDED_MAX: Final = 16 * 1024
+# Characters of a command with its arguments in the audit log.
+_RECORDED_CHARS: Final = 16 * 1024
+_CUT: Final = "…"
 # The message of refusals by a profile with `short_messages`.
 _BLOCKED: Final = "Command blocked for security reasons"
 
@@ -51,13 +55,14 @@ class Judgement(NamedTuple):
     def shell(self, requested: bool | None) -> bool | None:
         """Return whether the command is to run as shell text; None if the usual rules decide.
 
-        A line that was allowed because it is safe, or by a rule, runs as the shell text that was
-        judged: a program whose path is the whole line, with its spaces, was not judged.
+        A line runs as the shell text that was judged: a program whose path is the whole line, with
+        its spaces, was not judged. But a line that is unknown, and may run as such, may as well be
+        such a program.
         """
         verdict = self.verdict
-        is_allowed = verdict.level == Level.SAFE or verdict.rule is not None
-        if requested is None and verdict.is_shell and verdict.decision == "allow" and is_allowed:
-            return True
+        is_unknown = verdict.level == Level.UNKNOWN and verdict.rule is None
+        if requested is None and verdict.is_shell:
+            return None if is_unknown and verdict.decision == "allow" else True
         return requested
 
 
@@ -68,6 +73,10 @@ def judge(
     options: CreateMeta,
 ) -> Judgement:
     """Judge a create request. Raises `RpcError`: -32600 if the command is denied."""
+    check_command(params.command, params.args)
+    # Before judging, whose duration grows with the size.
+    env = {item.name: item.value for item in params.env}
+    check_size((params.command, *(params.args or ())), env, connection.context.rlimits)
     policy = connection.host.policy
     profile = connection.profile
     cwd = params.cwd or session.cwd or connection.context.cwd
@@ -88,16 +97,15 @@ def judge(
         command,
         args,
         profile=profile,
-        env=[item.name for item in params.env],
+        env=env,
         path=connection.context.env.get("PATH"),
-        allowed=session.allowed_prefixes,
+        allowed=session.allowed_prefixes(cwd),
     )
     judgement = Judgement(profile, verdict, provider, cwd)
     connection.host.trail.request(
         "create",
         **identity(connection, session),
-        command=params.command[:_RECORDED_MAX],
-        args=None if params.args is None else [*params.args[:_RECORDED_MAX]],
+        **recorded_command(params),
         directory=cwd,
         provider=provider,
         profile=profile.name,
@@ -120,6 +128,46 @@ def identity(connection: AgentConnection, session: Session) -> dict[str, str | N
     }
 
 
+def recorded_command(params: CreateTerminalRequest) -> dict[str, str | list[str] | None]:
+    """Return the fields of the audit log for a command, cut to a limited length."""
+    room = _RECORDED_CHARS - len(params.command)
+    args: list[str] = []
+    for arg in params.args or ():
+        room -= len(arg) + 1
+        if room < 0:
+            args.append(_CUT)
+            break
+        args.append(arg)
+    return {"command": _cut(params.command), "args": None if params.args is None else args}
+
+
+def _cut(command: str) -> str:
+    """Return a command of a limited length; a word that does not fit is left out.
+
+    A part of a secret would not be recognised as one.
+    """
+    if len(command) <= _RECORDED_CHARS:
+        return command
+    return f"{command[:_RECORDED_CHARS].rpartition(' ')[0]} {_CUT}"
+
+
+@contextmanager
+def recording_refusal(connection: AgentConnection, params: CreateTerminalRequest) -> Iterator[None]:
+    """Record in the audit log that the block raises `RpcError`: the command was not started."""
+    try:
+        yield
+    except RpcError as error:
+        connection.host.trail.request(
+            "refused",
+            agent=connection.agent.name,
+            connection=connection.agent.connection_id,
+            session=params.session_id[:_RECORDED_CHARS],
+            **recorded_command(params),
+            reason=error.message,
+        )
+        raise
+
+
 async def admit(
     connection: AgentConnection,
     session: Session,
@@ -136,10 +184,18 @@ async def admit(
     profile, verdict = judgement.profile, judgement.verdict
     if verdict.decision != "ask":
         return
+    command = command_line(params.command, params.args)
+    if len(command) > COMMAND_CHARS_MAX:
+        raise RpcError(
+            INVALID_REQUEST,
+            f"the command was refused: {_about(judgement)}, and its {len(command)} characters are "
+            f"too many to show them to the user ({COMMAND_CHARS_MAX} at most): write it to a file, "
+            "and run that",
+        )
     is_dangerous = verdict.level == Level.DANGEROUS
     timeout_s = profile.dangerous_timeout if is_dangerous else profile.unknown_timeout
     ask = Ask(
-        command=command_line(params.command, params.args),
+        command=command,
         directory=judgement.cwd,
         level=verdict.level,
         reason=verdict.reason,
@@ -152,7 +208,7 @@ async def admit(
     connection.host.trail.request(
         "decision",
         **identity(connection, session),
-        command=params.command[:_RECORDED_MAX],
+        command=_cut(params.command),
         decision=answer.decision,
         by=answer.by,
         scope=answer.scope,

@@ -166,10 +166,9 @@ class Session:
         """How many prompt turns of the session were cancelled (by `session/cancel`)."""
         return self._cancelled
 
-    @property
-    def allowed_prefixes(self) -> list[Prefix]:
-        """The prefixes of commands that the user has allowed for the whole session."""
-        return self._decisions.allowed
+    def allowed_prefixes(self, directory: str) -> list[Prefix]:
+        """Return the prefixes of commands that the user has allowed always in a directory."""
+        return self._decisions.allowed_in(directory)
 
     def decided(self, question: Question) -> Answer | None:
         """Return the answer that the user has given for the whole session; None without one."""

@@ -43,6 +43,7 @@ from acpterm.host.input_monitor import is_waiting
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import seconds
+from acpterm.host.state.records import RequestId
 from acpterm.host.terminal_info import exit_code, exit_meta, exit_status
 from acpterm.host.terminal_ops import check_screen, current_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
@@ -61,6 +62,14 @@ def create(
     request = recognisable_id(request_id)
     if entry := connection.creates.repeated(request):
         return _create_response(entry)
+    with gate.recording_refusal(connection, params):
+        return _create(connection, params, request)
+
+
+def _create(
+    connection: AgentConnection, params: CreateTerminalRequest, request: RequestId | None
+) -> Coroutine[Any, Any, CreateTerminalResponse]:
+    """Judge a create request; return a coroutine that starts the command."""
     settings = connection.settings
     options = own_meta(params.meta, CreateMeta) or CreateMeta()
     session = connection.session(params.session_id)
@@ -126,7 +135,11 @@ def create(
         finally:
             session.pending_creates -= 1
 
-    return start()
+    async def start_recorded() -> CreateTerminalResponse:
+        with gate.recording_refusal(connection, params):
+            return await start()
+
+    return start_recorded()
 
 
 def _create_response(entry: TerminalEntry) -> CreateTerminalResponse:
