@@ -39,13 +39,14 @@ counted() {
   done
   fail "no more lines in $1"
 }
-# sandboxed USER COMMAND...: run an agent's command in each sandbox; COMMAND executes for USER.
+# sandboxed USER COMMAND...: run an agent's command in the sandbox; COMMAND executes for USER. Not in that of
+# landlock, whose system calls systemd-nspawn refuses.
 sandboxed() {
   home=/home/$1
   shift
   "$@" mkdir -p "$home/project" "$home/.ssh"
   "$@" sh -c 'echo secret >~/.ssh/id'
-  for provider in bubblewrap landlock; do
+  for provider in bubblewrap; do
     "$@" acpterm provider set "$provider" >/dev/null
     "$@" acpterm restart >/dev/null
     "$@" sh -c "cd ~/project && /usr/lib/acpterm/bin/python3 /check/agent.py 'touch inside-$provider; touch ../outside; cat ../.ssh/id; acpterm ls; echo end'" \
