@@ -183,7 +183,7 @@ async def test_default_record_directory_is_checked(tmp_path):
 
 async def test_doctor_mentions_only_programs_that_are_used(tmp_path):
     _, found = await run_doctor(str(tmp_path / "agent.sock"))
-    unused = {"bubblewrap", "podman", "ssh", "slurm", "kubectl", "asciinema", "tmux"}
+    unused = {"ssh", "slurm", "kubectl", "asciinema", "tmux"}
     assert not unused & found.keys()
     results = json.dumps(found)
     assert "which this version has not" not in results

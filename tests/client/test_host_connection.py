@@ -232,7 +232,7 @@ async def test_agent_behind_the_proxy_does_not_notice_a_loss(tmp_path):
             assert named["params"]["clientInfo"]["name"] == "scripted"
             await first.respond(named)
             await first.expect("_acpterm/session/set")
-            await first.respond(await first.expect("_acpterm/session/open"))
+            await first.expect("_acpterm/session/open")
             await first.expect("session/update")
             create = await first.expect("terminal/create")
             await first.lose()

@@ -63,7 +63,9 @@ def place(*, repository: bool = True) -> Iterator[Place]:
             (found.workspace / ".git" / "hooks").mkdir(exist_ok=True)
         yield found
     finally:
-        shutil.rmtree(root)
+        # A daemon may still remove its placeholders.
+        while root.exists():
+            shutil.rmtree(root, ignore_errors=True)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from acpterm.host.launch.environment import terminal_environment
 from acpterm.host.launch.placement import Placement
 from acpterm.host.state.records import LimitsRecord, TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
-from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.keeper.client import KeeperLostError
 from acpterm.pty.limits import NO_LIMITS, LimitError
 from acpterm.pty.processes import now as boot_time
@@ -136,15 +136,8 @@ class LaunchRequest:
         `placement` says where the program runs. `record` is stored together with the terminal,
         after all pending changes in `writer`. Raises `RpcError` (-32603) if the provider cannot be
         used, if the system lacks a resource, if the host is shutting down, or, if `strict`, if a
-        limit in `record` cannot be enforced here; -32602 if the program is to read a file or a
-        pipe in a container.
+        limit in `record` cannot be enforced here.
         """
-        if self._stdin is not None and placement.provider.isolation == "container":
-            raise RpcError(
-                INVALID_PARAMS,
-                f"the provider {placement.provider.name!r} cannot pass stdin on to a container: "
-                "its stdin is the terminal (acpterm run -n)",
-            )
         program = Program(
             argv=self._argv,
             env=self.env,

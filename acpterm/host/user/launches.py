@@ -43,8 +43,12 @@ def launch_of(
     )
 
 
-def users_placement(host: HostState, provider: str | None, cwd: str) -> Placement:
+def users_placement(
+    host: HostState, provider: str | None, cwd: str, *, has_stdin: bool = False
+) -> Placement:
     """Return where a program of the user runs: it may write in its working directory `cwd`.
+
+    `has_stdin` is true if a file or pipe is the program's stdin, which containers do not support.
 
     `provider` is the name of a provider; None means `local`, since the setting `provider` is for
     agents. Programs of the user may use the network. Raises `RpcError` (-32602) for an unknown
@@ -54,6 +58,12 @@ def users_placement(host: HostState, provider: str | None, cwd: str) -> Placemen
     if name not in RANKS:
         known = ", ".join(RANKS)
         raise RpcError(INVALID_PARAMS, f"provider {quote(name)} is unknown: there are {known}")
+    if has_stdin and name in ("podman", "docker"):
+        raise RpcError(
+            INVALID_PARAMS,
+            f"the provider {name!r} cannot pass stdin on to a container: its stdin is the terminal "
+            "(acpterm run -n)",
+        )
     return host.policy.placement(name, cwd, network=True)
 
 

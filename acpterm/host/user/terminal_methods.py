@@ -89,7 +89,9 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
         await user.directories.check(request.cwd)
         record = request.record(summary(params.command, params.args))
         record.name, record.is_removed_at_end = params.name, params.remove
-        placement = users_placement(host, params.provider, request.cwd)
+        placement = users_placement(
+            host, params.provider, request.cwd, has_stdin=params.stdin is not None
+        )
         terminal = await request.start(host.pool, record, placement, host.state_writer)
         if params.hold:
             user.hold_output(terminal, 0)
