@@ -78,6 +78,7 @@ def allow(prefix: tuple[str, ...], reason: str, config: str | None) -> None:
         Rule,
         RulesError,
         allow_prefix,
+        load_rules,
     )
 
     path = _rules_file(settings(config))
@@ -85,7 +86,13 @@ def allow(prefix: tuple[str, ...], reason: str, config: str | None) -> None:
         allow_prefix(path, prefix, reason)
     except RulesError as error:
         fail(str(error))
-    echo_once(f"{Rule(tuple((word,) for word in prefix), 'allow', reason)}\nin {path}")
+    lines = [f"{Rule(tuple((word,) for word in prefix), 'allow', reason)}", f"in {path}"]
+    stricter = [
+        str(rule) for rule in load_rules(path) if rule.decision != "allow" and rule.matches(prefix)
+    ]
+    if stricter:
+        lines.append(f"but a stricter rule decides before it: {', '.join(stricter)}")
+    echo_once("\n".join(lines))
 
 
 @command.command("list")

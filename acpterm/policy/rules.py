@@ -14,6 +14,7 @@ loaded: an example that does not do what it says is an error, and no rule of the
 
 import os
 import shlex
+import stat
 import tempfile
 import tomllib
 from collections.abc import Sequence
@@ -56,17 +57,40 @@ def default_rules_file() -> str:
     return os.path.join(os.path.dirname(default_file()), "rules.toml")
 
 
+_FILE_BYTES_MAX: Final = 1024 * 1024
+
+
 def load_rules(path: str) -> tuple[Rule, ...]:
     """Return the rules of a file; a file that does not exist has none. Raises `RulesError`."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return parse_rules(file.read(), path)
-    except FileNotFoundError:
+        return parse_rules(_read(path), path)
+    except FileNotFoundError as error:
+        if os.path.islink(path):
+            raise RulesError(f"{path}: is a symbolic link to a file that does not exist") from error
         return ()
     except OSError as error:
         raise RulesError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise RulesError(f"{path}: is not UTF-8: {error.reason}") from error
+
+
+def _read(path: str) -> str:
+    """Return the text of a file. Raises `RulesError` unless it is a regular file of limited size.
+
+    A pipe or a device would block the reader, or have no end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise RulesError(f"{path}: is not a regular file")
+    with open(descriptor, "rb") as file:
+        if status.st_size > _FILE_BYTES_MAX:
+            raise RulesError(
+                f"{path}: has {status.st_size} bytes: a file of rules has at most {_FILE_BYTES_MAX}"
+            )
+        # Some editors write a byte order mark.
+        return file.read(_FILE_BYTES_MAX).decode("utf-8-sig")
 
 
 def parse_rules(text: str, path: str) -> tuple[Rule, ...]:
@@ -125,6 +149,11 @@ def _pattern(value: Any, where: str) -> tuple[tuple[str, ...], ...]:
         pattern.append(tuple(alternatives))
     if "" in pattern[0]:
         raise RulesError(f"{where}: pattern has an empty name of a program: {right}")
+    for name in pattern[0]:
+        if name != name.strip() or (" " in name and "/" not in name):
+            raise RulesError(
+                f"{where}: pattern has the program {name!r}: write each word as a string of its own"
+            )
     return tuple(pattern)
 
 

@@ -74,11 +74,43 @@ def test_error_names_the_file_and_the_value(tmp_path, text, expected):
 
 
 def test_unreadable_file_is_an_error(tmp_path):
-    with pytest.raises(RulesError, match="cannot be read: Is a directory"):
+    with pytest.raises(RulesError, match="is not a regular file"):
         load_rules(str(tmp_path))
     (tmp_path / "x").write_bytes(b"\xff")
     with pytest.raises(RulesError, match="is not UTF-8"):
         load_rules(str(tmp_path / "x"))
+
+
+def test_file_that_is_no_regular_file_is_an_error_and_does_not_block(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "dangling").symlink_to(tmp_path / "none")
+    for path, expected in (
+        (pipe, "is not a regular file"),
+        ("/dev/zero", "is not a regular file"),
+        (tmp_path, "is not a regular file"),
+        (tmp_path / "dangling", "symbolic link to a file that does not exist"),
+    ):
+        with pytest.raises(RulesError, match=expected):
+            load_rules(str(path))
+
+
+def test_huge_file_is_an_error(tmp_path):
+    path = write(tmp_path / "rules.toml", "#" * (1024 * 1024 + 1))
+    with pytest.raises(RulesError, match="has 1048577 bytes"):
+        load_rules(path)
+
+
+def test_byte_order_mark_is_accepted(tmp_path):
+    path = tmp_path / "rules.toml"
+    path.write_bytes(b"\xef\xbb\xbf[[rule]]\npattern = ['true']\ndecision = 'deny'\n")
+    assert len(load_rules(str(path))) == 1
+
+
+def test_program_of_several_words_is_an_error(tmp_path):
+    text = "[[rule]]\npattern = ['git push']\ndecision = 'deny'\n"
+    with pytest.raises(RulesError, match="each word as a string of its own"):
+        load_rules(write(tmp_path / "rules.toml", text))
 
 
 def test_allowed_prefix_creates_a_private_file(tmp_path):

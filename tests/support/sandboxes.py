@@ -3,6 +3,7 @@
 The directories are not below /tmp, which the sandboxes hide as a whole.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -49,6 +50,15 @@ class Place(NamedTuple):
 def place(*, repository: bool = True) -> Iterator[Place]:
     """Create the directories for a test, and remove them at the end of the block."""
     base = next(path for path in _BASES if os.access(path, os.W_OK))
+    with (Path(tempfile.gettempdir()) / f"acpterm-sandboxes-{os.getuid()}.lock").open("w") as lock:
+        # bwrap hides the sockets of all processes, and fails if one that it has found is removed.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with _place(base, repository=repository) as found:
+            yield found
+
+
+@contextmanager
+def _place(base: str, *, repository: bool) -> Iterator[Place]:
     root = Path(tempfile.mkdtemp(prefix="acpterm-tests-", dir=base))
     try:
         found = Place(root, root / "home", root / "home" / "project", root / "outside")

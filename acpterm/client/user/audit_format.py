@@ -83,7 +83,7 @@ def _created(entry: Entry) -> str:
     rule = entry.rule and f"rule {entry.rule}"
     return _join(
         _command(entry),
-        _notes(entry.level, rule, entry.profile, entry.provider),
+        _notes(entry.decision, entry.level, rule, entry.profile, entry.provider),
         entry.directory and f"in {one_line(entry.directory)}",
     )
 
