@@ -105,7 +105,7 @@ class BubblewrapProvider:
         tools = _Tools.find()
         await self._trial.ensure(file_identity(*tools), lambda: self._try(tools))
         async with self._placeholders.lock:
-            workspace = Workspace.of(command.workspace, command.env.get("HOME", ""))
+            workspace = Workspace.of(command.workspace)
             try:
                 token, placeholders = self._placeholders.create(workspace.path, workspace.missing)
             except (OSError, ValueError) as error:

@@ -65,7 +65,7 @@ class LandlockProvider:
         Raises `ProviderError`. Unless the program is started, the caller must call `clean_up`.
         """
         await self._trial.ensure(file_identity(sys.executable), self._try)
-        workspace = Workspace.of(command.workspace, command.env.get("HOME", ""))
+        workspace = Workspace.of(command.workspace)
         try:
             tmpdir = tempfile.mkdtemp(prefix=_PREFIX)
         except OSError as error:

@@ -77,7 +77,7 @@ class ContainerProvider:
         return Prepared(argv=argv, fallback_argv=None, env=self._engine.env, cwd="/", token=token)
 
     def _prepared(self, setup: Setup, command: Command) -> tuple[str, list[str]]:
-        workspace = Workspace.of(command.workspace, os.path.expanduser("~"))
+        workspace = Workspace.of(command.workspace)
         _check_hidden(command, workspace)
         try:
             token, _ = self._placeholders.create(workspace.path, workspace.missing)

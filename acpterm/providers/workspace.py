@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from acpterm.providers.provider import ProviderError
-from acpterm.providers.secret_paths import is_below
+from acpterm.providers.secret_paths import is_below, user_homes
 
 PROTECTED: Final = (
     *(".git", ".envrc", ".mcp.json", ".claude", ".codex", ".gemini", ".cursor", ".vscode"),
@@ -71,13 +71,10 @@ class Workspace(NamedTuple):
     """Paths that do not exist, and must not be created."""
 
     @classmethod
-    def of(cls, path: str, home: str) -> "Workspace":
-        """Return the workspace at `path`. Raises `ProviderError` if it cannot be one.
-
-        `home` is the home directory of the user.
-        """
+    def of(cls, path: str) -> "Workspace":
+        """Return the workspace at `path`. Raises `ProviderError` if it cannot be one."""
         real = os.path.realpath(path)
-        _check(path, real, home)
+        _check(path, real)
         pinned: list[str] = []
         protected: list[str] = []
         missing: list[str] = []
@@ -105,11 +102,11 @@ def is_placeholder(path: str) -> bool:
         return False
 
 
-def _check(path: str, real: str, home: str) -> None:
+def _check(path: str, real: str) -> None:
     if not os.path.isdir(real):
         raise ProviderError(f"{path}: the workspace of a sandbox must be a directory that exists")
-    homes = [os.path.realpath(home)] if os.path.isabs(home) else []
-    for never in (*_NEVER_IN_WORKSPACE, *homes):
+    # Not the `HOME` of the command: a request could name another directory.
+    for never in (*_NEVER_IN_WORKSPACE, *user_homes()):
         if is_below(os.path.realpath(never), real):
             raise ProviderError(
                 f"{path}: a sandbox cannot protect anything if its programs may write to {never}: "

@@ -171,10 +171,13 @@ async def test_workspace_with_a_protected_symbolic_link_is_refused(sandbox, plac
     assert sorted(os.listdir(place.workspace)) == sorted(["src", name])
 
 
-async def test_workspace_that_contains_the_home_directory_is_refused(sandbox, place):
+async def test_workspace_that_contains_the_home_directory_is_refused(sandbox, place, monkeypatch):
+    monkeypatch.setenv("HOME", str(place.home))
     for workspace in (str(place.home), str(place.root), "/", "/usr/lib", "/tmp"):
-        with pytest.raises(ProviderError, match=r"session's directory"):
-            await sandbox.prepare(place.command("true", workspace=workspace))
+        for requested in (str(place.home), "/nonexistent", ""):
+            command = place.command("true", workspace=workspace, env={"HOME": requested})
+            with pytest.raises(ProviderError, match=r"session's directory"):
+                await sandbox.prepare(command)
 
 
 async def test_repository_of_a_worktree_is_read_only(sandbox, place):
@@ -286,7 +289,7 @@ def test_bubblewrap_works_for_a_normal_user(as_root, bubblewrap, place, monkeypa
     command = script(place, line)
     os.seteuid(_NOBODY)
     try:
-        workspace = Workspace.of(command.workspace, str(place.home))
+        workspace = Workspace.of(command.workspace)
         token, created = placeholders.Placeholders().create(workspace.path, workspace.missing)
         prepared = bubblewrap_module._prepared(command, _Tools.find(), workspace, created)
     finally:
