@@ -24,7 +24,6 @@ pseudo-terminals, as script(1) and tmux do.
 
 import os
 import re
-import shutil
 import stat
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from acpterm.providers import landlock_exec
 from acpterm.providers.environment import sandbox_environment, split_environment
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
 from acpterm.providers.secret_paths import existing, is_below, outermost, secret_paths
+from acpterm.providers.tree_removal import remove_tree
 from acpterm.providers.trial import Trial, file_identity, run_trial
 from acpterm.providers.workspace import Workspace
 
@@ -82,7 +82,7 @@ class LandlockProvider:
         """Remove a terminal's private directory. Idempotent; does not raise."""
         if _is_own_directory(token):
             # A program may have left many files.
-            await trio.to_thread.run_sync(_remove, token)
+            await trio.to_thread.run_sync(remove_tree, token)
 
     async def check(self) -> str:
         """Run `true` with the restrictions; return what holds, and what does not.
@@ -164,13 +164,3 @@ def _is_own_directory(path: str) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-
-
-def _remove(path: str) -> None:
-    for directory, names, _ in os.walk(path):
-        for name in names:
-            # A program may have removed its own permissions.
-            with_all = os.path.join(directory, name)
-            if not os.path.islink(with_all):
-                os.chmod(with_all, 0o700)
-    shutil.rmtree(path, ignore_errors=True)

@@ -22,13 +22,16 @@ from typing import Final
 
 import trio
 
+from acpterm.providers.provider import ProviderError
 from acpterm.providers.workspace import (
     COMMON_DIR,
     PLACEHOLDER_MTIME_S,
     PROTECTED,
     PROTECTED_IN_GIT,
     is_placeholder,
+    read_start,
     repository_of,
+    submodules_of,
 )
 
 _COMMON_DIR_TEXT: Final = b"."
@@ -83,10 +86,13 @@ class Placeholders:
 def _candidates(workspace: str) -> Sequence[str]:
     """Return the paths at which a placeholder may be, the innermost first."""
     git = os.path.join(workspace, ".git")
-    repositories = [(repository_of(git, workspace) if os.path.isfile(git) else None) or git]
-    modules = os.path.join(repositories[0], "modules")
-    repositories += [found for found, _, files in os.walk(modules) if "config" in files]
-    found = [os.path.join(one, name) for one in repositories for name in PROTECTED_IN_GIT]
+    repository = (repository_of(git, workspace) if os.path.isfile(git) else None) or git
+    submodules: Sequence[str] = ()
+    with contextlib.suppress(ProviderError):
+        submodules, _ = submodules_of(repository)
+    found = [
+        os.path.join(one, name) for one in (repository, *submodules) for name in PROTECTED_IN_GIT
+    ]
     return [*reversed(found), *(os.path.join(workspace, name) for name in PROTECTED)]
 
 
@@ -116,7 +122,7 @@ def _create(path: str) -> bool:
 def _is_locked(path: str) -> bool:
     """Return whether a sandbox holds a lock on `path`."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -135,10 +141,5 @@ def _remove(paths: Iterable[str]) -> None:
         with contextlib.suppress(OSError):
             if os.path.basename(path) != COMMON_DIR:
                 os.rmdir(path)
-            elif _content(path) == _COMMON_DIR_TEXT:
+            elif read_start(path, len(_COMMON_DIR_TEXT) + 1) == _COMMON_DIR_TEXT:
                 os.unlink(path)
-
-
-def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(len(_COMMON_DIR_TEXT) + 1)
