@@ -15,7 +15,6 @@ from acpterm.providers.bubblewrap import BubblewrapProvider, _Tools
 from acpterm.providers.landlock import LandlockProvider
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.registry import NAMES, make
-from acpterm.providers.workspace import Workspace
 from acpterm.terminal.status import EndedBy
 from tests.support import sandboxes
 from tests.support.bounded import as_user
@@ -289,8 +288,7 @@ def test_bubblewrap_works_for_a_normal_user(as_root, bubblewrap, place, monkeypa
     command = script(place, line)
     os.seteuid(_NOBODY)
     try:
-        workspace = Workspace.of(command.workspace)
-        token, created = placeholders.Placeholders().create(workspace.path, workspace.missing)
+        workspace, token, created = placeholders.Placeholders().protect(command.workspace)
         prepared = bubblewrap_module._prepared(command, _Tools.find(), workspace, created)
     finally:
         os.seteuid(0)

@@ -51,10 +51,9 @@ def test_submodules_are_read_only_as_a_whole_if_they_are_nested_too_deep(tmp_pat
     (git / "modules").mkdir()
     make_deep(git / "modules", depth, name)
     try:
-        found = Workspace.of(str(tmp_path))
-        assert str(git / "modules") in found.protected
         placeholders = Placeholders()
-        token, created = placeholders.create(found.path, found.missing)
+        found, token, created = placeholders.protect(str(tmp_path))
+        assert str(git / "modules") in found.protected
         assert str(git / "hooks") in created
         placeholders.remove(token)
         assert sorted(os.listdir(git)) == ["config", "modules"]
