@@ -107,8 +107,10 @@ class ContainerProvider:
 
         A container is removed if the daemon that its label names has ended, and had the socket of
         this daemon or none. `held` are the tokens of terminals that outlived their daemon: their
-        containers are kept. Does not raise.
+        containers are kept. Does nothing if the engine is not installed. Does not raise.
         """
+        if not await off_loop.look_up(self._engine.is_installed):
+            return 0
         try:
             names = await self._leftovers()
         except ProviderError as error:
@@ -121,7 +123,6 @@ class ContainerProvider:
         return len(names)
 
     async def _leftovers(self) -> list[str]:
-        self._engine.require()
         listed = await self._engine.run("ps", "--all", "--quiet", f"--filter=label={LABEL}")
         ids = listed.stdout.split()
         if not ids:

@@ -7,7 +7,7 @@ import threading
 import pytest
 import trio
 
-from acpterm.providers import off_loop
+from acpterm.providers import off_loop, placeholders
 from acpterm.providers import workspace as workspace_module
 from acpterm.providers.container_argv import Setup
 from acpterm.providers.podman import ContainerProvider
@@ -31,7 +31,8 @@ class Disk:
     def wait(self, path):
         if str(path).startswith(str(self.path)):
             self.is_asked.set()
-            self.answers.wait(_ANSWER_TIMEOUT_S)
+            if not self.answers.wait(_ANSWER_TIMEOUT_S):
+                self.answers.set()
 
 
 @pytest.fixture
@@ -92,7 +93,14 @@ async def test_prepare_can_be_cancelled_and_cleans_up_later(provider, disk, tmp_
 
 @pytest.mark.parametrize("provider", ["bubblewrap", "container"], indirect=True)
 @pytest.mark.long
-async def test_clean_up_can_be_cancelled_and_is_completed_later(provider, disk):
+async def test_clean_up_can_be_cancelled_and_is_completed_later(provider, disk, monkeypatch):
+    real = placeholders._candidates
+
+    def candidates(path):
+        disk.wait(path)
+        return real(path)
+
+    monkeypatch.setattr(placeholders, "_candidates", candidates)
     (disk.path / ".git").mkdir()
     disk.answers.set()
     prepared = await provider.prepare(command(disk.path))

@@ -13,8 +13,8 @@ from acpterm.providers import bubblewrap as bubblewrap_module
 from acpterm.providers import landlock_exec, placeholders
 from acpterm.providers.bubblewrap import BubblewrapProvider, _Tools
 from acpterm.providers.landlock import LandlockProvider
-from acpterm.providers.provider import ProviderError
-from acpterm.providers.registry import NAMES, make
+from acpterm.providers.provider import NAMES, ProviderError
+from acpterm.providers.registry import make
 from acpterm.terminal.status import EndedBy
 from tests.support import sandboxes
 from tests.support.bounded import as_user
