@@ -11,8 +11,8 @@ from acpterm.cli._output import echo_once, json_text
 from acpterm.config import Settings, default_file
 from acpterm.config.edit import set_value
 from acpterm.config.sources import ENV_PREFIX
-from acpterm.providers.provider import Provider, ProviderError
-from acpterm.providers.registry import NAMES, make
+from acpterm.providers.provider import NAMES, Provider, ProviderError
+from acpterm.providers.registry import make
 
 _VARIABLE: Final = f"{ENV_PREFIX}PROVIDER"
 

@@ -16,7 +16,7 @@ from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import default_rules_file, load_rules
 from acpterm.providers.placeholders import Placeholders
-from acpterm.providers.provider import Provider, ProviderError
+from acpterm.providers.provider import ENGINES, Provider, ProviderError
 from acpterm.providers.registry import make
 from acpterm.pty.tracking.marks import Daemon
 
@@ -80,7 +80,7 @@ class HostPolicy:
         return Placement(found, workspace, network=network, hidden=self.hidden)
 
     def provider(self, name: str) -> Provider:
-        """Return the provider with this name, a key of `providers.provider.RANKS`.
+        """Return the provider with this name, one of `providers.provider.NAMES`.
 
         Raises `ProviderError` if the settings lack what the provider needs.
         """
@@ -101,15 +101,15 @@ class HostPolicy:
             _log.warning("something of a terminal may be left", error=str(error))
 
     async def remove_leftovers(self, held: Collection[str]) -> None:
-        """Remove the containers of a daemon that was killed, if the settings select containers.
+        """Remove the containers of a daemon that was killed, if the settings have an image.
 
-        `held` are the clean-up tokens of this host's terminals.
+        `held` are the clean-up tokens of this host's terminals. All engines are asked: an agent may
+        have requested a container although neither the settings nor a profile select one.
         """
         if self._settings.image is None:
             return
-        profiles = self.profiles.by_name.values()
-        for name in {self._settings.provider, *(one.provider for one in profiles)} - {None}:
-            provider = self.provider(str(name))
+        for name in ENGINES:
+            provider = self.provider(name)
             if isinstance(provider, HasLeftovers):
                 await provider.remove_leftovers(held)
 

@@ -7,6 +7,7 @@ A provider turns a command into what the keeper runs, and cleans up when the ter
 - `landlock_exec`: the script that restricts a process, and executes the program;
 - `workspace`: the directory that a program may write to, and what is protected in it;
   `placeholders`: what stands there for protected names that do not exist;
+- `off_loop`: calls in threads that access files; `tree_removal`: removes private directories;
 - `secret_paths`, `environment`: the files and variables that a sandbox hides;
 - `starter`: the shell text that executes a program inside a sandbox; `trial`: runs it with `true`.
 """

@@ -29,13 +29,12 @@ names.
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
-import trio
-
 import acpterm
+from acpterm.providers import off_loop
 from acpterm.providers.environment import sandbox_environment, split_environment
 from acpterm.providers.placeholders import Placeholders
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
@@ -47,7 +46,7 @@ from acpterm.providers.secret_paths import (
     secret_paths,
 )
 from acpterm.providers.starter import starter_argv
-from acpterm.providers.trial import Trial, file_identity, run_trial
+from acpterm.providers.trial import Trial, file_identity, run_trial, trial_directory
 from acpterm.providers.workspace import Workspace, is_placeholder
 
 _TMP: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  the sandbox's own
@@ -84,6 +83,12 @@ class _Tools(NamedTuple):
         return cls(os.path.realpath(bwrap), env)
 
 
+def _find_tools() -> tuple[_Tools, object]:
+    """Return the programs, and what changes if they are replaced. Raises `ProviderError`."""
+    tools = _Tools.find()
+    return tools, file_identity("bubblewrap", *tools)
+
+
 class BubblewrapProvider:
     """Runs commands in a sandbox of bubblewrap. Implements `provider.Provider`.
 
@@ -102,17 +107,15 @@ class BubblewrapProvider:
 
         Unless the program is started, the caller must call `clean_up`.
         """
-        tools = _Tools.find()
-        await self._trial.ensure(file_identity(*tools), lambda: self._try(tools))
-        async with self._placeholders.lock:
-            workspace = Workspace.of(command.workspace, command.env.get("HOME", ""))
-            try:
-                token, placeholders = self._placeholders.create(workspace.path, workspace.missing)
-            except (OSError, ValueError) as error:
-                raise ProviderError(
-                    f"{command.workspace}: cannot be protected as the workspace of a sandbox: "
-                    f"{error}"
-                ) from error
+        tools, identity = await off_loop.look_up(_find_tools)
+        await self._trial.ensure(identity, lambda: self._try(tools))
+        return await off_loop.prepare(
+            partial(self._protected, command, tools), self._placeholders.remove
+        )
+
+    def _protected(self, command: Command, tools: _Tools) -> Prepared:
+        """Return the prepared command, after creating its placeholders."""
+        workspace, token, placeholders = self._placeholders.protect(command.workspace)
         try:
             return _prepared(command, tools, workspace, placeholders)._replace(token=token)
         except BaseException:
@@ -121,16 +124,15 @@ class BubblewrapProvider:
 
     async def clean_up(self, token: str) -> None:
         """Remove the placeholders of a terminal's sandbox. Idempotent; does not raise."""
-        async with self._placeholders.lock:
-            # In a thread, since the removal of a mount point takes up to a millisecond.
-            await trio.to_thread.run_sync(self._placeholders.remove, token)
+        await off_loop.clean_up(partial(self._placeholders.remove, token))
 
     async def check(self) -> str:
         """Run `true` in a sandbox; return a line that describes what holds. Raises `ProviderError`.
 
         The result is not taken from an earlier run.
         """
-        version = await self._try(_Tools.find())
+        tools, _ = await off_loop.look_up(_find_tools)
+        version = await self._try(tools)
         return (
             f"{version}: programs write only to the session's directory and a private /tmp; "
             "secrets, sockets and other processes are hidden; the network is off unless allowed"
@@ -141,13 +143,13 @@ class BubblewrapProvider:
 
         The trial's sandbox is the same as that of a command, except for the workspace.
         """
-        with tempfile.TemporaryDirectory(prefix="acpterm-trial-") as directory:
-            prepared = _trial_command(tools, directory)
+        async with trial_directory("bubblewrap") as directory:
+            prepared = await off_loop.look_up(partial(_trial_command, tools, directory))
             await run_trial(
                 "bubblewrap", prepared.argv, prepared.env, lambda text: _cause(text, tools.bwrap)
             )
-        found = await trio.run_process([tools.bwrap, "--version"], capture_stdout=True)
-        return os.fsdecode(found.stdout).strip()
+        version = [tools.bwrap, "--version"]
+        return await run_trial("bubblewrap", version, prepared.env, lambda _: _PACKAGE)
 
 
 def _prepared(

@@ -53,9 +53,13 @@ class Engine:
         self.name: Final = name
         self.env: Final = engine_environment(os.environ)
 
+    def is_installed(self) -> bool:
+        """Return whether the program of the engine exists."""
+        return shutil.which(self.name, path=self.env.get("PATH")) is not None
+
     def require(self) -> None:
         """Raise `ProviderError` if the engine is not installed."""
-        if shutil.which(self.name, path=self.env.get("PATH")) is None:
+        if not self.is_installed():
             package = "podman and crun" if self.name == "podman" else "docker.io"
             msg = f"{self.name} is not installed: install it (Debian packages: {package})"
             raise ProviderError(msg)

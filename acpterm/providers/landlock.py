@@ -24,20 +24,19 @@ pseudo-terminals, as script(1) and tmux do.
 
 import os
 import re
-import shutil
 import stat
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
-import trio
-
-from acpterm.providers import landlock_exec
+from acpterm.providers import landlock_exec, off_loop
 from acpterm.providers.environment import sandbox_environment, split_environment
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
 from acpterm.providers.secret_paths import existing, is_below, outermost, secret_paths
-from acpterm.providers.trial import Trial, file_identity, run_trial
+from acpterm.providers.tree_removal import remove_tree
+from acpterm.providers.trial import Trial, file_identity, run_trial, trial_directory
 from acpterm.providers.workspace import Workspace
 
 _PREFIX: Final = "acpterm-sandbox-"
@@ -64,25 +63,14 @@ class LandlockProvider:
 
         Raises `ProviderError`. Unless the program is started, the caller must call `clean_up`.
         """
-        await self._trial.ensure(file_identity(sys.executable), self._try)
-        workspace = Workspace.of(command.workspace, command.env.get("HOME", ""))
-        try:
-            tmpdir = tempfile.mkdtemp(prefix=_PREFIX)
-        except OSError as error:
-            raise ProviderError(
-                f"landlock: no directory for TMPDIR can be created in {tempfile.gettempdir()}: "
-                f"{error.strerror}"
-            ) from error
-        if len(tmpdir) > _TOKEN_MAX:
-            os.rmdir(tmpdir)
-            raise ProviderError(f"landlock: {tmpdir}: is too long: set TMPDIR to a shorter path")
-        return _prepared(command, workspace, tmpdir)
+        await self._trial.ensure(
+            await off_loop.look_up(partial(file_identity, "landlock", sys.executable)), self._try
+        )
+        return await off_loop.prepare(partial(_with_tmpdir, command), _remove)
 
     async def clean_up(self, token: str) -> None:
         """Remove a terminal's private directory. Idempotent; does not raise."""
-        if _is_own_directory(token):
-            # A program may have left many files.
-            await trio.to_thread.run_sync(_remove, token)
+        await off_loop.clean_up(partial(_remove, token))
 
     async def check(self) -> str:
         """Run `true` with the restrictions; return what holds, and what does not.
@@ -110,8 +98,8 @@ class LandlockProvider:
                 f"landlock: supports x86_64 and aarch64, and not {os.uname().machine}: use the "
                 "provider bubblewrap"
             )
-        with tempfile.TemporaryDirectory(prefix="acpterm-trial-") as directory:
-            prepared = _trial_command(directory)
+        async with trial_directory("landlock") as directory:
+            prepared = await off_loop.look_up(partial(_trial_command, directory))
             await run_trial("landlock", prepared.argv, prepared.env, lambda _: "it has failed")
 
 
@@ -120,6 +108,31 @@ def _trial_command(directory: str) -> Prepared:
     env = {"HOME": os.path.expanduser("~"), "PATH": os.environ.get("PATH", os.defpath)}
     command = Command(("true",), None, env, path, path, "/bin/sh")
     return _prepared(command, Workspace(path, (), (), ()), path)
+
+
+def _with_tmpdir(command: Command) -> Prepared:
+    """Return the prepared command, after creating its private directory."""
+    workspace = Workspace.of(command.workspace)
+    try:
+        tmpdir = tempfile.mkdtemp(prefix=_PREFIX)
+    except OSError as error:
+        raise ProviderError(
+            f"landlock: no directory for TMPDIR can be created in {tempfile.gettempdir()}: "
+            f"{error.strerror}"
+        ) from error
+    if len(tmpdir) > _TOKEN_MAX:
+        os.rmdir(tmpdir)
+        raise ProviderError(f"landlock: {tmpdir}: is too long: set TMPDIR to a shorter path")
+    try:
+        return _prepared(command, workspace, tmpdir)
+    except BaseException:
+        os.rmdir(tmpdir)
+        raise
+
+
+def _remove(token: str) -> None:
+    if _is_own_directory(token):
+        remove_tree(token)
 
 
 def _prepared(command: Command, workspace: Workspace, tmpdir: str) -> Prepared:
@@ -164,13 +177,3 @@ def _is_own_directory(path: str) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-
-
-def _remove(path: str) -> None:
-    for directory, names, _ in os.walk(path):
-        for name in names:
-            # A program may have removed its own permissions.
-            with_all = os.path.join(directory, name)
-            if not os.path.islink(with_all):
-                os.chmod(with_all, 0o700)
-    shutil.rmtree(path, ignore_errors=True)

@@ -11,24 +11,31 @@ its workspace (`bwrap --lock-file`) or on the placeholders, also while no acpter
 `Placeholders` counts the sandboxes that this process has prepared, which may not hold their locks
 yet. The last clean-up removes the placeholders. If the machine stops before that, they remain,
 until the next terminal in the same workspace is cleaned up.
+
+The functions are called in threads. Each workspace has a lock, so that a placeholder which one
+thread has found is not removed by another before it is counted, and a workspace whose file system
+does not answer does not block the others.
 """
 
 import contextlib
 import fcntl
 import os
 import struct
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import trio
-
+from acpterm.providers.provider import ProviderError
 from acpterm.providers.workspace import (
     COMMON_DIR,
     PLACEHOLDER_MTIME_S,
     PROTECTED,
     PROTECTED_IN_GIT,
+    Workspace,
     is_placeholder,
+    read_start,
     repository_of,
+    submodules_of,
 )
 
 _COMMON_DIR_TEXT: Final = b"."
@@ -37,56 +44,90 @@ _FLOCK: Final = "hhqqi"
 _PATH_MAX: Final = 240
 
 
-class Placeholders:
-    """The placeholders of the workspaces in which this process has prepared sandboxes.
-
-    Hold `lock` from the inspection of a workspace (`Workspace.of`) until `create` has returned, and
-    for `remove`: a placeholder that was found must not be removed in between.
-    """
+class _Sandboxes:
+    """The sandboxes in one workspace. Hold `lock` while using `tokens` or the placeholders."""
 
     def __init__(self) -> None:
-        self.lock: Final = trio.Lock()
-        self._workspaces: dict[str, str] = {}
+        self.lock: Final = threading.Lock()
+        self.tokens: Final[set[str]] = set()
 
-    def create(self, workspace: str, missing: Iterable[str]) -> tuple[str, list[str]]:
-        """Create the placeholders of a sandbox; return the token for `remove`, and their paths.
 
-        A path of which the user cannot create the parent's entry is left out: the sandboxed program
-        cannot create it either. Raises `ValueError` if no token can hold the path, and `OSError`.
+class Placeholders:
+    """The placeholders of the workspaces in which this process has prepared sandboxes."""
+
+    def __init__(self) -> None:
+        self._workspaces: Final[dict[str, _Sandboxes]] = {}
+
+    def protect(self, path: str) -> tuple[Workspace, str, list[str]]:
+        """Create the placeholders of a sandbox whose workspace is at `path`.
+
+        Returns the workspace, the token for `remove`, and the paths of the placeholders. A path of
+        which the user cannot create the parent's entry is left out: the sandboxed program cannot
+        create it either. Raises `ProviderError`.
         """
-        try:
-            workspace.encode()
-        except UnicodeEncodeError:
-            raise ValueError("its path is not UTF-8") from None
-        if len(workspace) > _PATH_MAX:
-            raise ValueError(f"its path is longer than {_PATH_MAX} characters")
-        token = f"{os.urandom(4).hex()}:{workspace}"
-        self._workspaces[token] = workspace
-        try:
-            return token, [path for path in missing if _create(path)]
-        except OSError:
-            self.remove(token)
-            raise
+        real = os.path.realpath(path)
+        _check_token(path, real)
+        token = f"{os.urandom(4).hex()}:{real}"
+        sandboxes = self._sandboxes(real)
+        with sandboxes.lock:
+            workspace = Workspace.of(real)
+            sandboxes.tokens.add(token)
+            try:
+                return workspace, token, [one for one in workspace.missing if _create(one)]
+            except OSError as error:
+                self._remove(token, real, sandboxes)
+                raise ProviderError(
+                    f"{path}: cannot be protected as the workspace of a sandbox: {error}"
+                ) from error
 
     def remove(self, token: str) -> None:
         """Remove the placeholders of a sandbox whose processes have ended. Idempotent.
 
         Does nothing while another sandbox uses the workspace. `token` may be of an earlier process.
         """
-        workspace = self._workspaces.pop(token, None) or token.partition(":")[2]
-        if os.path.isabs(workspace) and workspace not in self._workspaces.values():
+        workspace = token.partition(":")[2]
+        if os.path.isabs(workspace):
+            sandboxes = self._sandboxes(workspace)
+            with sandboxes.lock:
+                self._remove(token, workspace, sandboxes)
+
+    def _remove(self, token: str, workspace: str, sandboxes: _Sandboxes) -> None:
+        sandboxes.tokens.discard(token)
+        if not sandboxes.tokens:
             found = [path for path in _candidates(workspace) if is_placeholder(path)]
             if found and not any(map(_is_locked, (workspace, *found))):
                 _remove(found)
+
+    def _sandboxes(self, workspace: str) -> _Sandboxes:
+        # Atomic; a lock is kept for as long as the process runs, since a thread may wait for it.
+        return self._workspaces.setdefault(workspace, _Sandboxes())
+
+
+def _check_token(path: str, workspace: str) -> None:
+    """Raise `ProviderError` if no token can hold the path of a workspace."""
+    problem = None
+    try:
+        workspace.encode()
+    except UnicodeEncodeError:
+        problem = "its path is not UTF-8"
+    if len(workspace) > _PATH_MAX:
+        problem = f"its path is longer than {_PATH_MAX} characters"
+    if problem is not None:
+        raise ProviderError(
+            f"{path!r}: cannot be protected as the workspace of a sandbox: {problem}: rename it"
+        )
 
 
 def _candidates(workspace: str) -> Sequence[str]:
     """Return the paths at which a placeholder may be, the innermost first."""
     git = os.path.join(workspace, ".git")
-    repositories = [(repository_of(git, workspace) if os.path.isfile(git) else None) or git]
-    modules = os.path.join(repositories[0], "modules")
-    repositories += [found for found, _, files in os.walk(modules) if "config" in files]
-    found = [os.path.join(one, name) for one in repositories for name in PROTECTED_IN_GIT]
+    repository = (repository_of(git, workspace) if os.path.isfile(git) else None) or git
+    submodules: Sequence[str] = ()
+    with contextlib.suppress(ProviderError):
+        submodules, _ = submodules_of(repository)
+    found = [
+        os.path.join(one, name) for one in (repository, *submodules) for name in PROTECTED_IN_GIT
+    ]
     return [*reversed(found), *(os.path.join(workspace, name) for name in PROTECTED)]
 
 
@@ -116,7 +157,7 @@ def _create(path: str) -> bool:
 def _is_locked(path: str) -> bool:
     """Return whether a sandbox holds a lock on `path`."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -135,10 +176,5 @@ def _remove(paths: Iterable[str]) -> None:
         with contextlib.suppress(OSError):
             if os.path.basename(path) != COMMON_DIR:
                 os.rmdir(path)
-            elif _content(path) == _COMMON_DIR_TEXT:
+            elif read_start(path, len(_COMMON_DIR_TEXT) + 1) == _COMMON_DIR_TEXT:
                 os.unlink(path)
-
-
-def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(len(_COMMON_DIR_TEXT) + 1)

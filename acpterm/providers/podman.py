@@ -21,11 +21,13 @@ import os
 import re
 import secrets
 from collections.abc import Collection
+from functools import partial
 from typing import Final, Literal
 
 import structlog
 import trio
 
+from acpterm.providers import off_loop
 from acpterm.providers.container_argv import Setup, run_argv
 from acpterm.providers.container_trial import try_engine
 from acpterm.providers.engine import Engine
@@ -34,7 +36,6 @@ from acpterm.providers.provider import Command, Isolation, Prepared, ProviderErr
 from acpterm.providers.secret_paths import is_below
 from acpterm.providers.workspace import Workspace
 from acpterm.pty.tracking.marks import Daemon
-from acpterm.runtime.threads import run_blocking
 
 LABEL: Final = "acpterm"
 """The label of all containers; its value identifies the daemon."""
@@ -73,19 +74,16 @@ class ContainerProvider:
         The first call tries the engine, which takes up to some seconds.
         """
         setup = await self._tried()
-        token, argv = await run_blocking(lambda: self._prepared(setup, command))
-        return Prepared(argv=argv, fallback_argv=None, env=self._engine.env, cwd="/", token=token)
+        return await off_loop.prepare(
+            partial(self._prepared, setup, command), self._placeholders.remove
+        )
 
-    def _prepared(self, setup: Setup, command: Command) -> tuple[str, list[str]]:
-        workspace = Workspace.of(command.workspace, os.path.expanduser("~"))
-        _check_hidden(command, workspace)
+    def _prepared(self, setup: Setup, command: Command) -> Prepared:
+        workspace, token, _ = self._placeholders.protect(command.workspace)
         try:
-            token, _ = self._placeholders.create(workspace.path, workspace.missing)
-        except (OSError, ValueError) as error:
-            msg = f"{command.workspace}: its protected files cannot be created: {error}"
-            raise ProviderError(msg) from error
-        try:
-            return token, run_argv(setup, container_name(token), command, workspace)
+            _check_hidden(command, workspace)
+            argv = run_argv(setup, container_name(token), command, workspace)
+            return Prepared(argv, None, self._engine.env, cwd="/", token=token)
         except BaseException:
             self._placeholders.remove(token)
             raise
@@ -93,7 +91,7 @@ class ContainerProvider:
     async def clean_up(self, token: str) -> None:
         """Remove the container of a terminal, if it still exists. Does not raise."""
         await self._engine.remove(container_name(token))
-        await run_blocking(lambda: self._placeholders.remove(token))
+        await off_loop.clean_up(partial(self._placeholders.remove, token))
 
     async def check(self) -> str:
         """Run one command, and return a line that describes the container. Raises `ProviderError`.
@@ -109,8 +107,10 @@ class ContainerProvider:
 
         A container is removed if the daemon that its label names has ended, and had the socket of
         this daemon or none. `held` are the tokens of terminals that outlived their daemon: their
-        containers are kept. Does not raise.
+        containers are kept. Does nothing if the engine is not installed. Does not raise.
         """
+        if not await off_loop.look_up(self._engine.is_installed):
+            return 0
         try:
             names = await self._leftovers()
         except ProviderError as error:
@@ -123,7 +123,6 @@ class ContainerProvider:
         return len(names)
 
     async def _leftovers(self) -> list[str]:
-        self._engine.require()
         listed = await self._engine.run("ps", "--all", "--quiet", f"--filter=label={LABEL}")
         ids = listed.stdout.split()
         if not ids:

@@ -1,7 +1,7 @@
 """The interface of a provider: it turns a command into what the keeper runs.
 
-Each provider has an isolation, which the user sees, and a rank. A higher rank is stricter: an agent
-may request a provider of a higher rank than that of its profile, never one of a lower rank.
+Each provider has an isolation, which the user sees. An agent may request a provider that is
+stricter than that of its profile, never another one. Not every two providers can be compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,31 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 Isolation: TypeAlias = Literal["none", "sandbox", "container"]
 
-RANKS: Final[Mapping[str, int]] = {
-    "local": 0,
-    "landlock": 1,
-    "bubblewrap": 2,
-    "podman": 3,
-    "docker": 3,
+NAMES: Final = ("local", "landlock", "bubblewrap", "podman", "docker")
+"""The names of all providers, roughly by increasing strictness."""
+
+ENGINES: Final = ("podman", "docker")
+"""The names of the providers of containers."""
+
+_STRICTER: Final[Mapping[str, frozenset[str]]] = {
+    "local": frozenset(NAMES[1:]),
+    "landlock": frozenset(("bubblewrap", *ENGINES)),
+    "bubblewrap": frozenset(ENGINES),
+    # The daemon of docker runs as root, and podman runs as the user: each stops what the other does
+    # not.
+    "podman": frozenset(),
+    "docker": frozenset(),
 }
-"""The strictness of each provider."""
+
+
+def stricter_than(name: str, *, network: bool) -> frozenset[str]:
+    """Return the names of the providers that are stricter than the one with this name.
+
+    `network` says whether programs may use the network. With it, abstract Unix sockets can be
+    reached in `bubblewrap`, and not in `landlock`.
+    """
+    found = _STRICTER[name]
+    return found - {"bubblewrap"} if network and name == "landlock" else found
 
 
 class ProviderError(Exception):
@@ -66,7 +83,7 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """The name, a key of `RANKS`."""
+        """The name, one of `NAMES`."""
 
     @property
     def isolation(self) -> Isolation:

@@ -1,13 +1,8 @@
 """Creates a provider by its name. Each provider's module is imported only if it is used."""
 
-from typing import Final
-
 from acpterm.providers.placeholders import Placeholders
-from acpterm.providers.provider import RANKS, Provider, ProviderError
+from acpterm.providers.provider import ENGINES, NAMES, Provider, ProviderError
 from acpterm.pty.tracking.marks import Daemon
-
-NAMES: Final = tuple(RANKS)
-"""The names of all providers, by increasing strictness."""
 
 
 def make(
@@ -36,7 +31,7 @@ def make(
         from acpterm.providers.landlock import LandlockProvider  # noqa: PLC0415  only if used
 
         return LandlockProvider()
-    if name in ("podman", "docker"):
+    if name in ENGINES:
         if image is None:
             raise ProviderError(f"{name}: there is no image: set the setting image")
         from acpterm.providers.podman import ContainerProvider  # noqa: PLC0415  only if it is used

@@ -8,6 +8,7 @@ started earlier.
 
 import contextlib
 import os
+import pwd
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -170,9 +171,20 @@ def _is_socket(path: str) -> bool:
         return False
 
 
+def user_homes() -> list[str]:
+    """Return the home directories of the user: that of the user database, and the daemon's `HOME`.
+
+    A request cannot change them, unlike the `HOME` of a command.
+    """
+    homes = [os.path.expanduser("~")]
+    with contextlib.suppress(KeyError):  # the user is not in the database, as in some containers
+        homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    return [home for home in dict.fromkeys(homes) if os.path.isabs(home)]
+
+
 def _homes(env: Mapping[str, str]) -> Iterator[str]:
     """Yield the home directories whose secrets the program could read."""
-    homes = [env.get("HOME", ""), os.path.expanduser("~")]
+    homes = [env.get("HOME", ""), *user_homes()]
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):
             homes += [f"/home/{name}" for name in sorted(os.listdir("/home"))[:_HOMES_MAX]]

@@ -4,9 +4,12 @@ Whether a sandbox works depends on the kernel, its settings, security modules an
 Only running it tells.
 """
 
+import contextlib
 import os
+import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from subprocess import DEVNULL
 from typing import Final
 
@@ -44,18 +47,44 @@ class Trial:
         return self._key == key and time.monotonic() < self._until
 
 
-def file_identity(*paths: str) -> object:
-    """Return a value that changes if one of the files is replaced or changed."""
-    found = (os.stat(path) for path in paths)
+def file_identity(name: str, *paths: str) -> object:
+    """Return a value that changes if one of the files is replaced or changed.
+
+    `name` is the provider's. Raises `ProviderError` if a file does not exist any more.
+    """
+    try:
+        found = [os.stat(path) for path in paths]
+    except OSError as error:
+        raise ProviderError(f"{name}: {error.filename}: cannot be run: {error.strerror}") from error
     return paths, tuple((one.st_dev, one.st_ino, one.st_mtime_ns) for one in found)
+
+
+@asynccontextmanager
+async def trial_directory(name: str) -> AsyncIterator[str]:
+    """Create an empty directory for a trial, and remove it at the end of the block.
+
+    `name` is the provider's. Raises `ProviderError` if the directory cannot be created.
+    """
+    try:
+        directory = tempfile.mkdtemp(prefix="acpterm-trial-")
+    except OSError as error:
+        raise ProviderError(
+            f"{name}: a trial needs a directory for temporary files, and none can be created: "
+            f"{error.strerror}: set TMPDIR to a directory that is writable"
+        ) from error
+    try:
+        yield directory
+    finally:
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)
 
 
 async def run_trial(
     name: str, argv: Sequence[str], env: Mapping[str, str], cause: Callable[[str], str]
-) -> None:
-    """Run a sandbox that executes `true`. Raises `ProviderError` if that fails.
+) -> str:
+    """Run a sandbox that executes `true`; return what it prints. Raises `ProviderError`.
 
-    `name` is the provider's. `cause` returns why it has failed, and what to do, from its output.
+    `name` is the provider's. `cause` returns why it has failed, and what to do, from its errors.
     """
     try:
         with trio.fail_after(_TIMEOUT_S):
@@ -72,3 +101,4 @@ async def run_trial(
             f"{name}: the sandbox cannot be set up, so nothing is run: {cause(text)} "
             f"[{text or f'exit status {done.returncode}'}]"
         )
+    return os.fsdecode(done.stdout).strip()

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from acpterm.providers.provider import ProviderError
-from acpterm.providers.secret_paths import is_below
+from acpterm.providers.secret_paths import is_below, user_homes
 
 PROTECTED: Final = (
     *(".git", ".envrc", ".mcp.json", ".claude", ".codex", ".gemini", ".cursor", ".vscode"),
@@ -55,7 +55,10 @@ _NEVER_IN_WORKSPACE: Final = (
     "/tmp",  # noqa: S108  the directory itself
 )
 _NEVER_WORKSPACES: Final = ("/proc", "/sys", "/dev", "/usr", "/etc", "/boot", "/bin", "/lib")
+# Programs can create directories in `.git/modules`: more than these are not searched.
 _SUBMODULES_MAX: Final = 64
+_MODULES_DEPTH_MAX: Final = 32
+_MODULES_DIRECTORIES_MAX: Final = 2000
 _GITFILE_MAX_BYTES: Final = 4096
 
 
@@ -71,13 +74,10 @@ class Workspace(NamedTuple):
     """Paths that do not exist, and must not be created."""
 
     @classmethod
-    def of(cls, path: str, home: str) -> "Workspace":
-        """Return the workspace at `path`. Raises `ProviderError` if it cannot be one.
-
-        `home` is the home directory of the user.
-        """
+    def of(cls, path: str) -> "Workspace":
+        """Return the workspace at `path`. Raises `ProviderError` if it cannot be one."""
         real = os.path.realpath(path)
-        _check(path, real, home)
+        _check(path, real)
         pinned: list[str] = []
         protected: list[str] = []
         missing: list[str] = []
@@ -105,11 +105,11 @@ def is_placeholder(path: str) -> bool:
         return False
 
 
-def _check(path: str, real: str, home: str) -> None:
+def _check(path: str, real: str) -> None:
     if not os.path.isdir(real):
         raise ProviderError(f"{path}: the workspace of a sandbox must be a directory that exists")
-    homes = [os.path.realpath(home)] if os.path.isabs(home) else []
-    for never in (*_NEVER_IN_WORKSPACE, *homes):
+    # Not the `HOME` of the command: a request could name another directory.
+    for never in (*_NEVER_IN_WORKSPACE, *user_homes()):
         if is_below(os.path.realpath(never), real):
             raise ProviderError(
                 f"{path}: a sandbox cannot protect anything if its programs may write to {never}: "
@@ -141,35 +141,51 @@ def _add_repository(
     directory: str, workspace: str, pinned: list[str], protected: list[str], missing: list[str]
 ) -> None:
     """Add the paths of the repository at `directory`, and of its submodules, to the lists."""
-    pinned += _parents(directory, workspace)
-    for name in PROTECTED_IN_GIT:
-        path = os.path.join(directory, name)
-        if _mode(path) is not None:
-            protected.append(path)
-        elif name not in _NO_PLACEHOLDER:
-            missing.append(path)
-    modules = os.path.join(directory, "modules")
-    if _mode(modules) is None:
-        return
-    found = list(_submodules(modules))
-    if len(found) > _SUBMODULES_MAX:
-        protected.append(modules)
-        return
-    for submodule in found:
-        _add_repository(submodule, workspace, pinned, protected, missing)
+    found, is_complete = submodules_of(directory)
+    for repository in (directory, *found) if is_complete else (directory,):
+        pinned += _parents(repository, workspace)
+        for name in PROTECTED_IN_GIT:
+            path = os.path.join(repository, name)
+            if _mode(path) is not None:
+                protected.append(path)
+            elif name not in _NO_PLACEHOLDER:
+                missing.append(path)
+    if not is_complete:
+        protected.append(os.path.join(directory, "modules"))
 
 
-def _submodules(directory: str) -> Iterator[str]:
-    """Yield the directories of the repositories below `directory`, at most one too many."""
+def submodules_of(repository: str) -> tuple[list[str], bool]:
+    """Return the directories of a repository's submodules, and whether all were found.
+
+    Not all are found if there are too many, if they are too deep, or if a directory cannot be read.
+    Raises `ProviderError` if a directory for submodules is a symbolic link.
+    """
+    found: list[str] = []
     count = 0
-    for found, names, files in os.walk(directory):
-        if "config" in files:
-            yield found
-            count += 1
-            if count > _SUBMODULES_MAX:
-                return
-            # The submodules of a submodule are found when it is added.
-            names.clear()
+    pending = [(os.path.join(repository, "modules"), 0)]
+    while pending:
+        directory, depth = pending.pop()
+        _mode(directory)  # raises for a symbolic link
+        count += 1
+        if depth > _MODULES_DEPTH_MAX or count > _MODULES_DIRECTORIES_MAX:
+            return found, False
+        try:
+            with os.scandir(directory) as entries:
+                is_directory = {one.name: one.is_dir(follow_symlinks=False) for one in entries}
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return found, False
+        if is_directory.get("config") is False:
+            if len(found) == _SUBMODULES_MAX:
+                return found, False
+            found.append(directory)
+            # The other directories of a repository have no repositories in them.
+            names = ["modules"]
+        else:
+            names = [name for name, is_one in is_directory.items() if is_one]
+        pending += [(os.path.join(directory, name), depth + 1) for name in names]
+    return found, True
 
 
 def _parents(directory: str, workspace: str) -> Iterator[str]:
@@ -183,8 +199,7 @@ def _parents(directory: str, workspace: str) -> Iterator[str]:
 def repository_of(gitfile: str, workspace: str) -> str | None:
     """Return the directory that the file `.git` names, if it is below the workspace."""
     try:
-        with open(gitfile, "rb") as file:
-            text = os.fsdecode(file.read(_GITFILE_MAX_BYTES))
+        text = os.fsdecode(read_start(gitfile, _GITFILE_MAX_BYTES))
     except OSError:
         return None
     name = text.partition("\n")[0].removeprefix("gitdir:").strip()
@@ -192,3 +207,12 @@ def repository_of(gitfile: str, workspace: str) -> str | None:
     if directory == workspace or not is_below(directory, workspace):
         return None
     return directory if os.path.isdir(directory) else None
+
+
+def read_start(path: str, size: int) -> bytes:
+    """Return the first `size` bytes of a file that a program may have created. Raises `OSError`.
+
+    Does not wait for a writer of a FIFO.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        return file.read(size)

@@ -6,7 +6,7 @@ import pytest
 import tomlkit
 
 from acpterm.config.edit import set_value
-from acpterm.providers.registry import NAMES
+from acpterm.providers.provider import NAMES
 from tests.support.commands import run
 
 NOWHERE = "/nowhere/agent.sock"

@@ -4,18 +4,18 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 import trio
 
 import acpterm
 from acpterm.providers import bubblewrap as bubblewrap_module
-from acpterm.providers import landlock_exec, placeholders
+from acpterm.providers import landlock_exec, placeholders, trial
 from acpterm.providers.bubblewrap import BubblewrapProvider, _Tools
 from acpterm.providers.landlock import LandlockProvider
-from acpterm.providers.provider import ProviderError
-from acpterm.providers.registry import NAMES, make
-from acpterm.providers.workspace import Workspace
+from acpterm.providers.provider import NAMES, ProviderError
+from acpterm.providers.registry import make
 from acpterm.terminal.status import EndedBy
 from tests.support import sandboxes
 from tests.support.bounded import as_user
@@ -171,10 +171,13 @@ async def test_workspace_with_a_protected_symbolic_link_is_refused(sandbox, plac
     assert sorted(os.listdir(place.workspace)) == sorted(["src", name])
 
 
-async def test_workspace_that_contains_the_home_directory_is_refused(sandbox, place):
+async def test_workspace_that_contains_the_home_directory_is_refused(sandbox, place, monkeypatch):
+    monkeypatch.setenv("HOME", str(place.home))
     for workspace in (str(place.home), str(place.root), "/", "/usr/lib", "/tmp"):
-        with pytest.raises(ProviderError, match=r"session's directory"):
-            await sandbox.prepare(place.command("true", workspace=workspace))
+        for requested in (str(place.home), "/nonexistent", ""):
+            command = place.command("true", workspace=workspace, env={"HOME": requested})
+            with pytest.raises(ProviderError, match=r"session's directory"):
+                await sandbox.prepare(command)
 
 
 async def test_repository_of_a_worktree_is_read_only(sandbox, place):
@@ -286,8 +289,7 @@ def test_bubblewrap_works_for_a_normal_user(as_root, bubblewrap, place, monkeypa
     command = script(place, line)
     os.seteuid(_NOBODY)
     try:
-        workspace = Workspace.of(command.workspace, str(place.home))
-        token, created = placeholders.Placeholders().create(workspace.path, workspace.missing)
+        workspace, token, created = placeholders.Placeholders().protect(command.workspace)
         prepared = bubblewrap_module._prepared(command, _Tools.find(), workspace, created)
     finally:
         os.seteuid(0)
@@ -333,3 +335,42 @@ async def test_local_changes_nothing(place):
 def test_unknown_provider_is_refused():
     with pytest.raises(ProviderError, match=", ".join(NAMES)):
         make("nothing")
+
+
+async def test_version_that_cannot_be_printed_is_an_error_of_the_provider(
+    place, monkeypatch, tmp_path
+):
+    real = shutil.which("bwrap")
+    broken = tmp_path / "bin" / "bwrap"
+    broken.parent.mkdir()
+    broken.write_text(f'#!/bin/sh\n[ "$1" != --version ] && exec {real} "$@"\nexit 3\n')
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
+    with pytest.raises(ProviderError, match="install the package bubblewrap"):
+        await BubblewrapProvider().prepare(script(place, "true"))
+
+
+async def test_version_has_a_time_limit(place, monkeypatch, tmp_path):
+    real = shutil.which("bwrap")
+    stuck = tmp_path / "bin" / "bwrap"
+    stuck.parent.mkdir()
+    stuck.write_text(f'#!/bin/sh\n[ "$1" != --version ] && exec {real} "$@"\nexec sleep 1000\n')
+    stuck.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{stuck.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(trial, "_TIMEOUT_S", 1.0)
+    with trio.fail_after(10):
+        with pytest.raises(ProviderError, match="did not end within 1 s"):
+            await BubblewrapProvider().prepare(script(place, "true"))
+
+
+async def test_missing_directory_for_temporary_files_is_an_error_of_the_provider(
+    sandbox, place, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(ProviderError, match="set TMPDIR"):
+        await sandbox.prepare(script(place, "true"))
+
+
+def test_program_that_was_removed_is_an_error_of_the_provider(tmp_path):
+    with pytest.raises(ProviderError, match=rf"bubblewrap: {tmp_path}/gone: cannot be run"):
+        trial.file_identity("bubblewrap", str(tmp_path / "gone"))

@@ -80,7 +80,11 @@ def judge(
     policy = connection.host.policy
     profile = connection.profile
     cwd = params.cwd or session.cwd or connection.context.cwd
-    provider = stricter(profile.provider or connection.settings.provider, options.provider)
+    provider = stricter(
+        profile.provider or connection.settings.provider,
+        options.provider,
+        network=profile.network,
+    )
     command, args = params.command, params.args
     if options.shell and args is not None:
         command, args = shell_line(command, args), None

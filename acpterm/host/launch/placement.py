@@ -10,7 +10,13 @@ from typing import Final, NamedTuple
 import trio
 
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
-from acpterm.providers.provider import RANKS, Command, Provider, ProviderError
+from acpterm.providers.provider import (
+    NAMES,
+    Command,
+    Provider,
+    ProviderError,
+    stricter_than,
+)
 from acpterm.pty.program import Program
 
 # How long a provider may take to remove what is left of a terminal.
@@ -74,22 +80,24 @@ def unusable(provider: str, error: ProviderError) -> RpcError:
     )
 
 
-def stricter(selected: str, requested: str | None) -> str:
-    """Return the name of the provider to use: `requested` if it is as strict as `selected`.
+def stricter(selected: str, requested: str | None, *, network: bool) -> str:
+    """Return the name of the provider to use: `requested` if it is stricter than `selected`.
 
     `selected` is the provider of the profile, and `requested` the one that the agent requests; None
-    means that it requests none. Raises `RpcError` (-32602) for an unknown or a looser provider.
+    means that it requests none. `network` says whether the profile allows the network. Raises
+    `RpcError` (-32602) for a provider that is unknown or not stricter.
     """
     if requested is None or requested == selected:
         return selected
-    if requested not in RANKS:
-        known = ", ".join(RANKS)
+    if requested not in NAMES:
+        known = ", ".join(NAMES)
         raise RpcError(INVALID_PARAMS, f"provider {quote(requested)} is unknown: there are {known}")
-    if RANKS[requested] < RANKS[selected]:
-        stricter_ones = ", ".join(name for name in RANKS if RANKS[name] >= RANKS[selected])
+    allowed = stricter_than(selected, network=network)
+    if requested not in allowed:
+        possible = ", ".join(name for name in NAMES if name in allowed or name == selected)
         raise RpcError(
             INVALID_PARAMS,
-            f"provider {quote(requested)} isolates less than {selected!r}, which the user has "
-            f"selected: request one of {stricter_ones}, or none",
+            f"provider {quote(requested)} is not stricter than {selected!r}, which the user has "
+            f"selected: request one of {possible}, or none",
         )
     return requested

@@ -20,7 +20,7 @@ from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import ContextRecord, LaunchRecord, pack_text, unpack_text
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
-from acpterm.providers.provider import RANKS
+from acpterm.providers.provider import NAMES
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
@@ -55,8 +55,8 @@ def users_placement(
     provider.
     """
     name = provider or "local"
-    if name not in RANKS:
-        known = ", ".join(RANKS)
+    if name not in NAMES:
+        known = ", ".join(NAMES)
         raise RpcError(INVALID_PARAMS, f"provider {quote(name)} is unknown: there are {known}")
     if has_stdin and name in ("podman", "docker"):
         raise RpcError(

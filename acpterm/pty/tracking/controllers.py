@@ -24,6 +24,7 @@ from acpterm.pty import linux
 
 DAEMON_GROUP: Final = "acpterm-daemon"
 """The name of the group of the daemon's own processes, once it has one."""
+_MOVE_ROUNDS_MAX: Final = 10
 
 
 def enable(controller: str, base: str, own_pids: Collection[int]) -> str | None:
@@ -78,22 +79,30 @@ def _pass_on(directory: str, controller: str) -> None:
 
 
 def _move_processes(own: str, own_pids: Collection[int]) -> str | None:
-    """Move the daemon's processes out of `own`; return the reason if there are others."""
-    pids = [int(word) for word in _words(f"{own}/cgroup.procs")]
-    strangers = [pid for pid in pids if pid not in own_pids and _parent(pid) not in own_pids]
-    if strangers:
-        return (
-            f"acpterm's control group {own} also has processes of others (such as {strangers[0]}): "
-            "run the daemon in a group of its own, such as a systemd service with Delegate=yes"
-        )
+    """Move the daemon's processes out of `own`; return the reason if that is impossible."""
     group = os.path.join(own, DAEMON_GROUP)
-    os.makedirs(group, exist_ok=True)
-    for pid in pids:
-        try:
-            _write(f"{group}/cgroup.procs", str(pid))
-        except ProcessLookupError:
-            continue  # it has just ended
-    return None
+    # A process that is not moved yet may start another one in `own` meanwhile.
+    for _ in range(_MOVE_ROUNDS_MAX):
+        pids = [int(word) for word in _words(f"{own}/cgroup.procs")]
+        if not pids:
+            return None
+        strangers = [pid for pid in pids if pid not in own_pids and _parent(pid) not in own_pids]
+        if strangers:
+            return (
+                f"acpterm's control group {own} also has processes of others (such as "
+                f"{strangers[0]}): run the daemon in a group of its own, such as a systemd service "
+                "with Delegate=yes"
+            )
+        os.makedirs(group, exist_ok=True)
+        for pid in pids:
+            try:
+                _write(f"{group}/cgroup.procs", str(pid))
+            except ProcessLookupError:
+                continue  # it has just ended
+    return (
+        f"processes start in acpterm's control group {own} faster than they can be moved away: "
+        "try again later"
+    )
 
 
 def _parent(pid: int) -> int | None:

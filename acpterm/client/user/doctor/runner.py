@@ -13,7 +13,7 @@ from acpterm.client.errors import root_error
 from acpterm.client.user.doctor import limits, paths, probes, programs, providers, system
 from acpterm.client.user.doctor.check import CheckResult, problem
 from acpterm.client.user.format import summary_line
-from acpterm.providers.provider import RANKS
+from acpterm.providers.provider import NAMES
 
 # Longer than `programs.TIMEOUT_S`, so that a program's own timeout is reported.
 _TIMEOUT_S: Final = 3.0
@@ -42,7 +42,7 @@ async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
         "a terminal": AsyncCheck(partial(probes.terminal, settings)),
         "emulator": AsyncCheck(probes.emulator),
         "shell": AsyncCheck(partial(programs.shell, settings)),
-        **{name: AsyncCheck(partial(providers.provider, settings, name)) for name in RANKS},
+        **{name: AsyncCheck(partial(providers.provider, settings, name)) for name in NAMES},
         "pidfd": probes.pidfd,
         "control groups": AsyncCheck(probes.control_groups),
         "subreaper": probes.subreaper,

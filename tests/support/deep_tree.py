@@ -1,0 +1,15 @@
+"""Creates directories that are nested deeper than a path can name."""
+
+import os
+from pathlib import Path
+
+
+def make_deep(top: Path, depth: int, name: str = "a") -> None:
+    """Create `depth` directories called `name` in `top`, each in the one before."""
+    current = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=current)
+        below = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=current)
+        os.close(current)
+        current = below
+    os.close(current)
