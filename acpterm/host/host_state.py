@@ -79,8 +79,8 @@ class HostState:
     """The state that all connections of one host share.
 
     The code that creates a `HostState` must also run its `pool`. Tasks that outlive a connection,
-    such as recordings, run in `nursery`; see also `start_task`. `record` is the host's own record, new or from the
-    previous worker. `daemon_info` describes the daemon that the host is in, if any.
+    such as recordings, run in `nursery`; see also `start_task`. `record` is the host's own record,
+    new or from the previous worker. `daemon_info` describes the daemon that the host is in, if any.
     """
 
     def __init__(
