@@ -16,11 +16,11 @@ from tests.support.polling import poll
 
 
 class Slow(LocalProvider):
-    """Cancels the turn of a create while the program is prepared, and counts the clean-ups."""
+    """Cancels the turn of a create while the program is prepared, and records the clean-ups."""
 
     def __init__(self):
         self.cancel = None
-        self.cleaned = 0
+        self.tokens = []
 
     async def prepare(self, command):
         await self.cancel()
@@ -28,7 +28,7 @@ class Slow(LocalProvider):
 
     async def clean_up(self, token):
         await trio.lowlevel.checkpoint()
-        self.cleaned += 1
+        self.tokens.append(token)
 
 
 async def test_start_of_a_cancelled_turn_counts_is_recorded_and_is_cleaned_up(tmp_path):
@@ -46,7 +46,7 @@ async def test_start_of_a_cancelled_turn_counts_is_recorded_and_is_cleaned_up(tm
         provider.cancel = cancel
         with pytest.raises(RpcError, match="cancelled with the turn"):
             await agent.create("exec sleep 60")
-        await poll(lambda: provider.cleaned == 1)
+        await poll(lambda: provider.tokens == ["left"])
         assert not [*host.state.registry.running]
         with pytest.raises(RpcError, match="Spawn rate limit exceeded"):
             await agent.create("true")

@@ -90,6 +90,9 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
         record = request.record(summary(params.command, params.args))
         record.name, record.is_removed_at_end = params.name, params.remove
         placement = users_placement(host, params.provider, request.cwd)
+        host.trail.users_create(
+            params.command, params.args, directory=request.cwd, provider=placement.provider.name
+        )
         terminal = await request.start(host.pool, record, placement, host.state_writer)
         if params.hold:
             user.hold_output(terminal, 0)
