@@ -167,9 +167,9 @@ async def initialize(
     """Send `initialize`; return the part of the response that concerns resuming a lost connection.
 
     `name` is the agent's name and `context` what terminals start with. `approver` is the token that
-    makes the connection an approver. Raises `DaemonError` if the
-    host refuses, and `NoAnswerError` if it has not responded after ten seconds, or after three if
-    the daemon's keeper reports that there is no worker.
+    makes the connection an approver. Raises `DaemonError` if the host refuses, and `NoAnswerError`
+    if it has not responded after ten seconds, or after three if the daemon's keeper reports that
+    there is no worker.
     """
     seconds = initialize_timeout(settings)
     with trio.move_on_after(seconds):

@@ -33,6 +33,8 @@ def set_value(path: str, name: str, value: str) -> None:
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(fd, "w", encoding="utf-8", newline="") as file:
+            # The mode of `os.open` is subject to the umask.
+            os.fchmod(file.fileno(), mode)
             file.write(changed)
             file.flush()
             os.fsync(file.fileno())

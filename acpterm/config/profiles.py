@@ -199,10 +199,17 @@ class ProfileFor(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     profile: Annotated[str, Meta(title="Name of the profile.")]
     directory: Annotated[
         str | None,
-        Meta(title="Pattern (`*`, `?`) of the directory that the agent works in; `~` is allowed."),
+        Meta(
+            title="Pattern (`*`, `?`) of the directory that the agent works in, or of one above "
+            "it; `~` is allowed."
+        ),
     ] = None
     agent: Annotated[
-        str | None, Meta(title="Pattern of the name of the agent's program, such as `codex*`.")
+        str | None,
+        Meta(
+            title="Pattern of the name of the agent's program, such as `codex*`. If the program "
+            "cannot be determined, no command is run."
+        ),
     ] = None
 
 

@@ -97,13 +97,22 @@ class ApprovalRecords:
         self._store(question, None)
 
     def closed(self, question: Question, answer: Answer) -> None:
-        """Store the answer to a question."""
-        self._store(question, answer)
+        """Store the answer to a question; remove the record if the question was withdrawn."""
+        if answer.by != "cancelled":
+            self._store(question, answer)
+        elif question.request is not None:
+            key = question.connection, question.request
+            if self._ids.get(key) == question.id:
+                self.forget(*key)
 
     def _store(self, question: Question, answer: Answer | None) -> None:
         if question.request is None:
             return
-        self._ids[question.connection, question.request] = question.id
+        key = question.connection, question.request
+        if self._ids.get(key, question.id) != question.id:
+            # Another request has the same id: nobody would remove the earlier record.
+            self.forget(*key)
+        self._ids[key] = question.id
         record = _record(question, question.request, answer)
         self._writer.changed(approval_key(question.id), record.encode)
 

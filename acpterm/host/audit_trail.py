@@ -10,6 +10,8 @@ from acpterm.config import Settings, default_audit_dir
 from acpterm.host.entry import TerminalEntry
 from acpterm.policy.audit.log import AuditLog
 
+# Characters of a command, and number of arguments, in the audit log.
+COMMAND_CHARS_MAX: Final = 16 * 1024
 # Events of the event bus that are recorded, and their names in the record.
 _EVENTS: Final = {
     "created": "started",
@@ -41,14 +43,8 @@ class AuditTrail:
         name = _EVENTS.get(event)
         if self._log is None or name is None:
             return
-        fields: dict[str, str | int | None] = {"terminal": entry.id}
+        fields: dict[str, str | int | None] = {**_identity(entry)}
         record = entry.record
-        if record.connection is not None:
-            fields |= {
-                "agent": record.agent,
-                "connection": record.connection,
-                "session": record.session,
-            }
         if name == "started":
             fields |= {
                 "command": entry.command,
@@ -60,6 +56,7 @@ class AuditTrail:
             }
         if name == "exit" and (status := entry.terminal.exit) is not None:
             fields |= {"code": status.code, "signal": status.signal, "endedBy": status.ended_by}
+            fields["limit"] = None if status.cause is None else status.cause.limit
         if by is not None:
             fields["by"] = by
         self._log.record(name, **fields)
@@ -69,10 +66,36 @@ class AuditTrail:
         if self._log is not None:
             self._log.record(event, **fields)
 
+    def users_create(
+        self, command: str, args: list[str] | None, *, directory: str, provider: str
+    ) -> None:
+        """Record that the user requests a terminal, for which no decision is needed."""
+        self.request(
+            "create",
+            command=command[:COMMAND_CHARS_MAX],
+            args=None if args is None else args[:COMMAND_CHARS_MAX],
+            directory=_text(directory),
+            provider=provider,
+            by="user",
+        )
+
     def input(self, entry: TerminalEntry, by: str, size: int) -> None:
         """Record that `size` bytes were typed into a terminal, by `agent` or `user`."""
         if self._log is not None:
-            self._log.record("input", terminal=entry.id, by=by, bytes=size)
+            self._log.record("input", **_identity(entry), by=by, bytes=size)
+
+
+def _identity(entry: TerminalEntry) -> dict[str, str | None]:
+    """Return the fields that say which terminal it is, and which agent created it."""
+    record = entry.record
+    if record.connection is None:
+        return {"terminal": entry.id}
+    return {
+        "terminal": entry.id,
+        "agent": record.agent,
+        "connection": record.connection,
+        "session": record.session,
+    }
 
 
 def _text(path: str) -> str:

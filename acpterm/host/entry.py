@@ -23,6 +23,16 @@ class AgentInfo:
         self.connection_id: Final = connection
         self.name: str | None = None
         """The name that the agent sent in `initialize`; None if it sent none."""
+        self.process: tuple[int, float] | None = None
+        """The pid and the start time of the agent's process; None if it is not known."""
+
+    @property
+    def identity(self) -> tuple[int, float] | str:
+        """What identifies the agent: its process, whose connections are one agent's.
+
+        If the process is not known, it is the connection's id.
+        """
+        return self.process or self.connection_id
 
 
 class Session(Protocol):

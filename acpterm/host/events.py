@@ -125,7 +125,11 @@ class EventBus:
         the terminal as it is now, since the event may be read much later. Whether the program waits
         for input is taken from the input monitor's last check.
         """
-        self._trail.terminal(event, entry, by)
+        self.record_terminal(event, entry, by)
         if self.has_subscribers:
             info = terminal_info(entry, waiting=entry.waiting)
             self.publish(Event(event, terminal=info, by=by))
+
+    def record_terminal(self, event: str, entry: TerminalEntry, by: str | None = None) -> None:
+        """Record an event in the audit log only; the arguments are as in `publish_terminal`."""
+        self._trail.terminal(event, entry, by)

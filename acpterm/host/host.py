@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import math
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from typing import Final
@@ -28,7 +27,7 @@ from acpterm.pty.tracking.trees import Trees
 from acpterm.runtime.exec_context import ExecContext, of_process
 from acpterm.runtime.unix_socket import peer_of
 
-# How long closing a host may take in total.
+# How long closing a host may take, apart from what the providers still have to clean up.
 _END_TIMEOUT_S: Final = 4.6
 HIGH_WATER_BYTES: Final = 64 * 1024
 """High-water mark of the send queue to a client of the user: low, so that a slow client does not
@@ -59,8 +58,6 @@ class Host:
         self._admission: Final = Admission(trees, state.registry.get, resumption.holders)
         self._user_names: Final = itertools.count(1)
         self._ending = False
-        self.end_by = math.inf
-        """The deadline for closing the host, on trio's clock; infinite until `close` is called."""
         self.lost_keeper: KeeperLostError | None = None
         """The error with which the keeper was lost; None while there is a keeper."""
 
@@ -214,7 +211,7 @@ class Host:
         """
         if not self._ending:
             self._ending = True
-            self.end_by = trio.current_time() + _END_TIMEOUT_S
+            self.state.close_by(trio.current_time() + _END_TIMEOUT_S)
         self._resumption.expire()
         for connection in list(self._connections):
             connection.close()

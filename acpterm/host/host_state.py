@@ -1,10 +1,12 @@
 """The state that all connections of one host share: registry, windows, events, settings."""
 
+import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
+import structlog
 import trio
 
 from acpterm.acp.user_api import TerminalInfo
@@ -34,6 +36,11 @@ from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.terminal import Terminal
 
+# What is left for providers to clean up after the deadline for closing the host, in seconds.
+_CLEAN_UP_RESERVE_S: Final = 0.4
+
+_log = structlog.get_logger("acpterm.host")
+
 
 def _nothing() -> None:
     pass
@@ -47,6 +54,15 @@ def _own_paths(settings: Settings, daemon_info: "DaemonInfo") -> list[str]:
         settings.record_dir or default_record_dir(),
         os.path.dirname(default_file()),
     ]
+
+
+async def _run_guarded(
+    work: Callable[..., Awaitable[object]], arguments: tuple[object, ...]
+) -> None:
+    try:
+        await work(*arguments)
+    except Exception as error:  # noqa: BLE001  a task about one terminal must not end the others
+        _log.error("a background task failed", exc_info=error)
 
 
 class DaemonInfo(NamedTuple):
@@ -63,8 +79,8 @@ class HostState:
     """The state that all connections of one host share.
 
     The code that creates a `HostState` must also run its `pool`. Tasks that outlive a connection,
-    such as recordings, run in `nursery`. `record` is the host's own record, new or from the
-    previous worker. `daemon_info` describes the daemon that the host is in, if any.
+    such as recordings, run in `nursery`; see also `start_task`. `record` is the host's own record,
+    new or from the previous worker. `daemon_info` describes the daemon that the host is in, if any.
     """
 
     def __init__(
@@ -85,6 +101,9 @@ class HostState:
         self.nursery: Final = nursery
         self._recorder = Recorder(settings)
         self.daemon_info: Final = daemon_info
+        self.end_by = math.inf
+        """The deadline for closing the host, on trio's clock; infinite until it is closed."""
+        self._clean_ups: Final[set[trio.CancelScope]] = set()
         self.tracking: Final = trees.tracking
         """How the processes of terminals are tracked: `cgroup` or `subreaper`."""
         self.agents = 0
@@ -173,22 +192,39 @@ class HostState:
     def clean_up_later(self, entry: TerminalEntry) -> None:
         """Have the provider remove what is left of a terminal, once the terminal is closed."""
         if entry.record.clean_up_token is not None:
-            self.nursery.start_soon(self._clean_up, entry)
+            self.start_task(self._clean_up, entry)
+
+    def start_task(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """Run `work(*arguments)` in a task that outlives a connection; log the error if it fails.
+
+        Such a task may handle what an agent's program has made, so its failure must not end the
+        host.
+        """
+        self.nursery.start_soon(_run_guarded, work, arguments)
 
     async def _clean_up(self, entry: TerminalEntry) -> None:
         """Remove what the provider has left of a terminal, once its processes have ended.
 
-        When the host is closed, this is done at once.
+        When the host is closed, this is done at once. If it fails, the token is kept for the next
+        worker.
         """
         token = entry.record.clean_up_token
         try:
             await entry.terminal.wait_closed()
         finally:
-            with trio.CancelScope(shield=True) as scope:
-                scope.deadline = trio.current_time() + CLEAN_UP_TIMEOUT_S
-                await self.policy.clean_up(entry.record.provider, token or "")
-                entry.record.clean_up_token = None
-                entry.mark_changed()
+            end = min(trio.current_time() + CLEAN_UP_TIMEOUT_S, self.end_by + _CLEAN_UP_RESERVE_S)
+            with trio.CancelScope(shield=True, deadline=end) as scope:
+                self._clean_ups.add(scope)
+                if await self.policy.clean_up(entry.record.provider, token or ""):
+                    entry.record.clean_up_token = None
+                    entry.mark_changed()
+            self._clean_ups.discard(scope)
+
+    def close_by(self, deadline: float) -> None:
+        """Set the deadline for closing the host, which also limits the clean-ups that run now."""
+        self.end_by = deadline
+        for scope in self._clean_ups:
+            scope.deadline = min(scope.deadline, deadline + _CLEAN_UP_RESERVE_S)
 
     def _watch(self, entry: TerminalEntry) -> None:
         """Kill an agent's terminal when it has been idle for as long as its limit allows."""

@@ -1,8 +1,10 @@
 """Opening and closing a host: `open_host` starts all tasks of a host, and supervises them.
 
 A host is closed when the block of `open_host` ends, or by `Host.close`. Closing takes at most five
-seconds. First each connection closes, which releases its terminals and completes the requests that
-wait for them; then the pool waits until all terminals have ended.
+seconds, by one deadline (`HostState.end_by`). First each connection closes, which releases its
+terminals and completes the requests that wait for them. Then the pool waits until all terminals
+have ended. At last the providers remove what is left of the terminals, and the audit log is
+written, for which it has a time limit of its own.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -79,10 +81,9 @@ async def open_host(
     `context` is the default execution context of terminals. `keeper` is the worker's client for the
     keeper: it is connected, and its `ready` was not called yet. Without `keeper`, a child of this
     process is the keeper. `snapshot` has the previous worker's records. `daemon_info` describes the
-    daemon that the host is in. If an earlier
-    daemon with the same agents' socket was killed, the processes of its terminals that still run
-    are ended. Raises `TrackingError` if the processes of terminals cannot be tracked as the
-    settings require.
+    daemon that the host is in. If an earlier daemon with the same agents' socket was killed, the
+    processes of its terminals that still run are ended. Raises `TrackingError` if the processes of
+    terminals cannot be tracked as the settings require.
     """
     async with AsyncExitStack() as stack:
         snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
@@ -118,7 +119,7 @@ async def open_host(
         record = snapshot.host or _new_host(context)
         state = HostState(settings, keeper, trees, background, record, daemon_info=daemon_info)
         if state.audit_log is not None:
-            await recording.start(state.audit_log.run)
+            recording.start_soon(supervision.run, state.audit_log.run)
         await nursery.start(state.pool.run)
         resumption = Resumption(state.events)
         host = Host(state, context, trees, resumption)
@@ -139,7 +140,7 @@ async def open_host(
         finally:
             with trio.CancelScope(shield=True):
                 await host.close()
-                timeout = min(_CLOSE_TIMEOUT_S, host.end_by - trio.current_time())
+                timeout = min(_CLOSE_TIMEOUT_S, host.state.end_by - trio.current_time())
                 await state.pool.shut_down(timeout)
             background.cancel_scope.cancel()
             nursery.cancel_scope.cancel()

@@ -93,12 +93,20 @@ class HostPolicy:
             )
         return self._providers[name]
 
-    async def clean_up(self, provider: str, token: str) -> None:
-        """Have the provider with this name remove what is left of a terminal. Does not raise."""
+    async def clean_up(self, provider: str, token: str) -> bool:
+        """Have the provider with this name remove what is left of a terminal. Does not raise.
+
+        Return whether the provider has done so.
+        """
         try:
             await self.provider(provider).clean_up(token)
         except ProviderError as error:
             _log.warning("something of a terminal may be left", error=str(error))
+            return False
+        except Exception as error:  # noqa: BLE001  a program may leave any files, in any number
+            _log.warning("something of a terminal may be left", exc_info=error)
+            return False
+        return True
 
     async def remove_leftovers(self, held: Collection[str]) -> None:
         """Remove the containers of a daemon that was killed, if the settings have an image.

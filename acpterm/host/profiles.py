@@ -2,6 +2,11 @@
 
 The selection depends on facts that the host determines itself: the program that uses the
 connection, and the directory that it works in. What an agent sends about itself is not used.
+
+An agent that runs programs as the user can still choose under which name it runs, or where. So the
+selection is no protection against such an agent: it may give an agent less than the setting
+`profile`, but should not give it more. If the agent's program is not known, a table with `agent`
+could apply unseen: then no profile is selected.
 """
 
 import fnmatch
@@ -11,10 +16,12 @@ from typing import Final
 
 from acpterm.config import Settings
 from acpterm.config.profiles import Profile, ProfileFor, resolve
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError, quote
 from acpterm.pty import linux
 
 # Interpreters, whose first argument is the program.
 _INTERPRETERS: Final = ("node", "nodejs", "bun", "deno", "python*", "ruby", "perl", "sh", "bash")
+_RELAY: Final = "acpterm"
 
 
 class Profiles:
@@ -23,29 +30,60 @@ class Profiles:
     def __init__(self, settings: Settings) -> None:
         self.by_name: Final = resolve(settings.profiles)
         self._default: Final = self.by_name[settings.profile]
-        self._selectors: Final = settings.profile_for
+        self._selectors: Final = [(one, _patterns(one)) for one in settings.profile_for]
 
     def select(self, programs: Collection[str], directory: str) -> Profile:
         """Return the profile of an agent.
 
         `programs` are the names of the agent's program, and `directory` is the absolute path of the
-        directory that it works in.
+        directory that it works in. Raises `RpcError` (-32603) if the profile depends on the
+        program, and the program is not known.
         """
-        for selector in self._selectors:
-            if _applies(selector, programs, directory):
+        for selector, patterns in self._selectors:
+            if not _is_in(directory, patterns):
+                continue
+            if selector.agent is not None and not _are_known(programs):
+                raise RpcError(
+                    INTERNAL_ERROR,
+                    "no command is run: the agent's program cannot be determined, and the setting "
+                    f"profile_for selects a profile by agent = {quote(selector.agent)}; the user "
+                    "can start the agent with --profile, or change the setting",
+                )
+            if selector.agent is None or _is_any(programs, [selector.agent]):
                 return self.by_name[selector.profile]
         return self._default
 
 
-def _applies(selector: ProfileFor, programs: Collection[str], directory: str) -> bool:
-    if selector.agent is not None and not any(
-        fnmatch.fnmatchcase(program, selector.agent) for program in programs
-    ):
-        return False
+def _patterns(selector: ProfileFor) -> list[str] | None:
+    """Return the patterns of the directory; None if there is none.
+
+    The directory of a process has no symbolic links, so there is also a pattern without them.
+    """
     if selector.directory is None:
-        return True
+        return None
     pattern = os.path.expanduser(selector.directory).rstrip("/") or "/"
-    return fnmatch.fnmatchcase(directory, pattern)
+    return [pattern, os.path.realpath(pattern)]
+
+
+def _is_in(directory: str, patterns: list[str] | None) -> bool:
+    """Return whether a directory, or one that it is in, matches a pattern."""
+    if patterns is None:
+        return True
+    parents = [directory]
+    while (parent := os.path.dirname(parents[-1])) != parents[-1]:
+        parents.append(parent)
+    return _is_any(parents, patterns)
+
+
+def _are_known(programs: Collection[str]) -> bool:
+    """Return whether `programs` are an agent's, and not only those of acpterm's own relay."""
+    if _RELAY in programs:
+        return not all(name == _RELAY or _is_any([name], _INTERPRETERS) for name in programs)
+    return bool(programs)
+
+
+def _is_any(names: Iterable[str], patterns: Collection[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 def programs_of(pids: Iterable[int]) -> list[str]:
@@ -55,7 +93,10 @@ def programs_of(pids: Iterable[int]) -> list[str]:
     """
     found: dict[str, None] = {}
     for pid in pids:
-        found.update(dict.fromkeys(program_names(map(os.fsdecode, linux.arguments_of(pid)))))
+        if path := linux.executable_of(pid):
+            # Not the first word of the argv, which the process could choose.
+            words = [path, *linux.arguments_of(pid)[1:]]
+            found.update(dict.fromkeys(program_names(map(os.fsdecode, words))))
     return list(found)
 
 
@@ -66,6 +107,6 @@ def program_names(words: Iterable[str]) -> list[str]:
         if found and word.startswith("-"):
             continue
         found.append(os.path.basename(word))
-        if not any(fnmatch.fnmatchcase(found[-1], pattern) for pattern in _INTERPRETERS):
+        if not _is_any(found[-1:], _INTERPRETERS):
             break
     return [name for name in found if name]

@@ -4,6 +4,10 @@ A terminal counts from its start until its program has exited, whether or not it
 terminal that the user has promoted counts no more. A terminal that is being started counts as well,
 so that requests that run at the same time cannot exceed a limit together.
 
+The limits are for an agent: all connections of one process count together. If the process is not
+known, each connection counts on its own. Sessions are named by the agent, so `session_terminals`
+limits only an agent that means well.
+
 `check` before the user is asked, so that no question is asked in vain; `starting` around the start,
 which checks again, because the answer may have taken long.
 
@@ -16,10 +20,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from acpterm.config.profiles import Profile
-from acpterm.host.entry import TerminalEntry
+from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.registry import TerminalRegistry
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.pty.processes import now as boot_time
@@ -28,12 +32,24 @@ WINDOW_S: Final = 60.0
 """The period in which starts are counted."""
 
 
+Identity: TypeAlias = tuple[int, float] | str
+"""What identifies an agent: see `AgentInfo.identity`."""
+
+
+class Key(NamedTuple):
+    """What a terminal is counted for."""
+
+    identity: Identity
+    connection: str
+    session: str
+
+
 class Starter(Protocol):
     """An agent's connection. `agent.connection.AgentConnection` implements it."""
 
     @property
-    def id(self) -> str:
-        """The connection's id."""
+    def agent(self) -> AgentInfo:
+        """The agent that uses the connection."""
 
     @property
     def starts(self) -> list[float]:
@@ -49,8 +65,10 @@ class Quotas:
     def __init__(self, registry: TerminalRegistry, clock: Callable[[], float] = boot_time) -> None:
         self._registry: Final = registry
         self._clock: Final = clock
-        # Terminals that are being started, by the connection's and the session's id.
-        self._starting: Counter[tuple[str, str]] = Counter()
+        # Terminals that are being started, by the agent, the connection's and the session's id.
+        self._starting: Counter[Key] = Counter()
+        # When each agent has started terminals, over all its connections.
+        self._starts: Final[dict[Identity, list[float]]] = {}
 
     def check(self, profile: Profile, connection: Starter, session_id: str) -> None:
         """Raise `RpcError` (-32603) if a limit does not allow one more terminal now.
@@ -62,15 +80,15 @@ class Quotas:
         limited = limits.terminals, limits.session_terminals, limits.agent_terminals
         if all(limit is None for limit in limited):
             return
-        own = connection.id, session_id
-        keys = [*map(_key, filter(_is_counted, self._registry.running)), *self._starting.elements()]
+        own = _key(connection.agent, session_id)
+        keys = [*self._running(), *self._starting.elements()]
         for name, what, limit, count in (
             ("terminals", "terminals of all agents", limits.terminals, len(keys)),
             (
                 "agent_terminals",
                 "agent terminals",
                 limits.agent_terminals,
-                sum(connection_id == own[0] for connection_id, _ in keys),
+                sum(key.identity == own.identity for key in keys),
             ),
             ("session_terminals", "session terminals", limits.session_terminals, keys.count(own)),
         ):
@@ -86,19 +104,22 @@ class Quotas:
         the block raises. The caller adds the terminal to the registry in the block.
         """
         self.check(profile, connection, session_id)
-        key = connection.id, session_id
+        key = _key(connection.agent, session_id)
         limit = profile.limits.starts_per_minute
         started_at = self._clock()
         if limit is not None:
             connection.starts.append(started_at)
             # More than the limit are never needed.
             del connection.starts[:-limit]
+            self._forget_old(started_at - WINDOW_S)
+            self._starts.setdefault(key.identity, []).append(started_at)
         self._starting[key] += 1
         try:
             yield
         except BaseException:
-            if started_at in connection.starts:
-                connection.starts.remove(started_at)
+            for starts in (connection.starts, self._starts.get(key.identity, [])):
+                if started_at in starts:
+                    starts.remove(started_at)
             raise
         finally:
             self._starting[key] -= 1
@@ -109,20 +130,39 @@ class Quotas:
 
     def _check_rate(self, profile: Profile, connection: Starter) -> None:
         limit = profile.limits.starts_per_minute
-        if limit is None or len(connection.starts) < limit:
+        if limit is None:
             return
-        left = connection.starts[-limit] + WINDOW_S - self._clock()
+        # Those of the connection may be from before a take-over.
+        starts = sorted({*connection.starts, *self._starts.get(connection.agent.identity, ())})
+        if len(starts) < limit:
+            return
+        left = starts[-limit] + WINDOW_S - self._clock()
         if left > 0:
             sentence = f"Spawn rate limit exceeded (max {limit}/minute)"
             raise _refusal(profile, sentence, f"wait {math.ceil(left)} s", "starts_per_minute")
+
+    def _running(self) -> Iterator[Key]:
+        for entry in filter(_is_counted, self._registry.running):
+            session_id, identifier = entry.record.session or "", entry.connection_id or ""
+            if entry.session is None:
+                yield Key(identifier, identifier, session_id)
+            else:
+                yield _key(entry.session.agent, session_id)
+
+    def _forget_old(self, end: float) -> None:
+        """Forget the starts before `end` on the clock."""
+        for identity, starts in list(self._starts.items()):
+            starts[:] = [start for start in starts if start >= end]
+            if not starts:
+                del self._starts[identity]
 
 
 def _is_counted(entry: TerminalEntry) -> bool:
     return entry.connection_id is not None and not entry.is_users
 
 
-def _key(entry: TerminalEntry) -> tuple[str, str]:
-    return entry.connection_id or "", entry.record.session or ""
+def _key(agent: AgentInfo, session_id: str) -> Key:
+    return Key(agent.identity, agent.connection_id, session_id)
 
 
 def _refusal(profile: Profile, sentence: str, advice: str, limit: str) -> RpcError:

@@ -140,7 +140,10 @@ class TerminalRegistry:
         # The program may have exited earlier, while no worker was running.
         entry.exited_at = min(time.time(), entry.created_at + terminal.exit.wall)
         entry.waiting = False
-        if entry.id in self._entries:
+        if entry.id not in self._entries:
+            # A forgotten terminal is in no list, but the audit log has the end of each program.
+            self._bus.record_terminal("exited", entry)
+        else:
             self._bus.publish_terminal("exited", entry)
             if entry.record.is_removed_at_end and not entry.is_restarting:
                 self.remove(entry)

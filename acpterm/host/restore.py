@@ -1,10 +1,9 @@
 """Restore the connections, sessions and terminals of the previous worker.
 
 First the connections and sessions of the snapshot are restored, and their questions to the user. A
-restored connection has no
-transport until its client resumes it (`agent.resumption`). Then each terminal that the keeper holds
-is restored with its record. A terminal whose record cannot be read has no owner: its processes are
-ended.
+restored connection has no transport until its client resumes it (`agent.resumption`). Then each
+terminal that the keeper holds is restored with its record. A terminal whose record cannot be read
+has no owner: its processes are ended.
 """
 
 import math
@@ -76,7 +75,7 @@ class Restorer:
                     self._host.pool.release(adopted, EndedBy.DISCONNECT)
         tokens = (entry.record.clean_up_token for entry in self._host.registry)
         held = [token for token in tokens if token is not None]
-        self._host.nursery.start_soon(self._host.policy.remove_leftovers, held)
+        self._host.start_task(self._host.policy.remove_leftovers, held)
         for name in snapshot.terminals.keys() - known:
             self._host.state_writer.removed(terminal_key(name))
         for name in snapshot.launches.keys() - known:
@@ -166,7 +165,7 @@ class Restorer:
             connection.restore_terminal(session, entry)
             if record.release_at is not None:
                 delay = max(0.0, record.release_at - boot_time())
-                host.nursery.start_soon(release_later, connection, session, [entry], delay)
+                host.start_task(release_later, connection, session, [entry], delay)
         elif not record.is_users:
             # The agent's connection has ended, but the previous worker died before it stored the
             # release of the terminal.

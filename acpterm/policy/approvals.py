@@ -20,7 +20,7 @@ for some time, since observers have to reconnect first.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -101,17 +101,19 @@ class Approvals:
         `is_repeated()` is true, since the agent's client repeats the request. Raises
         `ApprovalError` if too many questions are pending.
         """
-        await trio.lowlevel.checkpoint()
         entry = self._entries.get(question.id)
         if entry is None:
             self._check_count(question.connection)
-            if unattended == "refuse" and not self._is_attended(_Entry(question)):
+            if unattended == "refuse" and not self._is_attended(question):
+                await trio.lowlevel.checkpoint()
                 return _unattended(())
             if timeout is not None:
                 question = replace(question, deadline=trio.current_time() + timeout)
             entry = self._add(_Entry(question))
         entry.is_claimed = True
         try:
+            # Not earlier: whoever withdraws the question meanwhile must find it.
+            await trio.lowlevel.checkpoint()
             answer = await self._wait(entry, unattended)
         except trio.Cancelled:
             entry.is_claimed = False
@@ -131,7 +133,7 @@ class Approvals:
             if now >= end:
                 self._close(entry, Answer(decision="deny", by="timeout"))
                 continue
-            if unattended == "refuse" and not self._is_attended(entry):
+            if unattended == "refuse" and not self._is_attended(entry.question, entry.declined):
                 if now >= entry.attended_until:
                     self._close(entry, _unattended(entry.declined.values()))
                     continue
@@ -291,10 +293,9 @@ class Approvals:
                 "before you run more commands that must be approved"
             )
 
-    def _is_attended(self, entry: _Entry) -> bool:
+    def _is_attended(self, question: Question, declined: Collection[Observer] = ()) -> bool:
         return any(
-            observer not in entry.declined and observer.attends(entry.question)
-            for observer in self._observers
+            observer not in declined and observer.attends(question) for observer in self._observers
         )
 
     def _add(self, entry: _Entry, *, is_answered: bool = False) -> _Entry:

@@ -160,6 +160,17 @@ def arguments_of(pid: int) -> list[bytes]:
         return []
 
 
+def executable_of(pid: int) -> bytes | None:
+    """Return the path of the file that a process executes; None if it cannot be read.
+
+    Unlike the argv, the process cannot choose it freely.
+    """
+    try:
+        return os.readlink(b"/proc/%d/exe" % pid).removesuffix(b" (deleted)")
+    except OSError:
+        return None
+
+
 def has_terminal(pid: int) -> bool:
     """Return whether a process has a controlling terminal; False if that cannot be read."""
     try:

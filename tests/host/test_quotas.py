@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from acpterm.config.profiles import BUILTIN, Limits, Profile
+from acpterm.host.entry import AgentInfo
 from acpterm.host.quotas import Quotas
 from acpterm.host.state.records import ConnectionRecord
 from acpterm.jsonrpc import RpcError
@@ -14,8 +15,9 @@ from tests.support.hosts import host_here
 class Connection:
     """What the quotas need of a connection, without terminals."""
 
-    def __init__(self, identifier="c9"):
-        self.id = identifier
+    def __init__(self, identifier="c9", process=None):
+        self.agent = AgentInfo(identifier)
+        self.agent.process = process
         self.starts = []
         self.changes = 0
 
@@ -168,3 +170,36 @@ async def test_times_of_starts_are_in_the_record_of_the_connection(host):
         start(host.state.quotas, profile(starts_per_minute=2), connection)
         assert ConnectionRecord.decode(connection._record()).starts == connection.starts
         assert len(connection.starts) == 1
+
+
+async def test_connections_of_one_process_count_together(host):
+    quotas = Quotas(host.state.registry)
+    one, two = (Connection(name, (7, 1.0)) for name in ("c1", "c2"))
+    other = Connection("c3", (7, 2.0))
+    limited = profile(starts_per_minute=2, agent_terminals=2)
+    with quotas.starting(limited, one, "s"), quotas.starting(limited, two, "t"):
+        with pytest.raises(RpcError, match="Spawn rate"):
+            quotas.check(limited, Connection("c4", (7, 1.0)), "u")
+        with pytest.raises(RpcError, match=r"agent terminals reached \(2\)"):
+            quotas.check(profile(agent_terminals=2), two, "u")
+        quotas.check(limited, other, "s")
+
+
+async def test_running_terminals_of_one_process_count_together(host):
+    async with agent_of(host) as agent:
+        await agent.create("exec sleep 60")
+        (connection,) = host._resumption.connections
+        connection.holders = [(6, 1.0), (7, 1.0)]
+        limited = profile(agent_terminals=1)
+        with pytest.raises(RpcError):
+            host.state.quotas.check(limited, Connection("c8", (7, 1.0)), "s")
+        host.state.quotas.check(limited, Connection("c8", (6, 1.0)), "s")
+
+
+async def test_old_starts_of_agents_are_forgotten(host):
+    clock = Clock()
+    quotas, limited = Quotas(host.state.registry, clock), profile(starts_per_minute=1)
+    for number in range(3):
+        start(quotas, limited, Connection(f"c{number}"))
+        clock.now += 61
+    assert len(quotas._starts) == 1

@@ -362,3 +362,25 @@ def test_session_forgets_the_oldest_decision():
     assert decisions.find(question(prefix=("git", "0"))) is None
     assert decisions.find(question(prefix=("git", "299"))) is not None
     assert decisions.size < 100_000
+
+
+async def test_question_is_withdrawn_when_its_turn_is_cancelled_just_after_it_is_asked(asking):
+    asking.approvals.add(Observer())
+    answers = []
+
+    async def ask(asked, begun):
+        begun.set()
+        answers.append(await asking.approvals.ask(asked))
+
+    async def cancel(begun):
+        await begun.wait()
+        asking.approvals.withdraw("c1", "s1", reason="the turn was cancelled")
+
+    # The order in which the tasks run is random, so several times.
+    for number in range(20):
+        begun = trio.Event()
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask, question(f"q{number}"), begun)
+                nursery.start_soon(cancel, begun)
+    assert [answer.by for answer in answers] == ["cancelled"] * 20

@@ -88,9 +88,6 @@ class AgentConnection:
         holders: Iterable[tuple[int, float]] = (),
     ) -> None:
         self.context = context
-        self.holders = list(holders)
-        """The processes that use this connection, each as pid and start time. The first process
-        opened it; if that process only relays messages, the second process is the agent."""
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
         """The secret with which another connection may resume this one. Never logged."""
         self.resumption: Final[Resumer] = resumption
@@ -99,6 +96,7 @@ class AgentConnection:
         self.settings: Final = host.settings
         self.pool: Final = host.pool
         self.agent: Final = AgentInfo(connection)
+        self.holders = list(holders)
         self.sessions: Final[dict[str, Session]] = {}
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
@@ -122,6 +120,20 @@ class AgentConnection:
     def id(self) -> str:
         """The connection's id."""
         return self.agent.connection_id
+
+    @property
+    def holders(self) -> list[tuple[int, float]]:
+        """The processes that use this connection, each as pid and start time.
+
+        The first process opened it; if that process only relays messages, the second process is the
+        agent.
+        """
+        return self._holders
+
+    @holders.setter
+    def holders(self, processes: list[tuple[int, float]]) -> None:
+        self._holders = processes
+        self.agent.process = processes[-1] if processes else None
 
     @property
     def signal_code(self) -> bool:

@@ -67,7 +67,7 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
             connection.add_approver(approver)
     if resumed and connection.approver is not None:
         # In a task, since the client expects the response before everything else.
-        connection.host.nursery.start_soon(send_pending, connection)
+        connection.host.start_task(send_pending, connection)
     connection.context = requested_context(connection.context, params)
     connection.agent.name = agent_name(params.client_info) or connection.agent.name
     connection.mark_changed()
@@ -146,7 +146,7 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
         entry.record.release_at = release_at
         entry.mark_changed()
     if running:
-        connection.host.nursery.start_soon(
+        connection.host.start_task(
             release_later, connection, session, running, RELEASE_AFTER_CANCEL_S
         )
 

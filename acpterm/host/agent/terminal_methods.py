@@ -126,11 +126,12 @@ def _create(
                         connection.host.state_writer,
                         strict=judgement.profile.unenforceable_limits == "refuse",
                     )
-                    if session.cancelled != turn:
-                        connection.pool.release(terminal, EndedBy.AGENT)
-                        connection.pool.forget(terminal)
-                        raise _cancelled()
+                    # Even if the turn was cancelled meanwhile: the program has run, so it counts.
                     entry = connection.add(session, terminal, launch, record)
+                if session.cancelled != turn:
+                    connection.creates.confirm(entry)
+                    connection.release(session, entry.id, EndedBy.AGENT)
+                    raise _cancelled()
             return _create_response(entry)
         finally:
             session.pending_creates -= 1

@@ -7,6 +7,7 @@ runs. If the provider cannot be used, nothing runs.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+import structlog
 import trio
 
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
@@ -21,6 +22,8 @@ from acpterm.pty.program import Program
 
 # How long a provider may take to remove what is left of a terminal.
 CLEAN_UP_TIMEOUT_S: Final = 4.0
+
+_log = structlog.get_logger("acpterm.policy")
 
 
 class Placement(NamedTuple):
@@ -65,11 +68,17 @@ class Placement(NamedTuple):
         return placed, prepared.token
 
     async def clean_up(self, token: str | None) -> None:
-        """Remove what `prepare` has made for a program that could not be started."""
-        if token is not None:
-            with trio.CancelScope(shield=True):
-                with trio.move_on_after(CLEAN_UP_TIMEOUT_S):
-                    await self.provider.clean_up(token)
+        """Remove what `prepare` has made for a program that could not be started.
+
+        Does not raise, since the caller reports why the program could not be started.
+        """
+        if token is None:
+            return
+        with trio.move_on_after(CLEAN_UP_TIMEOUT_S, shield=True):
+            try:
+                await self.provider.clean_up(token)
+            except Exception as error:  # noqa: BLE001  what is left may be anything
+                _log.warning("something of a terminal may be left", exc_info=error)
 
 
 def unusable(provider: str, error: ProviderError) -> RpcError:

@@ -100,8 +100,13 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
         attended=True,
     )
     with _restarting(host.registry, entry):
-        # Check while the old program still runs: it must not be ended if the directory is missing.
+        # Check while the old program still runs: it must not be ended if the directory is missing,
+        # or if the provider cannot be used any more.
         await user.directories.check(request.cwd)
+        placement = users_placement(host, entry.record.provider, request.cwd)
+        host.trail.users_create(
+            command, args, directory=request.cwd, provider=placement.provider.name
+        )
         host.registry.kill(entry, EndedBy.USER)
         with user.cancel_on_close():
             # The program and its children must have released their resources, such as a port.
@@ -114,7 +119,6 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
         record = request.record(summary(command, args))
         record.name = entry.name
         record.is_removed_at_end = entry.record.is_removed_at_end
-        placement = users_placement(host, entry.record.provider, request.cwd)
         terminal = await request.start(host.pool, record, placement, host.state_writer)
         created = TerminalEntry(terminal, record, host.state_writer, launch=launch)
         host.add(created, request.env)

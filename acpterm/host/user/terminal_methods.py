@@ -92,6 +92,9 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
         placement = users_placement(
             host, params.provider, request.cwd, has_stdin=params.stdin is not None
         )
+        host.trail.users_create(
+            params.command, params.args, directory=request.cwd, provider=placement.provider.name
+        )
         terminal = await request.start(host.pool, record, placement, host.state_writer)
         if params.hold:
             user.hold_output(terminal, 0)

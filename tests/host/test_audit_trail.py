@@ -1,0 +1,85 @@
+"""What a host records in the audit log."""
+
+import json
+
+import pytest
+
+from acpterm.config import Settings
+from acpterm.config.profiles import Limits, ProfileTable
+from acpterm.host.open_host import open_host
+from acpterm.jsonrpc import RpcError
+from acpterm.runtime.exec_context import current
+from tests.support.agent import agent_of
+from tests.support.user import user_of
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(
+        audit_dir=str(tmp_path / "audit"),
+        profile="short",
+        profiles={"short": ProfileTable(limits=Limits(wall=0.2))},
+    )
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Return a function that returns the entries of the audit log with an event."""
+
+    def entries(event):
+        log = (tmp_path / "audit" / "audit.jsonl").read_text()
+        found = [json.loads(line) for line in log.splitlines()]
+        return [entry for entry in found if entry["event"] == event]
+
+    return entries
+
+
+async def test_exit_of_a_forgotten_terminal_is_recorded(settings, recorded):
+    async with open_host(settings, current()) as host, agent_of(host) as agent:
+        terminal = await agent.create("exec sleep 60")
+        await agent.release(terminal)
+        assert host.state.registry.get(terminal) is None
+    (entry,) = recorded("exit")
+    assert (entry["terminal"], entry["endedBy"]) == (terminal, "agent")
+
+
+async def test_exit_names_the_limit_that_has_ended_the_program(settings, recorded):
+    async with open_host(settings, current()) as host, agent_of(host) as agent:
+        await agent.wait(await agent.create("exec sleep 60"))
+    (entry,) = recorded("exit")
+    assert (entry["endedBy"], entry["limit"]) == ("timeout", "wall")
+
+
+async def test_input_is_recorded_with_the_agent_and_its_session(settings, recorded):
+    async with open_host(settings, current()) as host, agent_of(host) as agent:
+        await agent.initialize()
+        await agent.type(await agent.create("exec cat"), "x\n")
+    (entry,) = recorded("input")
+    assert entry["agent"] == "tester"
+    assert entry["session"] == agent.session
+    assert entry["connection"] == "c1"
+
+
+async def test_create_and_restart_by_the_user_are_recorded_with_their_arguments(
+    settings, recorded, tmp_path
+):
+    params = {"command": "echo", "args": ["--password=hunter2", "x"], "cwd": str(tmp_path)}
+    async with open_host(settings, current()) as host, user_of(host) as user:
+        terminal = await user.request("terminal/create", params)
+        await user.terminal_request("restart", terminal["terminalId"])
+    created, restarted = recorded("create")
+    for entry in (created, restarted):
+        assert (entry["by"], entry["command"], entry["args"][1]) == ("user", "echo", "x")
+        assert "hunter2" not in entry["args"][0]
+        assert (entry["directory"], entry["provider"]) == (str(tmp_path), "local")
+
+
+async def test_restart_leaves_the_program_running_when_its_provider_cannot_be_used():
+    async with open_host(Settings(), current()) as host, user_of(host) as user:
+        await user.request("terminal/create", {"command": "exec sleep 60"})
+        (entry,) = host.state.registry
+        entry.record.provider = "podman"
+        with pytest.raises(RpcError, match="set the setting image"):
+            await user.terminal_request("restart", entry.id)
+        assert entry.record.killed_by is None
+        assert [*host.state.registry.running] == [entry]
