@@ -83,6 +83,8 @@ def _read(path: str) -> str:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
+        if os.path.samestat(status, os.stat(os.devnull)):
+            return ""
         raise RulesError(f"{path}: is not a regular file")
     with open(descriptor, "rb") as file:
         if status.st_size > _FILE_BYTES_MAX:

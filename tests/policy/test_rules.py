@@ -30,6 +30,7 @@ def test_file_is_loaded_with_its_examples(tmp_path):
 
 def test_missing_file_has_no_rules(tmp_path):
     assert load_rules(str(tmp_path / "none.toml")) == ()
+    assert load_rules("/dev/null") == ()
 
 
 @pytest.mark.parametrize(
