@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.config import Settings, default_file, default_record_dir
+from acpterm.config import Settings, default_audit_dir, default_file, default_record_dir
 from acpterm.host.approvals import ApprovalRecords, ApproverTokens
 from acpterm.host.audit_trail import AuditTrail, open_audit_log
 from acpterm.host.entry import TerminalEntry
@@ -51,7 +51,10 @@ def _own_paths(settings: Settings, daemon_info: "DaemonInfo") -> list[str]:
     sockets = (daemon_info.agent_socket, daemon_info.user_socket)
     return [
         *(path for path in sockets if path is not None),
+        *((f"{daemon_info.agent_socket}.log",) if daemon_info.agent_socket else ()),
+        *((settings.rules,) if settings.rules else ()),
         settings.record_dir or default_record_dir(),
+        settings.audit_dir or default_audit_dir(),
         os.path.dirname(default_file()),
     ]
 

@@ -244,10 +244,10 @@ class Approvals:
             del self._entries[question.id]
         return None
 
-    def expire_unclaimed(self) -> None:
-        """Withdraw the questions whose requests were not repeated."""
+    def expire_unclaimed(self, connection: str | None = None) -> None:
+        """Withdraw the questions whose requests were not repeated: of a connection, or all."""
         for identifier, entry in list(self._entries.items()):
-            if not entry.is_claimed:
+            if not entry.is_claimed and connection in (None, entry.question.connection):
                 self._close(entry, _cancelled("the request was not repeated"))
                 del self._entries[identifier]
 

@@ -3,6 +3,7 @@
 from contextlib import asynccontextmanager
 from functools import partial
 
+import msgspec
 import pytest
 import trio
 
@@ -265,6 +266,24 @@ async def test_question_stays_when_the_connection_is_resumed_on_another_transpor
                 await agent.wait(terminal)
                 assert (tmp_path / "ran").read_text() == "wait-first\n"
                 assert host.state.approval_records._ids == {}
+
+
+@pytest.mark.long
+async def test_question_expires_when_its_request_is_not_repeated_after_a_resumption():
+    settings = msgspec.structs.replace(asking(unattended="wait"), resume_timeout=3.8)
+    async with (
+        open_host(settings, current()) as host,
+        user_of(host) as user,
+        agent_of(host) as lost,
+    ):
+        secret = (await lost.initialize())["resume"]
+        await start(lost, "echo x >> /dev/null; unknown-program")
+        await user.until(partial(pending, host))
+        async with agent_of(host) as agent:
+            assert (await agent.initialize(secret))["resumed"] is True
+            await lost.closed.wait()
+            assert pending(host)
+            await poll(lambda: not pending(host), 8)
 
 
 # An agent cannot approve its own commands.

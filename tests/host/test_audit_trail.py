@@ -6,6 +6,7 @@ import pytest
 
 from acpterm.config import Settings
 from acpterm.config.profiles import Limits, ProfileTable
+from acpterm.host.host_state import DaemonInfo, _own_paths
 from acpterm.host.open_host import open_host
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.exec_context import current
@@ -83,3 +84,9 @@ async def test_restart_leaves_the_program_running_when_its_provider_cannot_be_us
             await user.terminal_request("restart", entry.id)
         assert entry.record.killed_by is None
         assert [*host.state.registry.running] == [entry]
+
+
+def test_sandboxes_hide_the_audit_log_the_rules_and_the_log_of_the_daemon():
+    settings = Settings(audit_dir="/a", rules="/r/rules.toml", record_dir="/c")
+    hidden = _own_paths(settings, DaemonInfo("/s/agent.sock", "/s/user.sock"))
+    assert {"/a", "/r/rules.toml", "/c", "/s/agent.sock.log", "/s/user.sock"} <= {*hidden}

@@ -141,6 +141,12 @@ def _check_own(connection: AgentConnection, approver: Approver, identifier: str)
         )
 
 
+async def expire_unclaimed(connection: AgentConnection) -> None:
+    """Withdraw the questions whose requests the client, which has resumed, does not repeat."""
+    await trio.sleep(connection.settings.resume_timeout)
+    connection.host.approvals.expire_unclaimed(connection.id)
+
+
 async def send_pending(connection: AgentConnection) -> None:
     """Send an approver that has reconnected the questions that are pending now."""
     await trio.lowlevel.checkpoint()

@@ -27,7 +27,7 @@ from acpterm.acp.session import (
 )
 from acpterm.acp.terminal import Empty
 from acpterm.acp.terminal_updates import V2_KINDS, from_v2
-from acpterm.host.agent.approvals import send_pending
+from acpterm.host.agent.approvals import expire_unclaimed, send_pending
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
 from acpterm.host.entry import TerminalEntry
@@ -65,6 +65,8 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
         approver = connection.host.approver_tokens.redeem(options.approver, holder)
         if approver is not None:
             connection.add_approver(approver)
+    if resumed is True:
+        connection.host.start_task(expire_unclaimed, connection)
     if resumed and connection.approver is not None:
         # In a task, since the client expects the response before everything else.
         connection.host.start_task(send_pending, connection)
