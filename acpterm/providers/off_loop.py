@@ -1,7 +1,7 @@
 """Calls of providers that access files, in threads: a file system may not answer for minutes.
 
 A caller that is cancelled does not wait for its thread. If the thread has prepared a command, or
-prepares one later, nobody gets the token of its clean-up: so the thread cleans up itself.
+prepares one later, no caller gets the token of its clean-up: so the thread cleans up itself.
 """
 
 import threading
@@ -57,5 +57,5 @@ async def prepare(work: Callable[[], Prepared], undo: Callable[[str], None]) -> 
 
 
 async def clean_up(work: Callable[[], None]) -> None:
-    """Call `work` in a thread. If the caller is cancelled, the thread goes on."""
+    """Call `work` in a thread. If the caller is cancelled, the thread continues."""
     await run_blocking(work, abandon_on_cancel=True, limiter=_clean_up_threads)
