@@ -1,4 +1,4 @@
-"""The policy: what agents may run, who is asked about it, and the record of it.
+"""The policy: what agents may run, the questions about it to the user, and the record of it.
 
 - `judge`: the level of a command, and the decision on it (`search`, `parts`, `decision`, `prefix`);
 - `syntax`, `words`, `wrappers`, `arguments`: what the search knows about shells and programs;
