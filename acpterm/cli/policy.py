@@ -153,7 +153,7 @@ def _profile(loaded: "Settings", name: str | None) -> "Profile":
     profiles = Profiles(loaded)
     if name is None:
         try:
-            return profiles.select((), os.getcwd())
+            return profiles.select(None, os.getcwd())
         except OSError as error:
             fail(f"the current directory cannot be used: {error.strerror}: change to another one")
     if name not in profiles.by_name:

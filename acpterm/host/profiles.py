@@ -32,24 +32,27 @@ class Profiles:
         self._default: Final = self.by_name[settings.profile]
         self._selectors: Final = [(one, _patterns(one)) for one in settings.profile_for]
 
-    def select(self, programs: Collection[str], directory: str) -> Profile:
+    def select(self, programs: Collection[str] | None, directory: str) -> Profile:
         """Return the profile of an agent.
 
-        `programs` are the names of the agent's program, and `directory` is the absolute path of the
+        `programs` are the names of the agent's program; with None, the tables that name an agent
+        are left out. `directory` is the absolute path of the
         directory that it works in. Raises `RpcError` (-32603) if the profile depends on the
         program, and the program is not known.
         """
         for selector, patterns in self._selectors:
             if not _is_in(directory, patterns):
                 continue
-            if selector.agent is not None and not _are_known(programs):
+            if selector.agent is not None and programs is None:
+                continue
+            if selector.agent is not None and not _are_known(programs or ()):
                 raise RpcError(
                     INTERNAL_ERROR,
                     "no command is run: the agent's program cannot be determined, and the setting "
                     f"profile_for selects a profile by agent = {quote(selector.agent)}; the user "
                     "can start the agent with --profile, or change the setting",
                 )
-            if selector.agent is None or _is_any(programs, [selector.agent]):
+            if selector.agent is None or _is_any(programs or (), [selector.agent]):
                 return self.by_name[selector.profile]
         return self._default
 
