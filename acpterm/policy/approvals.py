@@ -112,7 +112,7 @@ class Approvals:
             entry = self._add(_Entry(question))
         entry.is_claimed = True
         try:
-            # Not earlier: whoever withdraws the question meanwhile must find it.
+            # Not earlier: the client that withdraws the question meanwhile must find it.
             await trio.lowlevel.checkpoint()
             answer = await self._wait(entry, unattended)
         except trio.Cancelled:

@@ -90,6 +90,11 @@ class _Ready:
         return int(pid)
 
 
+def stop_adopting() -> None:
+    """Let orphans go to init again, which reaps them: an earlier test may have adopted them."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
 @contextlib.contextmanager
 def _subreaper() -> Iterator[None]:
     """Make this process a subreaper during the block: it adopts its descendants' orphans."""
