@@ -157,7 +157,7 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     directory: bytes | None = None
     """The directory that the agent works in, by which its profile is selected."""
     starts: list[float] = []
-    """When terminals were started, on the boot clock: see `quotas.Starts`."""
+    """When terminals were started, on the boot clock: see `host.quotas`."""
     approver: ApproverKind | None = None
     """What asks the user the connection's questions; None if the connection is just an agent's."""
     profile: str | None = None
