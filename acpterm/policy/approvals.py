@@ -17,6 +17,8 @@ from any observer; then the question is withdrawn from the others. States of a q
 A question is *attended* if an observer can answer it and has not declined it. Unless the profile
 says to wait, a question that is not attended is refused. An unclaimed question counts as attended
 for some time, since observers have to reconnect first.
+
+The file is long because all methods of `Approvals` read and change the same states.
 """
 
 import math

@@ -8,6 +8,8 @@ terminal ids are looked up in the session that a request names, so any other id 
 
 States: *open*, then *closed* by `close`, which releases all terminals. A terminal that is still
 being created then is released as soon as it exists.
+
+The file is long because sessions, rights and restoration are states of the same object.
 """
 
 import itertools

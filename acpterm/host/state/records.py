@@ -6,6 +6,8 @@ new version. Older versions are read; newer versions are refused (`StateVersionE
 
 A field `…_at` is in seconds of the boot clock, which cannot be set and is the same for all workers.
 A field `…_time` is in seconds since 1970, for display.
+
+The file is long because it has all records: what one worker hands over to the next is in one place.
 """
 
 from typing import Annotated, ClassVar, Final, Self, TypeAlias

@@ -1,4 +1,7 @@
-"""The walk over the tree of a line, which collects its commands."""
+"""The walk over the tree of a line, which collects its commands.
+
+The file is long because it has one case for each construct of the shell.
+"""
 
 import itertools
 import re
