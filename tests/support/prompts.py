@@ -230,7 +230,8 @@ async def at_a_terminal(
     log = Log(tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}")
     words = command_line(json.dumps(steps), ["--log", str(log.path), *options], agent)
     variables = {"XDG_CONFIG_HOME": str(tmp_path / "none"), "NO_COLOR": "", **(env or {})}
-    async with agent_here() as host:
+    # The terminal stands for one of the user: its command is not judged.
+    async with agent_here(profile="open") as host:
         terminal = await host.create(
             words[0],
             args=words[1:],
