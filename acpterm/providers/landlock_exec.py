@@ -44,6 +44,8 @@ _DEVICE = _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV
 _TCP = 0b11
 _SCOPED = 0b11
 _RULE_PATH_BENEATH = 1
+# Only Linux has it, as it has Landlock.
+_PATH: int = getattr(os, "O_PATH", 0)
 
 _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 22, 24, 38
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
@@ -205,7 +207,7 @@ def _restrict_files(spec: Spec) -> None:
     ruleset = _check(libc.syscall(_CREATE_RULESET, attributes, size, ctypes.c_uint(0)), "ruleset")
 
     def allow(path: str, rights: int, *, follow: bool = False) -> None:
-        flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+        flags = _PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
         try:
             fd = os.open(path, flags)
         except OSError:

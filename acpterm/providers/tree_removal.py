@@ -11,6 +11,8 @@ import stat
 from typing import Final
 
 _DIRECTORY: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Only Linux has it, and only there are such trees made.
+_PATH: Final[int] = getattr(os, "O_PATH", 0)
 _NAME_BYTES: Final = 16
 
 
@@ -55,7 +57,7 @@ def _emptied(directory: int, top: int) -> list[str]:
 
 def _open(name: str, parent: int | None) -> int:
     """Open a directory, after giving its owner all permissions."""
-    place = os.open(name, os.O_PATH | _DIRECTORY, dir_fd=parent)
+    place = os.open(name, _PATH | _DIRECTORY, dir_fd=parent)
     try:
         # chmod(2) would follow a link that has replaced the directory.
         os.chmod(f"/proc/self/fd/{place}", stat.S_IRWXU)
