@@ -24,6 +24,8 @@ Exchanging messages:
 - `update`: parses and encodes `session/update` notifications.
 - `terminals`: passes an agent's terminal requests on to the host.
 - `output_poller`: polls the output of one terminal of the host.
+- `questions`: the host's questions to the user, whether a command may run.
+- `question_options`: the answers that the user can choose from.
 - `wirelog`: writes all messages to a file (`--log`).
 
 `acpterm stdio`:

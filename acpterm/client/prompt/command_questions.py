@@ -12,23 +12,15 @@ from typing import Final
 
 import trio
 
-from acpterm.acp.agent import PermissionOption
-from acpterm.acp.approvals import ApprovalInfo, Decision, Scope
+from acpterm.acp.approvals import ApprovalInfo
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.prompt.permissions import NoTerminalError, Permissions
 from acpterm.client.prompt.tool_calls import ToolCalls
+from acpterm.client.question_options import CHOICES, question_options
 from acpterm.client.questions import Questions
 from acpterm.client.sanitize import escape_invisible, one_line
-from acpterm.runtime.command_line import command_line
 
 _COMMAND_CHARS_MAX: Final = 16 * 1024
-_PREFIX_CHARS_MAX: Final = 80
-_CHOICES: Final[dict[str, tuple[Decision, Scope]]] = {
-    "allow_once": ("allow", "once"),
-    "allow_always": ("allow", "always"),
-    "reject_once": ("deny", "once"),
-    "reject_always": ("deny", "always"),
-}
 
 
 class CommandQuestions:
@@ -75,7 +67,7 @@ class CommandQuestions:
             chosen = await self._choose(info)
             if chosen is None:
                 return
-            decision, scope_of_answer = _CHOICES[chosen]
+            decision, scope_of_answer = CHOICES[chosen]
             if decision == "deny":
                 self._calls.refusals += 1
             self._questions.answer(self._host, info.approval_id, decision, scope_of_answer)
@@ -85,7 +77,7 @@ class CommandQuestions:
 
     async def _choose(self, info: ApprovalInfo) -> str | None:
         """Return the kind of the option that is chosen; None if the question is left to others."""
-        options = _options(info)
+        options = question_options(info)
         try:
             response = await self._permissions.decide(
                 _question(info), "execute", options, self._show, needs_terminal=True
@@ -104,17 +96,3 @@ def _question(info: ApprovalInfo) -> str:
         command = f"{command[:_COMMAND_CHARS_MAX]}… ({len(command)} characters in all)"
     where = f"    in {one_line(info.cwd, 1000)}"
     return "\n".join([command, where, f"    {one_line(info.reason, 1000)}"])
-
-
-def _options(info: ApprovalInfo) -> list[PermissionOption]:
-    shown = "this command"
-    options = [PermissionOption("allow_once", "Allow once", "allow_once")]
-    if info.prefix is not None:
-        prefix = command_line(info.prefix[0], info.prefix[1:])
-        shown = f'"{one_line(prefix, _PREFIX_CHARS_MAX)}"'
-        name = f"Always allow {shown} in this session"
-        options.append(PermissionOption("allow_always", name, "allow_always"))
-    name = f"Always reject {shown} in this session"
-    options.append(PermissionOption("reject_once", "Reject", "reject_once"))
-    options.append(PermissionOption("reject_always", name, "reject_always"))
-    return options

@@ -21,26 +21,18 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from acpterm.acp.approvals import ApprovalInfo, Decision, Scope
+from acpterm.acp.approvals import ApprovalInfo
 from acpterm.acp.raw_json import members, text
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.envelope import Envelope
+from acpterm.client.question_options import CHOICES, question_options
 from acpterm.client.questions import Questions
 from acpterm.client.sanitize import escape_invisible_text, one_line
 from acpterm.client.update import encode_tool_call_update
 from acpterm.jsonrpc import encode_notification, encode_request
-from acpterm.runtime.command_line import command_line
 
 _PREFIX_BYTES: Final = 16
 _TITLE_CHARS_MAX: Final = 1000
-_NAME_CHARS_MAX: Final = 80
-# Whether to allow the command, and for how long, by the id of the option that the user has chosen.
-_CHOICES: Final[dict[str, tuple[Decision, Scope]]] = {
-    "allow_once": ("allow", "once"),
-    "allow_always": ("allow", "always"),
-    "reject_once": ("deny", "once"),
-    "reject_always": ("deny", "always"),
-}
 
 
 class EditorQuestions:
@@ -83,7 +75,7 @@ class EditorQuestions:
         request = f"{self._prefix}{next(self._numbers)}"
         self._requests[info.approval_id] = request
         self._asked[request] = info
-        params = permission_params(info)
+        params = _permission_params(info)
         self._send([encode_request(request, "session/request_permission", params)])
 
     def _withdraw(self, identifier: str) -> None:
@@ -106,10 +98,11 @@ class EditorQuestions:
             return True  # the question was withdrawn before
         outcome = members(members(message.result).get("outcome"))
         kind, option = text(outcome.get("outcome")), text(outcome.get("optionId"))
-        choice = _CHOICES.get(option or "") if kind == "selected" else None
+        choice = CHOICES.get(option or "") if kind == "selected" else None
         if kind == "cancelled":
             choice = "deny", "once"
-        if choice is None or option not in (None, *_option_ids(info)):
+        options = [one.option_id for one in question_options(info)]
+        if choice is None or option not in (None, *options):
             reason = _why(message)
             self._questions.decline(self._host, info.approval_id, reason)
             self._end_tool_call(info, "failed")
@@ -134,28 +127,7 @@ def _tool_call_id(info: ApprovalInfo) -> str:
     return f"acpterm-approval-{info.approval_id}"
 
 
-def _option_ids(info: ApprovalInfo) -> list[str]:
-    return [option["optionId"] for option in _options(info)]
-
-
-def _options(info: ApprovalInfo) -> list[dict[str, str]]:
-    """Return the options of a question, as ACP defines them."""
-    shown = "this command"
-    if info.prefix is not None:
-        prefix = command_line(info.prefix[0], info.prefix[1:])
-        shown = f'"{one_line(prefix, _NAME_CHARS_MAX)}"'
-    names = {
-        "allow_once": "Allow once",
-        "allow_always": f"Always allow {shown} in this session",
-        "reject_once": "Reject",
-        "reject_always": f"Always reject {shown} in this session",
-    }
-    if info.prefix is None:
-        del names["allow_always"]
-    return [{"optionId": kind, "name": name, "kind": kind} for kind, name in names.items()]
-
-
-def permission_params(info: ApprovalInfo) -> dict[str, Any]:
+def _permission_params(info: ApprovalInfo) -> dict[str, Any]:
     """Return the params of the `session/request_permission` for a question."""
     about = f"{info.reason}\n\nDirectory: {info.cwd}"
     if len(info.command) > _TITLE_CHARS_MAX:
@@ -172,5 +144,5 @@ def permission_params(info: ApprovalInfo) -> dict[str, Any]:
             "rawInput": {"command": info.command, "cwd": info.cwd},
             "content": [{"type": "content", "content": block}],
         },
-        "options": _options(info),
+        "options": question_options(info),
     }

@@ -136,7 +136,7 @@ class AuditLog:
         self._lost_to = at
 
     async def _until_queued(self) -> None:
-        """Wait until an entry is queued or a loss is to be reported."""
+        """Wait until an entry is queued, or a loss has to be reported."""
         while not (self._queue or self._batch or self._lost):
             due_at = self._inputs.due_at
             timeout = math.inf if due_at is None else max(0.0, due_at - time.monotonic())
