@@ -114,9 +114,9 @@ class Consumer:
         """Make `run` check the ring for new output."""
         self._wake.set()
 
-    def resize(self, cols: int, rows: int) -> None:
-        """Apply a new terminal size once all output written before this call is consumed."""
-        self._sizes.append((self._ring.head, cols, rows))
+    def resize(self, cols: int, rows: int, position: int) -> None:
+        """Apply a new terminal size once all output before `position` is consumed."""
+        self._sizes.append((position, cols, rows))
         self._apply_sizes()
 
     def catch_up(self) -> bool:

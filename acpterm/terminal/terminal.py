@@ -263,9 +263,11 @@ class Terminal:
         """Set the terminal size. Raises `trio.ClosedResourceError` if the PTY is closed."""
         if self._master.closed:
             raise trio.ClosedResourceError
+        # The program can redraw, and the keeper can read that, before the next line returns.
+        position = self.ring.head
         self._master.resize(cols, rows)
         if (cols, rows) != (self.cols, self.rows):
-            self._consumer.resize(cols, rows)
+            self._consumer.resize(cols, rows, position)
         self.cols, self.rows = cols, rows
         self._changed.unpark_all()
 

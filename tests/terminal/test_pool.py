@@ -24,7 +24,7 @@ from acpterm.terminal.pool import Pool, ShutDownError, TerminalSpec
 from acpterm.terminal.status import EndedBy
 from tests.pty.tracer import tracing
 from tests.support.keepers import SlowKeeper
-from tests.support.polling import poll
+from tests.support.polling import poll, poll_blocking
 from tests.support.pools import running_pool
 from tests.support.processes import alive
 
@@ -371,6 +371,26 @@ async def test_terminal_cannot_be_resized_or_signalled_after_its_end():
         with pytest.raises(trio.ClosedResourceError):
             terminal.resize(80, 24)
         assert terminal.signal(15) is False
+
+
+async def test_output_in_response_to_a_resize_has_the_new_size_however_fast_it_comes(monkeypatch):
+    async with running_pool() as pool:
+        # The alternate screen, since the lines of the main screen are wrapped again.
+        redraw = r"printf '\033[?1049h\033[H%0100d' 0"
+        line = f'trap "{redraw}" WINCH; echo ready; while :; do sleep 0.01; done'
+        terminal = await pool.create(program(line), TerminalSpec(size=(80, 24)))
+        await poll(lambda: text(terminal) == "ready\n")
+        resize = terminal._master.resize
+
+        def resize_slowly(cols, rows):
+            """Resize, and return only once the program has redrawn, as on a busy processor."""
+            resize(cols, rows)
+            poll_blocking(lambda: terminal.ring.head >= len("ready\r\n") + 100)
+
+        monkeypatch.setattr(terminal._master, "resize", resize_slowly)
+        terminal.resize(120, 24)
+        await terminal.caught_up()
+        assert terminal.emulator.screen().text() == "0" * 100
 
 
 async def test_terminal_without_output_retains_no_bytes():

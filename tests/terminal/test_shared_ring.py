@@ -227,12 +227,12 @@ def test_catch_up_stops_early_when_output_is_expensive_to_emulate(writer):
 async def test_size_is_applied_at_the_position_of_its_change(writer):
     consuming = Consuming(writer)
     writer.write(b"before")
-    consuming.consumer.resize(100, 30)
+    consuming.consumer.resize(100, 30, consuming.ring.head)
     writer.write(b"after")
     assert consuming.timeline.resized == 0
     await consuming.consumer.caught_up()
     assert consuming.timeline.resize_at(0)[1:] == (6, 100, 30)
-    consuming.consumer.resize(90, 20)
+    consuming.consumer.resize(90, 20, consuming.ring.head)
     assert consuming.timeline.resize_at(1)[1:] == (11, 90, 20)
 
 
