@@ -24,7 +24,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),
 ]
 
-PYTHON = sys.executable
+# A virtual environment may be below /tmp, which the sandboxes hide; its interpreter usually is not.
+PYTHON = os.path.realpath(sys.executable)
 
 
 def python(place, code, *arguments, **more):
