@@ -246,9 +246,10 @@ class AgentRole(_Caller):
         return await self._call("_acpterm/terminal/read", params, ReadResponse)
 
     async def output(self, terminal: str) -> RetainedOutput:
-        """Return all retained output."""
+        """Return all retained output; if more has come meanwhile, it may be after `position`."""
+        # ACP's response has no position. This one is of just before it, so nothing is missed.
+        position = (await self.info(terminal)).position
         answer = await self._call("terminal/output", self._params(terminal), TerminalOutputResponse)
-        position = _own(answer.meta).get("position", 0)
         return RetainedOutput(
             answer.output, answer.truncated, position, exit_of_status(answer.exit_status)
         )
