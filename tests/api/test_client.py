@@ -194,7 +194,7 @@ async def test_refused_command_is_an_error_of_its_own(settings):
     async with connect(settings, "agent") as client:
         with pytest.raises(acpterm.CommandRefused, match="dangerous"):
             await client.create("sudo reboot")
-        with pytest.raises(acpterm.RequestError, match="not absolute|no directory|directory") as it:
+        with pytest.raises(acpterm.RequestError, match="directory") as it:
             await client.create("true", cwd="/no/such/directory")
         assert not isinstance(it.value, acpterm.CommandRefused)
 
