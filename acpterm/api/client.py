@@ -223,13 +223,17 @@ async def connect(
         opened = await open_agent(settings, agent or DEFAULT_AGENT, profile)
     else:
         opened = await open_user(settings)
-    client = Client(
-        opened,
-        settings,
-        session=session if is_agent else None,
-        cwd=cwd,
-        profile=profile,
-        provider=provider,
-    )
+    try:
+        client = Client(
+            opened,
+            settings,
+            session=session if is_agent else None,
+            cwd=cwd,
+            profile=profile,
+            provider=provider,
+        )
+    except BaseException:
+        await anyio.aclose_forcefully(opened.connected.stream)
+        raise
     async with client._running():  # noqa: SLF001  `connect` is the only one that runs it
         yield client
