@@ -29,8 +29,8 @@ RC = r"""
 \builtin unset HISTFILE
 __acpterm_nonce=@nonce@ __acpterm_dir=@dir@
 __acpterm_n=0 __acpterm_open=0 __acpterm_status= __acpterm_pipe=
-__acpterm_hook='{ __acpterm_precmd "$?" "${PIPESTATUS[@]}"; } >/dev/null 2>&1 && :'
-__acpterm_last='{ __acpterm_prompt "$?"; } >/dev/null 2>&1 && :'
+__acpterm_hook='{ __acpterm_precmd "$?" && :; } >/dev/null 2>&1'
+__acpterm_last='{ __acpterm_prompt "$?" && :; } >/dev/null 2>&1'
 __acpterm_ps0='\e]133;C;aid=@nonce@;pid=$$;n=${__acpterm_n-}\a'
 __acpterm_ps1='\[\e]133;B;aid=@nonce@;pid=$$;n=${__acpterm_n-}\a\]'
 
@@ -71,17 +71,12 @@ __acpterm_install() {
   [[ ${PS0-} == *"$__acpterm_ps0" ]] || PS0=${PS0-}$__acpterm_ps0
 }
 
-__acpterm_typed() {
+__acpterm_begin() {
   # number, status before the command
   __acpterm_n=$1 __acpterm_open=1 __acpterm_status= __acpterm_pipe=
-  \builtin return "$2"
-}
-
-__acpterm_start() {
-  # status before the command
   __acpterm_install
   __acpterm_mark C
-  \builtin return "$1"
+  \builtin return "$2"
 }
 
 __acpterm_end() {
@@ -142,21 +137,21 @@ USER_RC = r"""
 #: Removes what the user has typed at the prompt, and leaves the command mode of vi.
 CLEAR_LINE = b"\x1b[31415~\x1b[31416~"
 
-_BEGIN = '{ __acpterm_start "$?"; } >/dev/null 2>&1 && :; '
+_BEGIN = '{{ __acpterm_begin {n} "$?" && :; }} >/dev/null 2>&1'
 _END = '\n\n{ __acpterm_end "$?" "${PIPESTATUS[@]}"; } >/dev/null 2>&1\n'
 _LINE = (
-    ' {{ __acpterm_typed {n} "$?"; }} >/dev/null 2>&1 && :'
-    r"; \builtin . {path}"
-    '; {{ __acpterm_again "$?"; }} >/dev/null 2>&1 && :'
+    " " + _BEGIN + r"; \builtin . {path}"
+    '; {{ __acpterm_again "$?" && :; }} >/dev/null 2>&1'
 )
 
 
-def command_file(command: str, flags: str) -> str:
-    """Return the contents of the file of `command`; `flags` is the shell's last known ``$-``."""
+def command_file(n: int, command: str, flags: str) -> str:
+    """Return the contents of the file of command `n`; `flags` is the shell's last known ``$-``."""
     if "v" in flags:
         # `set -v` prints the lines of the file.
         return command + "\n"
-    return _BEGIN + command + (_END if is_complete(command) else "\n")
+    begin = _BEGIN.format(n=n) + "\n" if "x" in flags else ""
+    return begin + command + (_END if is_complete(command) else "\n")
 
 
 def typed_line(n: int, path: str) -> str:

@@ -53,11 +53,12 @@ class ShellDirectory:
             descriptor = os.open(os.path.join(self.path, f"{n}.{event}"), flags)
         except OSError:
             return None
-        with os.fdopen(descriptor, "rb") as file:
-            try:
-                record = parse_record(file.read(RECORD_BYTES_MAX), self.nonce)
-            except OSError:
-                return None
+        try:
+            record = parse_record(os.read(descriptor, RECORD_BYTES_MAX), self.nonce)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
         return record if record and (record.n, record.event) == (n, event) else None
 
     def forget(self, n: int) -> None:

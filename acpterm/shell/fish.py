@@ -63,12 +63,13 @@ end
 
 function __acpterm_ready --on-event fish_prompt
     __acpterm_mark A 2>/dev/null
+    for mode in default insert visual
+        bind -M $mode -m insert \e\[31415~ 'commandline ""' 2>/dev/null
+    end
+    bind \e\[31415~ 'commandline ""'
     __acpterm_mark B 2>/dev/null
 end
 
-bind \e\[31415~ 'commandline ""'
-bind -M insert \e\[31415~ 'commandline ""' 2>/dev/null
-bind -M default \e\[31415~ 'commandline ""' 2>/dev/null
 __acpterm_record ready 0 0 2>/dev/null
 """
 
@@ -84,8 +85,8 @@ _CONTINUED = re.compile(
 )
 
 
-def command_file(command: str, flags: str) -> str:  # noqa: ARG001  as the other shells
-    """Return the contents of the file of `command`."""
+def command_file(n: int, command: str, flags: str) -> str:  # noqa: ARG001  as the other shells
+    """Return the contents of the file of command `n`."""
     return command + ("\n" if _CONTINUED.search(command) else _END)
 
 

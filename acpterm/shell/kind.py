@@ -29,7 +29,7 @@ class Kind(NamedTuple):
     name: KindName
     clear_line: bytes
     """Keys that empty the line at the prompt, which a user of an attached window may have begun."""
-    command_file: Callable[[str, str], str]
+    command_file: Callable[[int, str, str], str]
     typed_line: Callable[[int, str], str]
 
     def setup(

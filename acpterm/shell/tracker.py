@@ -5,9 +5,9 @@ States of the shell: *starting* until its record `ready` (`set_ready`); then it 
 *ended* (`outcome` returns an `Outcome`).
 
 - Output begins after the last C before the end. PS0 and preexec emit a C before the typed line is
-  executed, with the number of the command before; the command file emits another, with the
-  command's own number, after which a C with another number has no effect: a program may have
-  printed a log that contains it.
+  executed, with the number of the command before; the line emits another, with the command's own
+  number, after which a C with another number has no effect: a program may print a log that contains
+  it.
 - The boundary is exact if the mark D with the command's number arrived, if the record agrees with
   it, and if a C was seen. Else it is unknown, and so are exit code, pipe status and directory.
 - A command without D ends when its shell displays the prompt again (PROMPT_COMMAND may have been
@@ -47,6 +47,14 @@ class _Command:
     prompt: Mark | None = None
     """The prompt that was displayed although no D had arrived."""
     lost: int = 0
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether the shell executed a line, but not (yet) its first part, which sets the number.
+
+        Programs cannot run in that state, so a prompt ends the command.
+        """
+        return self.has_begun and not self.has_own_begin
 
 
 @dataclass
@@ -120,13 +128,13 @@ class Tracker:
             self.at_prompt = self.is_prompting = False
             if command is None or command.end:
                 self.is_user_running = True
-            elif not command.has_own_begin:
+            elif mark.n == command.n or not command.has_own_begin:
                 command.has_begun = True
                 command.has_own_begin = mark.n == command.n
                 command.text = TextView(self.output_bytes)
                 command.position = mark.end
-        elif command is None or mark.n == command.n:
-            if mark.letter == "D":
+        elif command is None or mark.n == command.n or command.is_skipped:
+            if mark.letter == "D" and (command is None or mark.n == command.n):
                 if command and not command.end:
                     command.end = mark
                     command.text.finish()

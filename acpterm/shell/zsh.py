@@ -85,17 +85,12 @@ __acpterm_preexec() {
   { __acpterm_mark C; } >/dev/null 2>&1
 }
 
-__acpterm_typed() {
+__acpterm_begin() {
   # number, status before the command
   __acpterm_n=$1 __acpterm_open=1 __acpterm_status= __acpterm_pipe=
-  \builtin return "$2"
-}
-
-__acpterm_start() {
-  # status before the command
   __acpterm_install
   __acpterm_mark C
-  \builtin return "$1"
+  \builtin return "$2"
 }
 
 __acpterm_end() {
@@ -114,7 +109,7 @@ __acpterm_again() {
 __acpterm_precmd() {
   {
     \builtin local now="$?"
-    if [[ ${#funcstack} == 1 ]]; then
+    if [[ ${#funcstack[@]} == 1 ]]; then
       if [[ $__acpterm_open == 1 ]]; then
         __acpterm_open=0
         __acpterm_status=${__acpterm_status:-$now}
@@ -158,21 +153,21 @@ __acpterm_install
 #: Removes what the user has typed at the prompt.
 CLEAR_LINE = b"\x1b[31415~"
 
-_BEGIN = '{ __acpterm_start "$?"; } >/dev/null 2>&1 && :; '
+_BEGIN = '{{ __acpterm_begin {n} "$?" && :; }} >/dev/null 2>&1'
 _END = '\n\n{ __acpterm_end "$?" "${pipestatus[@]}"; } >/dev/null 2>&1\n'
 _LINE = (
-    ' {{ __acpterm_typed {n} "$?"; }} >/dev/null 2>&1 && :'
-    r"; \builtin . {path}"
-    '; {{ __acpterm_again "$?"; }} >/dev/null 2>&1 && :'
+    " " + _BEGIN + r"; \builtin . {path}"
+    '; {{ __acpterm_again "$?" && :; }} >/dev/null 2>&1'
 )
 
 
-def command_file(command: str, flags: str) -> str:
-    """Return the contents of the file of `command`; `flags` is the shell's last known ``$-``."""
+def command_file(n: int, command: str, flags: str) -> str:
+    """Return the contents of the file of command `n`; `flags` is the shell's last known ``$-``."""
     if "v" in flags:
         # `set -v` prints the lines of the file.
         return command + "\n"
-    return _BEGIN + command + (_END if is_complete(command) else "\n")
+    begin = _BEGIN.format(n=n) + "\n" if "x" in flags else ""
+    return begin + command + (_END if is_complete(command) else "\n")
 
 
 def typed_line(n: int, path: str) -> str:

@@ -94,7 +94,7 @@ class PlainShell:
                 raise TimeoutError(f"the shell displays no prompt: {bytes(self.all[-500:])!r}")
         self.directory.forget(self.n)
         self.n += 1
-        text = self.kind.command_file(command, self.flags)
+        text = self.kind.command_file(self.n, command, self.flags)
         path = self.directory.write(self.directory.command_name(self.n), text)
         self.tracker.begin(self.n)
         self.type(self.kind.keys(self.n, path))
