@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Screen,
         Waited,
     )
+    from acpterm.api.shell import Completed, Shell, ShellBusyError, ShellError
     from acpterm.api.terminal import Terminal
 
 __version__ = "0.1.0"
@@ -43,6 +44,7 @@ __all__ = [
     "CommandCheck",
     "CommandPart",
     "CommandRefused",
+    "Completed",
     "DaemonError",
     "Exit",
     "Output",
@@ -50,6 +52,9 @@ __all__ = [
     "RequestError",
     "RetainedOutput",
     "Screen",
+    "Shell",
+    "ShellBusyError",
+    "ShellError",
     "Terminal",
     "Waited",
     "__version__",
@@ -71,6 +76,7 @@ _MODULES: Final = {
             "Waited",
         ),
     ),
+    "shell": ("Completed", "Shell", "ShellBusyError", "ShellError"),
     "terminal": ("Terminal",),
 }
 _EXPORTS: Final = {name: module for module, names in _MODULES.items() for name in names}

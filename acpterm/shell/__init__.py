@@ -1,8 +1,8 @@
 """Persistent shells in which each command has an exact beginning, end, exit code and directory.
 
-This package has no I/O but `directory`: `kind` describes bash, zsh and fish; `marks` finds the marks
-of a shell in its output; `record` parses what a shell reports beside its output; and `tracker`
-combines both. The driver, which runs a shell in a terminal, is `acpterm.api.shell`.
+Only `directory` has I/O. `kind` describes bash, zsh and fish; `marks` finds the marks of a shell in
+its output; `record` parses what a shell reports beside its output; and `tracker` combines both. The
+driver, which runs a shell in a terminal, is `acpterm.api.shell`.
 
 The way of a command:
 

@@ -4,8 +4,8 @@ fish has events for the beginning and the end of a command line. Between the eve
 it sets the title; so the typed line emits a second mark C. The names of ``set``, ``test``,
 ``string`` and ``builtin`` are reserved in fish: functions cannot replace them.
 
-fish parses a file before it executes any of it. A command file is the command, and at its end a call
-that saves the pipe status, which ``source`` overwrites. There is no such call if the command
+fish parses a file before it executes any of it. A command file is the command, and at its end a
+call that saves the pipe status, which ``source`` overwrites. There is no such call if the command
 may continue on the next line. In fish, ``exit`` in a sourced file ends the file and not the shell.
 """
 

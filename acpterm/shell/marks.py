@@ -1,8 +1,8 @@
 r"""Find the marks of a shell in its output: ``ESC ] 133 ; … BEL`` with the shell's nonce.
 
-A mark has a letter (A before the prompt, B at its end, C before a command's output, D after it), the
-nonce, the pid of the shell, and the number of the command. Marks without the nonce are output. So
-are those of another pid: a child shell may have inherited PS0 and PS1.
+A mark has a letter (A before the prompt, B at its end, C before a command's output, D after it),
+the nonce, the pid of the shell, and the number of the command. Marks without the nonce are output.
+Marks of another pid have no effect: a child shell may have inherited PS0 and PS1.
 """
 
 import re

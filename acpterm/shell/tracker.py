@@ -179,6 +179,11 @@ class Tracker:
         return self._command is not None and self._command.has_begun
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the mark of the current command's end has arrived."""
+        return self._command is not None and self._command.end is not None
+
+    @property
     def output(self) -> str:
         """The text of the current or the last command, up to now."""
         return self._command.text.text() if self._command else ""

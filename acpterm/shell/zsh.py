@@ -3,8 +3,8 @@ r"""The rc files, the typed line and the command file of zsh (5.3 or newer; see 
 The rules are those of `bash`, with the means of zsh: ``precmd_functions`` and ``preexec_functions``
 instead of PROMPT_COMMAND and PS0. Differences:
 
-- zsh calls a function named ``precmd`` before those in ``precmd_functions``. If the user has one, it
-  is moved into ``precmd_functions``, after ours.
+- zsh calls a function named ``precmd`` before those in ``precmd_functions``. If the user has one,
+  it is moved into ``precmd_functions``, after ours.
 - The option PROMPT_SP prints a ``%`` after a last line without a newline, before any function is
   called. It is turned off.
 - zsh looks for its rc files in ZDOTDIR. The private directory is ZDOTDIR only until our ``.zshrc``

@@ -64,7 +64,9 @@ def test_incomplete_command_fails_and_the_shell_works_on(kind, command, home):
     with PlainShell(kind, home) as shell:
         result = shell.run(command)
         assert result.outcome.boundary == "exact"
-        assert result.outcome.exit_code != 0 or (kind, command) == ("fish", "echo a |"), result
+        # Some shells accept some of them.
+        accepted = {("fish", "echo a |"), ("zsh", "echo a &&"), ("zsh", "{")}
+        assert result.outcome.exit_code != 0 or (kind, command) in accepted, result
         assert "__acpterm" not in result.output
         works(shell)
 
