@@ -19,18 +19,22 @@ OWN: Final = "acpterm"
 """The name of the member of ``_meta`` that belongs to acpterm."""
 
 EXTENSION_METHODS: Final = (
+    "_acpterm/terminal/list",
+    "_acpterm/terminal/get",
     "_acpterm/terminal/read",
+    "_acpterm/terminal/screen",
     "_acpterm/terminal/write",
     "_acpterm/terminal/resize",
     "_acpterm/terminal/signal",
+    "_acpterm/terminal/promote",
     "_acpterm/session/set",
 )
 """The names of acpterm's own methods for agents."""
 
 EXTENSIONS: Final[dict[str, list[str]]] = {
     "methods": list(EXTENSION_METHODS),
-    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider"],
-    "createdMeta": ["provider", "isolation", "level"],
+    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider", "name"],
+    "createdMeta": ["provider", "isolation", "level", "name"],
     "outputMeta": ["waitingForInput"],
     "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes", "limit", "limitValue"],
 }
@@ -51,7 +55,8 @@ class ReadRequest(Wire, omit_defaults=True):
 
     A position is an offset in bytes from the beginning of the terminal's output. Without `since`,
     read from the oldest retained byte. If there is no output after `since` yet,
-    wait up to `wait_ms` milliseconds for some.
+    wait up to `wait_ms` milliseconds for some. With `until_input` the wait ends, too, when the
+    program waits for input.
     """
 
     session_id: SessionId
@@ -60,6 +65,7 @@ class ReadRequest(Wire, omit_defaults=True):
     max_bytes: Positive | None = None
     format: Format | None = None
     wait_ms: Natural | None = None
+    until_input: bool = False
 
 
 class ReadResponse(Wire):
@@ -67,6 +73,7 @@ class ReadResponse(Wire):
 
     `data` is text, or base64 if `encoding` is set. The next read continues from `position`. `lost`
     is the number of bytes from `since` on that are no longer retained, and so are not in `data`.
+    `waiting_for_input` is as in ``terminal/output`` (`OutputMeta`).
     """
 
     data: str
@@ -74,6 +81,18 @@ class ReadResponse(Wire):
     lost: int
     encoding: Literal["base64"] | UnsetType = UNSET
     exit_status: TerminalExitStatus | UnsetType = UNSET
+    waiting_for_input: bool | UnsetType = UNSET
+
+
+class AgentListRequest(Wire, omit_defaults=True):
+    """The params of the agents' ``_acpterm/terminal/list``: list the terminals of a session.
+
+    If the user allows it (the setting `agents_read_user_terminals`), the terminals that the user
+    created are listed too, unless `user` is false.
+    """
+
+    session_id: SessionId
+    user: bool = True
 
 
 class WriteRequest(Wire):
@@ -121,7 +140,8 @@ class CreateMeta(Wire, omit_defaults=True):
     milliseconds. `shell` is true if `command` is shell text, and false if it is a program. `format`
     is the form in which ``terminal/output`` returns the output. `provider` requests that the
     program runs in a stricter isolation than the user has selected: `landlock`, `bubblewrap`,
-    `podman` or `docker`.
+    `podman` or `docker`. `name` is a name for the terminal; if it ends with ``-#``, the ``#`` is
+    replaced by the smallest number from 1 on that makes a name which no terminal has.
     """
 
     cols: Cells | None = None
@@ -130,17 +150,20 @@ class CreateMeta(Wire, omit_defaults=True):
     shell: bool | None = None
     format: Format | None = None
     provider: str | None = None
+    name: str | None = None
 
 
 class CreatedMeta(Wire):
     """``_meta.acpterm`` of a ``terminal/create`` response.
 
-    It says where the program runs, how it is isolated, and the level of the command.
+    It says where the program runs, how it is isolated, the level of the command, and the name of
+    the terminal if one was requested.
     """
 
     provider: str
     isolation: Literal["none", "sandbox", "container"]
     level: str | None
+    name: str | UnsetType = UNSET
 
 
 class OutputMeta(Wire):

@@ -236,6 +236,13 @@ class AgentConnection:
         except KeyError:
             raise no_such_terminal(params.session_id, params.terminal_id) from None
 
+    def readable(self, params: TerminalParams) -> TerminalEntry:
+        """Return the terminal that a request names in its `params`, to read its output.
+
+        Raises `RpcError` (-32002) if the session has no such terminal.
+        """
+        return self.find_session(params).readable(params.terminal_id)
+
     def session(self, identifier: str) -> Session:
         """Return the session with this id; create the session if there is none.
 
