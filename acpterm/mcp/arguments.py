@@ -1,10 +1,11 @@
-"""The names under which models pass a parameter, and the conversion of arguments to a tool's params.
+"""The names under which models pass a parameter, and the conversion to a tool's params.
 
 Models have learnt the parameters of other tools: `cmd` for `command`, `session_id` for `sessionId`.
 A tool declares one name, and gets the value under any name of the same group. Names are compared
 without case and underscores. Unknown arguments are ignored, and null is as good as absent.
 """
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -64,6 +65,8 @@ def decode(tool: str, arguments: Mapping[str, Any] | None, params: type[P]) -> P
             found = _synonym(name, free)
             if found is not None:
                 values[name] = found
+    if isinstance(values.get("command"), list):
+        values["command"] = _line(values["command"], params)
     try:
         return msgspec.convert(values, params, strict=False)
     except msgspec.ValidationError as error:
@@ -93,6 +96,13 @@ def _duration(free: Mapping[str, Any], *, in_seconds: bool) -> Any:
     except (KeyError, TypeError, ValueError):
         return free.get(_ANY_UNIT)
     return value * factor if in_seconds and value >= _LONGEST_S else value
+
+
+def _line(command: list[Any], params: type[msgspec.Struct]) -> Any:
+    """Return a command that was given as words as one line, if the tool takes a line."""
+    kind = next(field.type for field in fields(params) if field.encode_name == "command")
+    takes_words = "list" in str(kind)
+    return command if takes_words else shlex.join(map(str, command))
 
 
 def _summary(params: type[msgspec.Struct]) -> str:

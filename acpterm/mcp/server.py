@@ -5,6 +5,7 @@ that the client has sent. An error that the model can do something about is a re
 a tool that does not exist is an error of the protocol.
 """
 
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -57,7 +58,7 @@ class TerminalServer:
         agent = _client_name(ctx)
         if self._sessions is None:
             settings = _tool_settings(self._settings, agent)
-            self._sessions = Sessions(self._link, agent, settings.provider)
+            self._sessions = Sessions(self._link, agent, os.getcwd(), settings.provider)
         call = Call(self._sessions, _tool_settings(self._settings, agent), _report(ctx))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call.send_progress)

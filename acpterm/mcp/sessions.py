@@ -32,8 +32,8 @@ class Session:
     """A terminal session. `position` is where the next read begins, in bytes of output.
 
     `input_position` is the position at the last input: what a pattern is searched in begins there.
-    `began` is the time of the start. `prompt` is the last line of output.
-    `argv` is the command as words, if it was given so. `is_reported` is true when a result has had the exit.
+    `began` is the time of the start. `prompt` is the last line of output. `argv` is the command as
+    words, if it was given so. `is_reported` is true when a result has had the exit.
     """
 
     id: str
@@ -59,10 +59,12 @@ class Session:
 class Sessions:
     """The sessions of one MCP client, which is the agent `agent` to the host.
 
-    `provider` is where its terminals run, if not where the host says.
+    `cwd` is the directory of programs that name none. `provider` is where its terminals run, if not
+    where the host says.
     """
 
-    def __init__(self, link: HostLink, agent: str, provider: str | None = None) -> None:
+    def __init__(self, link: HostLink, agent: str, cwd: str, provider: str | None = None) -> None:
+        self._cwd: Final = cwd
         self._link: Final = link
         self._agent: Final = agent
         self._provider: Final = provider
@@ -106,7 +108,7 @@ class Sessions:
         name: str | None = None,
         cols: int | None = None,
         rows: int | None = None,
-        timeout: float | None = None,
+        timeout_s: float | None = None,
         shell: bool | None = None,
     ) -> Session:
         """Start a program in a new session. Raises `ToolError` if it is refused or cannot start."""
@@ -122,13 +124,13 @@ class Sessions:
                 name=name or NAME,
                 cols=cols,
                 rows=rows,
-                timeout=timeout,
+                timeout=timeout_s,
                 shell=shell,
                 provider=self._provider,
             )
         except RequestError as error:
             raise ToolError(str(error)) from error
-        return self.add(terminal, command, os.path.abspath(cwd or "."))
+        return self.add(terminal, command, os.path.join(self._cwd, cwd or ""))
 
     def add(self, terminal: Terminal, command: str, cwd: str) -> Session:
         """Add a session for a terminal that was started elsewhere."""

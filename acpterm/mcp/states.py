@@ -24,9 +24,7 @@ class SessionResult(Struct, kw_only=True, omit_defaults=False):
     id: Annotated[str, Meta(description="the id of the terminal session")]
     state: Annotated[State, Meta(description="what the program does")]
     output: Annotated[str, Meta(description="the output, cropped")] = ""
-    position: Annotated[
-        int, Meta(description="where the next read begins, in bytes of output")
-    ] = 0
+    position: Annotated[int, Meta(description="where the next read begins, in bytes of output")] = 0
     complete: Annotated[bool, Meta(description="whether the program has ended")] = False
     exitCode: Annotated[int | None, Meta(description="exit code")] = None  # noqa: N815
     signal: Annotated[str | None, Meta(description="the signal that ended the program")] = None

@@ -45,7 +45,7 @@ async def wait_until(
     pattern: re.Pattern[str] | None = None,
     idle: float | None = None,
     until_input: bool = True,
-    timeout: float,
+    timeout_s: float,
 ) -> Waited:
     """Wait until the program exits or waits for input, or `pattern` is in new output.
 
@@ -57,7 +57,7 @@ async def wait_until(
         since=session.input_position if pattern is not None else session.position,
         idle=idle,
         until_input=until_input,
-        timeout=call.limited(timeout),
+        timeout=call.limited(timeout_s),
     )
 
 

@@ -46,13 +46,13 @@ async def _execute(call: Call, params: Params) -> Reply:
     kills = settings.at_timeout == "kill" and not params.run_in_background
     call.doing = "starting the command"
     session = await call.sessions.start(
-        params.command, cwd=params.cwd, timeout=limit if kills else None
+        params.command, cwd=params.cwd, timeout_s=limit if kills else None
     )
     async with owned(call, session):
         wait = _BACKGROUND_WAIT_S if params.run_in_background else limit
         # A killed command needs a moment to end after its time limit.
         grace = 5.0 if kills else 0.0
-        await wait_until(call, session, timeout=wait + grace)
+        await wait_until(call, session, timeout_s=wait + grace)
         view = await read_new(call, session)
         if view.exit is not None:
             view = await _whole(call, session, view, params.max_output)

@@ -51,12 +51,10 @@ async def _execute(call: Call, params: Params) -> Reply:
     else:
         timeout = params.timeout_seconds or call.settings.max_interval
         waited = await wait_until(
-            call, session, pattern=pattern, until_input=False, timeout=timeout
+            call, session, pattern=pattern, until_input=False, timeout_s=timeout
         )
     view = await read_new(call, session, waited)
-    return await session_reply(
-        call, session, view, f"Terminal Session: {session.id}\n\nOutput:\n"
-    )
+    return await session_reply(call, session, view, f"Terminal Session: {session.id}\n\nOutput:\n")
 
 
 async def type_into(session: Session, text: str | None, keys: list[str] | str | None) -> None:

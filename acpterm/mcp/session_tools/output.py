@@ -65,9 +65,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     if params.grep is not None and (pattern := compiled(params.grep)) is not None:
         numbered = [(n, line) for n, line in numbered if pattern.search(line)]
     start, chosen = _page(numbered, params)
-    found = "".join(
-        f"{n + 1}: {line}" if params.grep is not None else line for n, line in chosen
-    )
+    found = "".join(f"{n + 1}: {line}" if params.grep is not None else line for n, line in chosen)
     remaining = len(numbered) - start - len(chosen)
     heading = f"Terminal Session: {session.id}\n"
     if is_paged:
@@ -100,19 +98,18 @@ async def _read(session: Session, since: int | None) -> _Text:
         return _Text(whole.text, end, whole.truncated, whole.exit is not None)
     texts: list[str] = []
     lost = 0
+    part = await session.terminal.read(since)
     for _ in range(_READS_MAX):
-        part = await session.terminal.read(since)
         texts.append(part.text)
         lost += part.lost
         if part.position == since:
             break
         since = part.position
+        part = await session.terminal.read(since)
     return _Text("".join(texts), since, lost > 0, part.exit is not None)
 
 
-def _page(
-    lines: list[tuple[int, str]], params: Params
-) -> tuple[int, list[tuple[int, str]]]:
+def _page(lines: list[tuple[int, str]], params: Params) -> tuple[int, list[tuple[int, str]]]:
     """Return the index of the first line of the page, and the lines of the page.
 
     Without any paging it is everything; otherwise it has at most `PAGE_CHARS_MAX` characters.

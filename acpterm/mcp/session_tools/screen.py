@@ -27,9 +27,7 @@ class Grid(Struct, kw_only=True):
     rows: Annotated[list[str], Meta(description="the rows from top to bottom")]
     cols: int
     lines: int
-    cursor: Annotated[
-        list[int], Meta(description="column and row of the cursor, counted from 0")
-    ]
+    cursor: Annotated[list[int], Meta(description="column and row of the cursor, counted from 0")]
     cursorVisible: bool  # noqa: N815
     alternate: Annotated[bool, Meta(description="whether a full-screen program is shown")]
     title: str | None

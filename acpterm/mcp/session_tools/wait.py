@@ -72,7 +72,9 @@ async def _execute(call: Call, params: Params) -> Reply:
 def _conditions(call: Call, params: Params) -> _Conditions:
     pattern = compiled(params.pattern)
     given = [params.for_] if isinstance(params.for_, str) else params.for_
-    wanted = given or ["exit", "input", *(["text"] if pattern else [])]
+    wanted: list[Condition] = given or ["exit", "input"]
+    if not given and pattern is not None:
+        wanted = [*wanted, "text"]
     if "text" in wanted and pattern is None:
         raise ToolError('to wait for text, give the pattern, such as "pattern": "listening on"')
     timeout = call.remaining if params.timeout_seconds is None else params.timeout_seconds
@@ -108,7 +110,7 @@ async def _first(
                 pattern=conditions.pattern,
                 idle=conditions.idle,
                 until_input=conditions.until_input,
-                timeout=conditions.timeout,
+                timeout_s=conditions.timeout,
             )
         except AcptermError as error:
             failures.append(error)
