@@ -6,6 +6,7 @@ Each has the same terminals, under the names and schemas that models know from o
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
+from acpterm.mcp.codex_tools import exec_command, write_stdin
 from acpterm.mcp.pool_tools import (
     kill_terminal,
     list_terminals,
@@ -45,6 +46,7 @@ PROFILES: Final[Mapping[ToolProfile, tuple[Tool[Any], ...]]] = {
         promote_terminal.TOOL,
         kill_terminal.TOOL,
     ),
+    "codex": (exec_command.TOOL, write_stdin.TOOL),
 }
 
 INSTRUCTIONS: Final[Mapping[ToolProfile, str]] = {
@@ -59,5 +61,9 @@ INSTRUCTIONS: Final[Mapping[ToolProfile, str]] = {
         "Background terminals: check list_terminals before spawning, read_terminal to see whether "
         "a server has started, promote_terminal when the user should take it over, kill_terminal "
         "when it is no longer needed."
+    ),
+    "codex": (
+        "Commands run in real terminals on the user's machine. A session continues until it is "
+        "interrupted with write_stdin (\u0003) or ends by itself."
     ),
 }

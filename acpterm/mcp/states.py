@@ -41,9 +41,11 @@ class SessionResult(Struct, kw_only=True, omit_defaults=False):
 class View(Struct, kw_only=True):
     """What a result shows of a session: its output, cropped, and whether it waits for input.
 
-    `lost` is the number of bytes that are no longer retained. `prompt` is the last line.
+    `text` is all of the output that is new. `lost` is the number of bytes that are no longer
+    retained. `prompt` is the last line.
     """
 
+    text: str
     cropped: Cropped
     since: int
     position: int

@@ -43,7 +43,7 @@ class Tool(Generic[P]):
         return types.Tool(
             name=self.name,
             description=self.description,
-            input_schema=object_schema(self.params),
+            input_schema=_without_null(object_schema(self.params)),
             output_schema=None if self.result is None else object_schema(self.result),
             annotations=types.ToolAnnotations(
                 read_only_hint=self.reads_only,
@@ -56,6 +56,19 @@ class Tool(Generic[P]):
     async def run(self, call: Call, arguments: Mapping[str, Any] | None) -> Reply:
         """Execute a call with the arguments that the client sent. Raises `ToolError`."""
         return await self.execute(call, decode(self.name, arguments, self.params))
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of params without null: a parameter is left out instead."""
+    for value in schema["properties"].values():
+        kinds = [kind for kind in value.pop("anyOf", ()) if kind != {"type": "null"}]
+        if len(kinds) == 1:
+            value |= {**kinds[0], **value}
+        elif kinds:
+            value["anyOf"] = kinds
+        if value.get("default", ...) is None:
+            del value["default"]
+    return schema
 
 
 def object_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:

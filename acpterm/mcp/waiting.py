@@ -11,6 +11,7 @@ from typing import Final
 
 import anyio
 
+from acpterm.api.errors import RequestError
 from acpterm.api.results import Waited
 from acpterm.api.waiting import collect
 from acpterm.mcp.call import Call
@@ -81,6 +82,7 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
         session.prompt = text.rpartition("\n")[2].strip()
     matched = waited.match.group() if waited is not None and waited.match is not None else None
     return View(
+        text=text,
         cropped=crop(text, call.settings.crop_output),
         since=since,
         position=output.position,
@@ -90,6 +92,26 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
         prompt=session.prompt,
         matched=matched,
     )
+
+
+async def type_into(
+    session: Session, text: str | None, keys: list[str] | str | None = None
+) -> None:
+    """Type text and then keys into a session. Raises `ToolError` if that is not possible.
+
+    What a pattern is searched in begins at the output that comes now.
+    """
+    now = await session.terminal.read(session.position, max_bytes=1)
+    if now.exit is None:
+        session.input_position = (await session.terminal.info()).position
+    names = keys.split() if isinstance(keys, str) else (keys or [])
+    try:
+        if text:
+            await session.terminal.write(text)
+        if names:
+            await session.terminal.keys(*names)
+    except (RequestError, ValueError) as error:
+        raise ToolError(f"nothing was typed into {session.id}: {error}") from error
 
 
 def compiled(pattern: str | None) -> re.Pattern[str] | None:

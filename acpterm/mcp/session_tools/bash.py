@@ -66,6 +66,7 @@ async def _execute(call: Call, params: Params) -> Reply:
 async def _whole(call: Call, session: Session, view: View, max_output: int | None) -> View:
     """Return the view with all retained output: its text outlives the raw output of a flood."""
     whole = await session.terminal.output()
+    view.text = whole.text
     view.cropped = crop(whole.text, max_output or call.settings.crop_output)
     view.lost = int(whole.truncated)
     return view

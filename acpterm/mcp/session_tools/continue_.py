@@ -4,14 +4,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from acpterm.api.errors import RequestError
 from acpterm.mcp.call import Call
 from acpterm.mcp.session_tools.replies import session_reply
-from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
-from acpterm.mcp.tool_error import ToolError
-from acpterm.mcp.waiting import compiled, read_new, settle, wait_until
+from acpterm.mcp.waiting import compiled, read_new, settle, type_into, wait_until
 
 
 class Params(Struct, kw_only=True):
@@ -55,24 +52,6 @@ async def _execute(call: Call, params: Params) -> Reply:
         )
     view = await read_new(call, session, waited)
     return await session_reply(call, session, view, f"Terminal Session: {session.id}\n\nOutput:\n")
-
-
-async def type_into(session: Session, text: str | None, keys: list[str] | str | None) -> None:
-    """Type text and then keys into a session. Raises `ToolError` if that is not possible.
-
-    What a pattern is searched in begins at the output that comes now.
-    """
-    now = await session.terminal.read(session.position, max_bytes=1)
-    if now.exit is None:
-        session.input_position = (await session.terminal.info()).position
-    names = keys.split() if isinstance(keys, str) else (keys or [])
-    try:
-        if text:
-            await session.terminal.write(text)
-        if names:
-            await session.terminal.keys(*names)
-    except (RequestError, ValueError) as error:
-        raise ToolError(f"nothing was typed into {session.id}: {error}") from error
 
 
 TOOL = Tool(
