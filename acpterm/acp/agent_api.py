@@ -27,6 +27,7 @@ EXTENSION_METHODS: Final = (
     "_acpterm/terminal/resize",
     "_acpterm/terminal/signal",
     "_acpterm/terminal/promote",
+    "_acpterm/command/check",
     "_acpterm/session/set",
 )
 """The names of acpterm's own methods for agents."""
@@ -44,6 +45,8 @@ Format: TypeAlias = Literal["text", "raw", "screen"]
 EndedBy: TypeAlias = Literal[
     "exited", "agent", "user", "timeout", "idle", "limit", "lost", "disconnect"
 ]
+
+Level: TypeAlias = Literal["safe", "unknown", "dangerous"]
 
 Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -124,6 +127,47 @@ class SignalRequest(Wire):
     session_id: SessionId
     terminal_id: TerminalId
     signal: Annotated[str, Meta(description="the name of a signal, such as SIGINT")]
+
+
+class CheckRequest(Wire, omit_defaults=True):
+    """The params of ``_acpterm/command/check``: judge a command without running it.
+
+    `command`, `args` and `cwd` are as in ``terminal/create``. With `ask` the user is asked if the
+    user has to approve the command, and a command that may not run is an error.
+    """
+
+    session_id: SessionId
+    command: Annotated[str, Meta(description="the command to judge")]
+    args: list[str] | None = None
+    cwd: Annotated[str | None, Meta(description="an absolute path")] = None
+    ask: bool = False
+
+
+class CheckedPart(Wire):
+    """A command of the line that was judged: its words, its level, and why it is not safe.
+
+    A part without `words` is the line itself.
+    """
+
+    words: list[str]
+    level: Level
+    reason: str
+
+
+class CheckResponse(Wire):
+    """The response to ``_acpterm/command/check``: the judgement on a command.
+
+    `decision` says whether it would run: `allow`, `ask` or `deny`. `reason` says why it is not
+    allowed or not safe. `rule` is the rule or list that has decided, if one has, and `profile` the
+    name of the profile.
+    """
+
+    level: Level
+    decision: Literal["allow", "ask", "deny"]
+    parts: list[CheckedPart]
+    profile: str
+    reason: str | UnsetType = UNSET
+    rule: str | UnsetType = UNSET
 
 
 class SetSessionRequest(Wire):
@@ -212,7 +256,8 @@ class InitializeMeta(Wire, omit_defaults=True):
     stdio`) only relays the messages of its parent, the agent. `resume` is the secret of an earlier
     connection whose stream has ended, to continue that connection. `approver` is a token that makes
     the connection an approver, whose client asks the user (see `approvals`); only the user's own
-    programs can get one.
+    programs can get one. `profile` is the name of a profile that the agent's commands must satisfy
+    as well as the one that the user has selected.
     """
 
     context: ExecContextParams | None = None
@@ -222,6 +267,7 @@ class InitializeMeta(Wire, omit_defaults=True):
         None
     )
     approver: str | None = None
+    profile: str | None = None
 
 
 class ResumeMeta(Wire):

@@ -39,6 +39,7 @@ from acpterm.host.state.records import (
     TerminalRecord,
     ToolCallRecord,
     pack_text,
+    unpack_text,
 )
 from acpterm.host.state.store import connection_key
 from acpterm.host.terminal_info import gives_signal_code
@@ -109,6 +110,9 @@ class AgentConnection:
         process that connected, which the host has read itself."""
         self.chosen_profile: str | None = None
         """The name of the profile that the user has chosen for this connection."""
+        self.requested_profiles: Final[list[str]] = []
+        """The names of the profiles that the client has requested, oldest first. They apply in
+        addition to the selected one."""
         self._profile: Profile | None = None
         self.starts: Final[list[float]] = []
         """When the agent has started terminals, on the boot clock; see `host.quotas`."""
@@ -157,18 +161,39 @@ class AgentConnection:
             profiles = self.host.policy.profiles
             if self.chosen_profile is None:
                 self._profile = profiles.select(self.programs, self.directory)
-            elif self.chosen_profile in profiles.by_name:
-                self._profile = profiles.by_name[self.chosen_profile]
             else:
-                known = ", ".join(sorted(profiles.by_name))
-                raise RpcError(
-                    INTERNAL_ERROR,
-                    f"no command is run: the profile {quote(self.chosen_profile)}, which the user "
-                    f"has chosen for this agent, is not in the settings any more; there are "
-                    f"{known}",
-                )
+                self._profile = self._named_profile(self.chosen_profile, "the user has chosen")
             self.mark_changed()
         return self._profile
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """The profiles that apply: the selected one, then those that the client has requested.
+
+        Raises `RpcError` (-32603) if one of them does not exist any more.
+        """
+        selected = self.profile
+        requested = [name for name in self.requested_profiles if name != selected.name]
+        return selected, *(self._named_profile(one, "was requested") for one in requested)
+
+    def _named_profile(self, name: str, why: str) -> Profile:
+        by_name = self.host.policy.profiles.by_name
+        if name not in by_name:
+            raise RpcError(
+                INTERNAL_ERROR,
+                f"no command is run: the profile {quote(name)}, which {why} for this agent, is not "
+                f"in the settings any more; there are {', '.join(sorted(by_name))}",
+            )
+        return by_name[name]
+
+    def request_profile(self, name: str) -> None:
+        """Apply the profile `name`, too, for as long as the connection lasts. Idempotent.
+
+        Anything on the connection can request a profile: it can only make things stricter.
+        """
+        if name not in self.requested_profiles:
+            self.requested_profiles.append(name)
+            self.mark_changed()
 
     def workspace(self, session: Session) -> str | None:
         """Return the directory in which a session's programs may write, in a sandbox.
@@ -202,14 +227,15 @@ class AgentConnection:
         self._approver = Approver(kind, self.agent.connection_id, self.sender)
         self.host.approvals.add(self._approver)
 
-    def restore_rights(
-        self, programs: list[str], approver: ApproverKind | None, profile: str | None
-    ) -> None:
+    def restore_rights(self, record: ConnectionRecord | RightsRecord) -> None:
         """Restore what decides about the agent's commands, from a record of the previous worker."""
-        self.programs = programs
-        self.chosen_profile = profile
-        if approver is not None:
-            self._add_approver(approver)
+        if record.directory is not None:
+            self.directory = unpack_text(record.directory)
+        self.programs = record.programs
+        self.chosen_profile = record.profile
+        self.requested_profiles.extend(record.requested_profiles)
+        if record.approver is not None:
+            self._add_approver(record.approver)
 
     def rights(self, session: Session) -> RightsRecord:
         """Return what decides about the agent's commands, to be stored with a terminal."""
@@ -219,6 +245,7 @@ class AgentConnection:
             directory=pack_text(self.directory),
             approver=None if self._approver is None else self._approver.kind,
             profile=self.chosen_profile,
+            requested_profiles=list(self.requested_profiles),
             workspace=None if workspace is None else pack_text(workspace),
         )
 
@@ -306,6 +333,7 @@ class AgentConnection:
             starts=self.starts,
             approver=None if self._approver is None else self._approver.kind,
             profile=self.chosen_profile,
+            requested_profiles=list(self.requested_profiles),
         ).encode()
 
     def restore_session(

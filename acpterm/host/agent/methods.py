@@ -2,6 +2,7 @@
 
 from acpterm.acp.agent_api import (
     AgentListRequest,
+    CheckRequest,
     ReadRequest,
     ResizeRequest,
     SetSessionRequest,
@@ -12,7 +13,13 @@ from acpterm.acp.approvals import ANSWER, DECLINE, SESSION_OPEN, AnswerRequest, 
 from acpterm.acp.initialize import InitializeRequest
 from acpterm.acp.session import CancelNotification, SessionNotification
 from acpterm.acp.terminal import CreateTerminalRequest, Empty, TerminalRequest
-from acpterm.host.agent import approvals, read_methods, session_methods, terminal_methods
+from acpterm.host.agent import (
+    approvals,
+    command_methods,
+    read_methods,
+    session_methods,
+    terminal_methods,
+)
 from acpterm.host.server.dispatch import Method, MethodTable
 
 REQUESTS: dict[str, Method] = {
@@ -32,6 +39,9 @@ REQUESTS: dict[str, Method] = {
     "_acpterm/terminal/resize": Method(ResizeRequest, terminal_methods.resize),
     "_acpterm/terminal/signal": Method(SignalRequest, terminal_methods.signal),
     "_acpterm/terminal/promote": Method(TerminalRequest, terminal_methods.promote),
+    "_acpterm/command/check": Method(
+        CheckRequest, command_methods.check, takes_id=True, acts_first=True
+    ),
     "_acpterm/session/set": Method(SetSessionRequest, session_methods.set_session),
     SESSION_OPEN: Method(SetSessionRequest, session_methods.open_session),
     ANSWER: Method(AnswerRequest, approvals.answer),

@@ -73,7 +73,7 @@ def _create(
     settings = connection.settings
     options = own_meta(params.meta, CreateMeta) or CreateMeta()
     session = connection.session(params.session_id)
-    judgement = gate.judge(connection, session, params, options)
+    judgement = gate.judge_create(connection, session, params, options)
     launch = LaunchRequest(
         settings,
         connection.context,
@@ -114,21 +114,21 @@ def _create(
                     limit=params.output_byte_limit,
                     lifetime=lifetime,
                     view=options.format or "text",
-                    limits=judgement.profile.limits,
+                    limits=judgement.limits,
                 )
                 record.name, record.is_users, record.request = name, False, request
                 agent = connection.agent
                 record.connection, record.agent = agent.connection_id, agent.name
                 record.session, record.secret = session.id, connection.secret
                 record.rights = connection.rights(session)
-                record.level = judgement.verdict.level
-                with connection.host.quotas.starting(judgement.profile, connection, session.id):
+                record.level = judgement.level
+                with connection.host.quotas.starting(judgement.profiles, connection, session.id):
                     terminal = await launch.start(
                         connection.pool,
                         record,
                         placement,
                         connection.host.state_writer,
-                        strict=judgement.profile.unenforceable_limits == "refuse",
+                        strict=judgement.refuses_unenforceable_limits,
                     )
                     # Even if the turn was cancelled meanwhile: the program has run, so it counts.
                     entry = connection.add(session, terminal, launch, record)
