@@ -4,6 +4,7 @@ import os
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
+from mcp.server.lowlevel import NotificationOptions
 from mcp.server.stdio import stdio_server
 from msgspec import Struct
 
@@ -42,4 +43,8 @@ async def serve(settings: Settings, options: Options) -> None:
 
     server = create_server(options.tools, settings, connect)
     async with stdio_server() as (received, sent):
-        await server.run(received, sent, server.create_initialization_options())
+        await server.run(
+            received,
+            sent,
+            server.create_initialization_options(NotificationOptions(resources_changed=True)),
+        )

@@ -13,6 +13,7 @@ from typing import Any, Final
 import anyio
 import mcp_types as types
 import msgspec
+from anyio.abc import TaskGroup
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
@@ -24,6 +25,7 @@ from acpterm.config.tools import ToolSettings, resolve_tools
 from acpterm.mcp.call import Call, Report
 from acpterm.mcp.host_link import Connect, HostLink
 from acpterm.mcp.profiles import INSTRUCTIONS, PROFILES, ToolProfile
+from acpterm.mcp.resources import Resources
 from acpterm.mcp.sessions import Sessions
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.tool_error import ToolError
@@ -35,11 +37,29 @@ DEFAULT_AGENT: Final = "mcp"
 class TerminalServer:
     """Executes the calls of one client. `group` is where the connection to the host is held."""
 
-    def __init__(self, tools: ToolProfile, settings: Settings, link: HostLink) -> None:
+    def __init__(
+        self, tools: ToolProfile, settings: Settings, link: HostLink, group: TaskGroup
+    ) -> None:
+        self.resources: Final = Resources(group)
         self._tools: Final[Mapping[str, Tool[Any]]] = {tool.name: tool for tool in PROFILES[tools]}
         self._settings: Final = settings
         self._link: Final = link
+        self._group: Final = group
         self._sessions: Sessions | None = None
+
+    def sessions(self, ctx: ServerRequestContext[Any]) -> Sessions:
+        """Return the sessions of the client, whose name the first request has."""
+        if self._sessions is None:
+            agent = _client_name(ctx)
+            provider = _tool_settings(self._settings, agent).provider
+            self._sessions = Sessions(self._link, agent, os.getcwd(), provider)
+            self._group.start_soon(self._publish_changes, self._sessions)
+        return self._sessions
+
+    async def _publish_changes(self, sessions: Sessions) -> None:
+        while True:
+            await sessions.changed.wait()
+            await self.resources.changed()
 
     def list_tools(self) -> types.ListToolsResult:
         """Return all tools."""
@@ -55,11 +75,8 @@ class TerminalServer:
             raise MCPError(
                 types.INVALID_PARAMS, f"there is no tool {params.name!r}; there are {known}"
             )
-        agent = _client_name(ctx)
-        if self._sessions is None:
-            settings = _tool_settings(self._settings, agent)
-            self._sessions = Sessions(self._link, agent, os.getcwd(), settings.provider)
-        call = Call(self._sessions, _tool_settings(self._settings, agent), _report(ctx))
+        settings = _tool_settings(self._settings, _client_name(ctx))
+        call = Call(self.sessions(ctx), settings, _report(ctx))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call.send_progress)
             result = await self._execute(tool, call, params.arguments)
@@ -125,7 +142,7 @@ def create_server(tools: ToolProfile, settings: Settings, connect: Connect) -> S
     async def lifespan(server: Server[Any]) -> AsyncIterator[TerminalServer]:
         del server
         async with anyio.create_task_group() as group:
-            yield TerminalServer(tools, settings, HostLink(connect, group))
+            yield TerminalServer(tools, settings, HostLink(connect, group), group)
             group.cancel_scope.cancel()
 
     async def list_tools(
@@ -139,6 +156,44 @@ def create_server(tools: ToolProfile, settings: Settings, connect: Connect) -> S
     ) -> types.CallToolResult:
         return await ctx.lifespan_context.call_tool(ctx, params)
 
+    async def list_resources(
+        ctx: ServerRequestContext[TerminalServer], params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        del params
+        serving = ctx.lifespan_context
+        return serving.resources.listed(serving.sessions(ctx))
+
+    async def list_templates(
+        ctx: ServerRequestContext[TerminalServer], params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        del params
+        return ctx.lifespan_context.resources.templates()
+
+    async def read_resource(
+        ctx: ServerRequestContext[TerminalServer], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        serving = ctx.lifespan_context
+        return await serving.resources.read(serving.sessions(ctx), str(params.uri))
+
+    async def subscribe(
+        ctx: ServerRequestContext[TerminalServer], params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
+        serving = ctx.lifespan_context
+        await serving.resources.subscribe(serving.sessions(ctx), str(params.uri), ctx.session)
+        return types.EmptyResult()
+
+    async def unsubscribe(
+        ctx: ServerRequestContext[TerminalServer], params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
+        ctx.lifespan_context.resources.unsubscribe(str(params.uri))
+        return types.EmptyResult()
+
+    async def listen(
+        ctx: ServerRequestContext[TerminalServer], params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        serving = ctx.lifespan_context
+        return await serving.resources.listen(serving.sessions(ctx), ctx, params)
+
     return Server(
         "acpterm",
         version=__version__,
@@ -147,4 +202,10 @@ def create_server(tools: ToolProfile, settings: Settings, connect: Connect) -> S
         lifespan=lifespan,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+        on_subscribe_resource=subscribe,
+        on_unsubscribe_resource=unsubscribe,
+        on_subscriptions_listen=listen,
     )
