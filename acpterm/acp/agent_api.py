@@ -18,6 +18,8 @@ from acpterm.acp.terminal import SessionId, TerminalExitStatus, TerminalId
 OWN: Final = "acpterm"
 """The name of the member of ``_meta`` that belongs to acpterm."""
 
+EVENTS: Final = "_acpterm/events"
+
 EXTENSION_METHODS: Final = (
     "_acpterm/terminal/list",
     "_acpterm/terminal/get",
@@ -29,6 +31,7 @@ EXTENSION_METHODS: Final = (
     "_acpterm/terminal/promote",
     "_acpterm/command/check",
     "_acpterm/session/set",
+    EVENTS,
 )
 """The names of acpterm's own methods for agents."""
 
@@ -175,6 +178,17 @@ class SetSessionRequest(Wire):
 
     session_id: SessionId
     cwd: Annotated[str, Meta(description="an absolute path")]
+
+
+class AgentEventsRequest(Wire):
+    """The params of the agents' ``_acpterm/events``: send events about a session's terminals.
+
+    The events are ``_acpterm/event`` notifications with the `token`, until the request is cancelled
+    or the session is closed.
+    """
+
+    session_id: SessionId
+    token: Annotated[str, Meta(description="any string: the request's notifications carry it, too")]
 
 
 class CreateMeta(Wire, omit_defaults=True):

@@ -96,6 +96,7 @@ async def test_line_runs_as_the_shell_text_that_one_of_the_profiles_has_allowed(
     loose = {"safe_commands": [], "unknown": "allow"}
     one = settings("strict", strict=strict, loose=loose)
     async with open_host(one, current()) as host, agent_of(host) as agent:
+        await agent.initialize()
         for name in requested:
             await request_profile(agent, name)
         connection = host._resumption.connections[0]

@@ -16,7 +16,7 @@ import itertools
 import secrets
 from collections.abc import Iterable
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from acpterm.acp.approvals import ApproverKind, ApproverRequest
 from acpterm.config.profiles import Profile
@@ -48,6 +48,9 @@ from acpterm.pty import processes
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
+
+if TYPE_CHECKING:
+    import trio
 
 SESSIONS_MAX: Final = 10_000
 _SECRET_BYTES: Final = 32
@@ -114,6 +117,8 @@ class AgentConnection:
         """The names of the profiles that the client has requested, oldest first. They apply in
         addition to the selected one."""
         self._profile: Profile | None = None
+        self.event_requests: Final[dict[str, trio.CancelScope]] = {}
+        """The pending requests for events, by their tokens; see `event_methods`."""
         self.starts: Final[list[float]] = []
         """When the agent has started terminals, on the boot clock; see `host.quotas`."""
         self._approver: Approver | None = None

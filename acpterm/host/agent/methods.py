@@ -1,6 +1,8 @@
 """The dispatch table of the methods that agents call: each with its params and its handler."""
 
 from acpterm.acp.agent_api import (
+    EVENTS,
+    AgentEventsRequest,
     AgentListRequest,
     CheckRequest,
     ReadRequest,
@@ -16,6 +18,7 @@ from acpterm.acp.terminal import CreateTerminalRequest, Empty, TerminalRequest
 from acpterm.host.agent import (
     approvals,
     command_methods,
+    event_methods,
     read_methods,
     session_methods,
     terminal_methods,
@@ -43,6 +46,7 @@ REQUESTS: dict[str, Method] = {
         CheckRequest, command_methods.check, takes_id=True, acts_first=True
     ),
     "_acpterm/session/set": Method(SetSessionRequest, session_methods.set_session),
+    EVENTS: Method(AgentEventsRequest, event_methods.events),
     SESSION_OPEN: Method(SetSessionRequest, session_methods.open_session),
     ANSWER: Method(AnswerRequest, approvals.answer),
     DECLINE: Method(DeclineRequest, approvals.decline),
