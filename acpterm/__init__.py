@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from acpterm.api.results import (
         CommandCheck,
+        CommandPart,
         Exit,
         Output,
         RawOutput,
@@ -40,6 +41,7 @@ __all__ = [
     "Client",
     "ClosedError",
     "CommandCheck",
+    "CommandPart",
     "CommandRefused",
     "DaemonError",
     "Exit",
@@ -58,7 +60,16 @@ _MODULES: Final = {
     "client": ("Client", "connect"),
     "errors": ("AcptermError", "ClosedError", "CommandRefused", "DaemonError", "RequestError"),
     "results": (
-        *("CommandCheck", "Exit", "Output", "RawOutput", "RetainedOutput", "Screen", "Waited"),
+        *(
+            "CommandCheck",
+            "CommandPart",
+            "Exit",
+            "Output",
+            "RawOutput",
+            "RetainedOutput",
+            "Screen",
+            "Waited",
+        ),
     ),
     "terminal": ("Terminal",),
 }

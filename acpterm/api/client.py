@@ -15,12 +15,15 @@ from msgspec import Raw
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import EventNotification
+from acpterm.api.agent_role import AgentRole
 from acpterm.api.connection import Connection
 from acpterm.api.errors import AcptermError
 from acpterm.api.events import EventStream
-from acpterm.api.roles import AgentRole, Launch, Role, UserRole
+from acpterm.api.results import CommandCheck
+from acpterm.api.roles import Launch, Role
 from acpterm.api.terminal import Terminal
 from acpterm.api.transport import Opened, open_agent, open_path, open_user
+from acpterm.api.user_role import UserRole
 from acpterm.client.user.requests import token_of
 from acpterm.config import ConfigError, Settings, load
 from acpterm.jsonrpc import NotificationReceived
@@ -50,11 +53,12 @@ class Client:
             opened.connected, opened.name, opened.recovery, self._notified, self._recovered
         )
         self._role: Role = (
-            UserRole(self._connection) if session is None else AgentRole(self._connection, session)
+            UserRole(self._connection, settings, profile)
+            if session is None
+            else AgentRole(self._connection, session)
         )
         self.role: Final[Literal["user", "agent"]] = self._role.kind
-        self._cwd = os.path.abspath(cwd or os.getcwd())
-        self._profile = profile
+        self._cwd = None if cwd is None else os.path.abspath(cwd)
         self._provider = provider
         self._tokens = 0
         self._streams: dict[str, EventStream] = {}
@@ -87,7 +91,7 @@ class Client:
         launch = Launch(
             command,
             args,
-            self._cwd if cwd is None else os.path.join(self._cwd, cwd),
+            self._directory(cwd),
             env or {},
             name,
             cols,
@@ -100,6 +104,21 @@ class Client:
         created = await self._role.create(launch)
         line = command_line(command, args)
         return Terminal(self, self._role, created.id, created.name, line)
+
+    async def check(
+        self,
+        command: str,
+        args: Sequence[str] | None = None,
+        *,
+        cwd: str | None = None,
+        ask: bool = False,
+    ) -> CommandCheck:
+        """Judge a command as `create` would for an agent, without running it.
+
+        For an agent: with `ask`, the user is asked if the user has to decide, and a command that
+        may not run raises `CommandRefused`. For the user, nothing is ever asked.
+        """
+        return await self._role.check(command, args, self._directory(cwd), ask=ask)
 
     async def terminals(self) -> list[TerminalInfo]:
         """Return the terminals in the order of their creation.
@@ -132,6 +151,10 @@ class Client:
                 stream.close()
         finally:
             del self._streams[token]
+
+    def _directory(self, cwd: str | None) -> str | None:
+        """Return the absolute path of `cwd`, relative to that of `connect`; None for neither."""
+        return self._cwd if cwd is None else os.path.abspath(os.path.join(self._cwd or "", cwd))
 
     def _notified(self, notification: NotificationReceived) -> None:
         if isinstance(params := notification.params, Raw):
@@ -200,13 +223,17 @@ async def connect(
         opened = await open_agent(settings, agent or DEFAULT_AGENT, profile)
     else:
         opened = await open_user(settings)
-    client = Client(
-        opened,
-        settings,
-        session=session if is_agent else None,
-        cwd=cwd,
-        profile=profile,
-        provider=provider,
-    )
+    try:
+        client = Client(
+            opened,
+            settings,
+            session=session if is_agent else None,
+            cwd=cwd,
+            profile=profile,
+            provider=provider,
+        )
+    except BaseException:
+        await anyio.aclose_forcefully(opened.connected.stream)
+        raise
     async with client._running():  # noqa: SLF001  `connect` is the only one that runs it
         yield client

@@ -153,12 +153,10 @@ class Connection:
     async def run(self) -> None:
         """Send and receive until the connection is closed or this is cancelled."""
         try:
-            while self._closed is None:
-                await self._serve()
-                if self._recovery is None:
-                    break
-                if self._closed is None:
-                    await self._recover(self._recovery)
+            await self._serve()
+            while self._closed is None and self._recovery is not None:
+                if await self._recover(self._recovery):
+                    await self._serve()
         finally:
             self.close(f"{self.name} is gone")
             self._ended.set()
@@ -252,8 +250,11 @@ class Connection:
         finally:
             await anyio.aclose_forcefully(stream)
 
-    async def _recover(self, recovery: Recovery) -> None:
-        """Reconnect, and queue what has to be sent again; close the connection if that fails."""
+    async def _recover(self, recovery: Recovery) -> bool:
+        """Reconnect, and queue what has to be sent again; close the connection if that fails.
+
+        Return whether there is another stream.
+        """
         self._peer.close()  # drops an incomplete line
         lost = recovery.repeats.lost()
         self._queue = deque(lost.lines)
@@ -263,12 +264,13 @@ class Connection:
             self._stream, self._received = await recovery.reconnect()
         except ClosedError as error:
             self.close(str(error))
-            return
+            return False
         for id_, failure in lost.errors:
             if isinstance(id_, int):
                 self._peer.give_up(id_)
                 self._answer(id_, failure)
         self._on_recovered()
+        return True
 
     async def _write(self, stream: ByteStream) -> None:
         try:

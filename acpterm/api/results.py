@@ -12,6 +12,8 @@ import msgspec
 from msgspec import Struct
 
 Reason: TypeAlias = Literal["match", "idle", "input", "exit", "timeout"]
+Level: TypeAlias = Literal["safe", "unknown", "dangerous"]
+Decision: TypeAlias = Literal["allow", "ask", "deny"]
 
 
 class Exit(Struct, frozen=True):
@@ -112,17 +114,28 @@ class Waited(Struct, frozen=True):
     waiting_for_input: bool | None = None
 
 
+class CommandPart(Struct, frozen=True):
+    """One command of a line: its words, its level, and why it is not safe (empty if it is).
+
+    A part without `words` is the line itself.
+    """
+
+    words: list[str]
+    level: Level
+    reason: str
+
+
 class CommandCheck(Struct, frozen=True):
     """The judgement on a command, from `Client.check`.
 
-    `level` is ``safe``, ``unknown`` or ``dangerous``. `decision` is ``allow``, ``ask`` or ``deny``.
-    `rule` is the rule that has decided, if any, and `reason` why. `parts` are the commands that the
-    command executes, each as its words. `profile` is the name of the profile.
+    `decision` says whether an agent's command would run, or the user be asked. `rule` is the rule
+    that has decided, if one has, and `reason` why the command is not allowed or not safe. `parts`
+    are the commands that the command executes. `profile` is the name of the profile.
     """
 
-    level: str
-    decision: str
+    level: Level
+    decision: Decision
     reason: str | None
     rule: str | None
-    parts: list[list[str]]
+    parts: list[CommandPart]
     profile: str

@@ -225,6 +225,8 @@ async def _introduce(
     with anyio.move_on_after(seconds):
         try:
             return await _shake_hands(stream, params)
+        except handshakes.RefusedError as error:
+            raise DaemonError(f"{name} cannot be used: {error.message}") from error
         except HandshakeError as error:
             raise DaemonError(f"{name} cannot be used: {error}") from error
     raise DaemonError(str(no_answer(name, settings, seconds)))
