@@ -20,6 +20,9 @@ from acpterm.runtime import logs, stdio
     help="Whose terminals the agent uses.  [default: the editor's if it has any and there is no "
     "--profile, or else ours]",
 )
+@click.option(
+    "--no-chat", is_flag=True, help="Pass prompts that begin with /terminal on to the agent."
+)
 @hosted
 @common
 def command(
@@ -28,6 +31,7 @@ def command(
     embedded: bool,
     terminals: Literal["ours", "editor"] | None,
     profile: str | None,
+    no_chat: bool,
     log: str | None,
     config: str | None,
     socket: str | None,
@@ -38,7 +42,7 @@ def command(
     Put this command before the agent's command in the editor's settings. AGENT is started, and
     messages between the two are passed on, except those about terminals: the agent gets terminals
     of the daemon, which is started if it is not running, and the editor shows them as well as it
-    can.
+    can. Prompts that begin with /terminal are yours: acpterm answers them.
 
     When the editor ends, the agent and all processes that it has started are ended too.
     """
@@ -53,6 +57,6 @@ def command(
         stream = stdio.take_stdio()
     except OSError as error:
         fail(str(error))
-    options = ProxyOptions(agent, config, embedded, terminals, log, profile)
+    options = ProxyOptions(agent, config, embedded, terminals, log, profile, not no_chat)
     expected = TrackingError, KeeperLostError, LogError
     raise SystemExit(run(run_proxy, stream, chosen, options, expected=expected))

@@ -10,7 +10,7 @@ response. If the daemon has ended or does not know the connection, the agent's t
 exist, and every request fails from then on. A host in this process has no worker to be replaced.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Final, NamedTuple
@@ -110,6 +110,15 @@ async def connect_daemon(
     return DaemonConnection(endpoint, recovery, token)
 
 
+class HostConnection(NamedTuple):
+    """An open connection to the host."""
+
+    endpoint: Endpoint
+    connect_user: Callable[[], trio.abc.Stream] | None = None
+    """Opens another connection to the host, as a client of the user. None if the host is the
+    daemon, which has a socket for that."""
+
+
 @asynccontextmanager
 async def open_host_connection(
     daemon: DaemonConnection | None,
@@ -117,8 +126,8 @@ async def open_host_connection(
     context: ExecContext,
     agent: str,
     questions: Questions | None = None,
-) -> AsyncIterator[Endpoint]:
-    """Open an endpoint to the host, and send `initialize` on it; close it at the end of the block.
+) -> AsyncIterator[HostConnection]:
+    """Connect to the host and send `initialize`; close the connection at the end of the block.
 
     The host is `daemon`, or if that is None, a host started in this process. Terminals start with
     `context`. `agent` is the name that the user sees as the owner of the terminals. `questions`
@@ -137,11 +146,19 @@ async def open_host_connection(
             )
         else:
             host, host_end, endpoint = None, None, daemon.endpoint
+        connect_user: Callable[[], trio.abc.Stream] | None = None
         nursery = await stack.enter_async_context(trio.open_nursery())
         if host is not None and host_end is not None:
             approver = None if questions is None else questions.request
             serve = partial(host.serve, approver=approver)
             nursery.start_soon(serve, trio.SocketStream(host_end), context)
+            serve_user = host.serve_user
+
+            def connect_user() -> trio.abc.Stream:
+                client_end, host_end = trio.socket.socketpair()
+                nursery.start_soon(serve_user, trio.SocketStream(host_end), context)
+                return trio.SocketStream(client_end)
+
         running = trio.CancelScope()
         nursery.start_soon(_run, endpoint, running)
         try:
@@ -150,7 +167,7 @@ async def open_host_connection(
             if daemon is not None:
                 _check_approver(welcome, questions)
                 daemon.recovery.welcomed(welcome)
-            yield endpoint
+            yield HostConnection(endpoint, connect_user)
         finally:
             running.cancel()
             nursery.cancel_scope.deadline = trio.current_time() + _CLOSE_TIMEOUT_S

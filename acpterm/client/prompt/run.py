@@ -165,7 +165,7 @@ class _Run:
                 trees = await stack.enter_async_context(open_trees(settings.tracking))
                 name = command_line(options.command[0], options.command[1:])
                 opening = open_host_connection(daemon, settings, context, name, questions)
-                host = await stack.enter_async_context(opening)
+                host = (await stack.enter_async_context(opening)).endpoint
                 grace = settings.kill_grace
                 stderr_filter = _strip_stderr if options.verbose else None
                 opened = open_agent(

@@ -31,6 +31,7 @@ from acpterm.client.errors import root_error
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
+from acpterm.client.proxy.chat import client_opener
 from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.relay import Relay
 from acpterm.client.questions import Questions
@@ -71,6 +72,8 @@ class ProxyOptions(NamedTuple):
     """The file for the wire log."""
     profile: str | None = None
     """The profile of the agent's terminals; None for that of the settings."""
+    chat: bool = True
+    """Whether prompts that begin with `/terminal` are answered here."""
 
 
 async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyOptions) -> int:
@@ -168,11 +171,11 @@ class _Run:
         )
         async with AsyncExitStack() as stack:
             trees = await stack.enter_async_context(open_trees(settings.tracking))
-            host = None
+            host = connect_user = None
             if ours:
                 name = command_line(options.command[0], options.command[1:])
                 opening = open_host_connection(daemon, settings, context, name, questions)
-                host = await stack.enter_async_context(opening)
+                host, connect_user = await stack.enter_async_context(opening)
             grace = settings.kill_grace
             opened = open_agent(options.command, trees, grace=grace, stderr_filter=bytes)
             agent = await stack.enter_async_context(opened)
@@ -190,6 +193,10 @@ class _Run:
                 host=host,
                 questions=questions,
                 nursery=nursery,
+                open_user=client_opener(settings, options.config, connect_user)
+                if options.chat
+                else None,
+                config=options.config,
             )
             for line in first:
                 relay.handle_editor_line(line)
