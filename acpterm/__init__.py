@@ -3,8 +3,82 @@
 - `keeper`: a small process that starts programs, and owns their PTYs and output;
 - worker: `host` serves the agents and the user, with terminals from `terminal`;
 - `client`: connects to the daemon (keeper and worker) for commands and editors;
+- `api`: the Python API, whose names this module exports (docs/python.md);
 - `cli`: the commands, a thin layer on `client`;
 - the glossary of all terms is in `docs/HACKING.md`.
+
+The names of the API are imported when they are used: a command must not pay for them.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from acpterm.api.client import Client, connect
+    from acpterm.api.errors import (
+        AcptermError,
+        ClosedError,
+        CommandRefused,
+        DaemonError,
+        RequestError,
+    )
+    from acpterm.api.results import (
+        CommandCheck,
+        CommandPart,
+        Exit,
+        Output,
+        RawOutput,
+        RetainedOutput,
+        Screen,
+        Waited,
+    )
+    from acpterm.api.terminal import Terminal
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AcptermError",
+    "Client",
+    "ClosedError",
+    "CommandCheck",
+    "CommandPart",
+    "CommandRefused",
+    "DaemonError",
+    "Exit",
+    "Output",
+    "RawOutput",
+    "RequestError",
+    "RetainedOutput",
+    "Screen",
+    "Terminal",
+    "Waited",
+    "__version__",
+    "connect",
+]
+
+_MODULES: Final = {
+    "client": ("Client", "connect"),
+    "errors": ("AcptermError", "ClosedError", "CommandRefused", "DaemonError", "RequestError"),
+    "results": (
+        *(
+            "CommandCheck",
+            "CommandPart",
+            "Exit",
+            "Output",
+            "RawOutput",
+            "RetainedOutput",
+            "Screen",
+            "Waited",
+        ),
+    ),
+    "terminal": ("Terminal",),
+}
+_EXPORTS: Final = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module of the API that has `name`."""
+    if (module := _EXPORTS.get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"acpterm.api.{module}"), name)
+    return value

@@ -28,7 +28,10 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.glob("**/*.md")
 PROTOCOL = (DOCS / "protocol.md").read_text()
 EXAMPLES = re.findall(r"^```json\n(.*?)^```", PROTOCOL, re.MULTILINE | re.DOTALL)
 # Values that differ between runs.
-VARIES = re.compile(r'"(wallMs|cpuMs|maxRssBytes|resume)": (\d+|"[0-9a-f]{64}")')
+VARIES = re.compile(
+    r'"(\w+At|wallMs|cpuMs|maxRssBytes|pid|resume|waitingForInput)": '
+    r'(\d+|true|false|"[0-9a-f]{64}")'
+)
 
 
 def load(name, monkeypatch):

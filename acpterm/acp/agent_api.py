@@ -18,19 +18,27 @@ from acpterm.acp.terminal import SessionId, TerminalExitStatus, TerminalId
 OWN: Final = "acpterm"
 """The name of the member of ``_meta`` that belongs to acpterm."""
 
+EVENTS: Final = "_acpterm/events"
+
 EXTENSION_METHODS: Final = (
+    "_acpterm/terminal/list",
+    "_acpterm/terminal/get",
     "_acpterm/terminal/read",
+    "_acpterm/terminal/screen",
     "_acpterm/terminal/write",
     "_acpterm/terminal/resize",
     "_acpterm/terminal/signal",
+    "_acpterm/terminal/promote",
+    "_acpterm/command/check",
     "_acpterm/session/set",
+    EVENTS,
 )
 """The names of acpterm's own methods for agents."""
 
 EXTENSIONS: Final[dict[str, list[str]]] = {
     "methods": list(EXTENSION_METHODS),
-    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider"],
-    "createdMeta": ["provider", "isolation", "level"],
+    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider", "name"],
+    "createdMeta": ["provider", "isolation", "level", "name"],
     "outputMeta": ["waitingForInput"],
     "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes", "limit", "limitValue"],
 }
@@ -40,6 +48,8 @@ Format: TypeAlias = Literal["text", "raw", "screen"]
 EndedBy: TypeAlias = Literal[
     "exited", "agent", "user", "timeout", "idle", "limit", "lost", "disconnect"
 ]
+
+Level: TypeAlias = Literal["safe", "unknown", "dangerous"]
 
 Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -51,7 +61,8 @@ class ReadRequest(Wire, omit_defaults=True):
 
     A position is an offset in bytes from the beginning of the terminal's output. Without `since`,
     read from the oldest retained byte. If there is no output after `since` yet,
-    wait up to `wait_ms` milliseconds for some.
+    wait up to `wait_ms` milliseconds for some. With `until_input` the wait ends, too, when the
+    program waits for input.
     """
 
     session_id: SessionId
@@ -60,6 +71,7 @@ class ReadRequest(Wire, omit_defaults=True):
     max_bytes: Positive | None = None
     format: Format | None = None
     wait_ms: Natural | None = None
+    until_input: bool = False
 
 
 class ReadResponse(Wire):
@@ -67,6 +79,7 @@ class ReadResponse(Wire):
 
     `data` is text, or base64 if `encoding` is set. The next read continues from `position`. `lost`
     is the number of bytes from `since` on that are no longer retained, and so are not in `data`.
+    `waiting_for_input` is as in ``terminal/output`` (`OutputMeta`).
     """
 
     data: str
@@ -74,6 +87,18 @@ class ReadResponse(Wire):
     lost: int
     encoding: Literal["base64"] | UnsetType = UNSET
     exit_status: TerminalExitStatus | UnsetType = UNSET
+    waiting_for_input: bool | UnsetType = UNSET
+
+
+class AgentListRequest(Wire, omit_defaults=True):
+    """The params of the agents' ``_acpterm/terminal/list``: list the terminals of a session.
+
+    If the user allows it (the setting `agents_read_user_terminals`), the terminals that the user
+    created are listed too, unless `user` is false.
+    """
+
+    session_id: SessionId
+    user: bool = True
 
 
 class WriteRequest(Wire):
@@ -107,11 +132,63 @@ class SignalRequest(Wire):
     signal: Annotated[str, Meta(description="the name of a signal, such as SIGINT")]
 
 
+class CheckRequest(Wire, omit_defaults=True):
+    """The params of ``_acpterm/command/check``: judge a command without running it.
+
+    `command`, `args` and `cwd` are as in ``terminal/create``. With `ask` the user is asked if the
+    user has to approve the command, and a command that may not run is an error.
+    """
+
+    session_id: SessionId
+    command: Annotated[str, Meta(description="the command to judge")]
+    args: list[str] | None = None
+    cwd: Annotated[str | None, Meta(description="an absolute path")] = None
+    ask: bool = False
+
+
+class CheckedPart(Wire):
+    """A command of the line that was judged: its words, its level, and why it is not safe.
+
+    A part without `words` is the line itself.
+    """
+
+    words: list[str]
+    level: Level
+    reason: str
+
+
+class CheckResponse(Wire):
+    """The response to ``_acpterm/command/check``: the judgement on a command.
+
+    `decision` says whether it would run: `allow`, `ask` or `deny`. `reason` says why it is not
+    allowed or not safe. `rule` is the rule or list that has decided, if one has, and `profile` the
+    name of the profile.
+    """
+
+    level: Level
+    decision: Literal["allow", "ask", "deny"]
+    parts: list[CheckedPart]
+    profile: str
+    reason: str | UnsetType = UNSET
+    rule: str | UnsetType = UNSET
+
+
 class SetSessionRequest(Wire):
     """The params of ``_acpterm/session/set``: set the default ``cwd`` of a session's terminals."""
 
     session_id: SessionId
     cwd: Annotated[str, Meta(description="an absolute path")]
+
+
+class AgentEventsRequest(Wire):
+    """The params of the agents' ``_acpterm/events``: send events about a session's terminals.
+
+    The events are ``_acpterm/event`` notifications with the `token`, until the request is cancelled
+    or the session is closed.
+    """
+
+    session_id: SessionId
+    token: Annotated[str, Meta(description="any string: the request's notifications carry it, too")]
 
 
 class CreateMeta(Wire, omit_defaults=True):
@@ -121,7 +198,8 @@ class CreateMeta(Wire, omit_defaults=True):
     milliseconds. `shell` is true if `command` is shell text, and false if it is a program. `format`
     is the form in which ``terminal/output`` returns the output. `provider` requests that the
     program runs in a stricter isolation than the user has selected: `landlock`, `bubblewrap`,
-    `podman` or `docker`.
+    `podman` or `docker`. `name` is a name for the terminal; if it ends with ``-#``, the ``#`` is
+    replaced by the smallest number from 1 on that makes a name which no terminal has.
     """
 
     cols: Cells | None = None
@@ -130,17 +208,20 @@ class CreateMeta(Wire, omit_defaults=True):
     shell: bool | None = None
     format: Format | None = None
     provider: str | None = None
+    name: str | None = None
 
 
 class CreatedMeta(Wire):
     """``_meta.acpterm`` of a ``terminal/create`` response.
 
-    It says where the program runs, how it is isolated, and the level of the command.
+    It says where the program runs, how it is isolated, the level of the command, and the name of
+    the terminal if one was requested.
     """
 
     provider: str
     isolation: Literal["none", "sandbox", "container"]
     level: str | None
+    name: str | UnsetType = UNSET
 
 
 class OutputMeta(Wire):
@@ -189,7 +270,8 @@ class InitializeMeta(Wire, omit_defaults=True):
     stdio`) only relays the messages of its parent, the agent. `resume` is the secret of an earlier
     connection whose stream has ended, to continue that connection. `approver` is a token that makes
     the connection an approver, whose client asks the user (see `approvals`); only the user's own
-    programs can get one.
+    programs can get one. `profile` is the name of a profile that the agent's commands must satisfy
+    as well as the one that the user has selected.
     """
 
     context: ExecContextParams | None = None
@@ -199,6 +281,7 @@ class InitializeMeta(Wire, omit_defaults=True):
         None
     )
     approver: str | None = None
+    profile: str | None = None
 
 
 class ResumeMeta(Wire):

@@ -139,8 +139,9 @@ class UserReadRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/read``: read the output of any terminal.
 
     Reading starts at the position `since`; by default at the oldest retained byte. If there is no
-    output after `since` yet, wait up to `wait_ms` milliseconds for some. These are the params of
-    the agents' method of the same name (see protocol.md), without ``sessionId``.
+    output after `since` yet, wait up to `wait_ms` milliseconds for some; with `until_input` only
+    until the program waits for input. These are the params of the agents' method of the same name
+    (see protocol.md), without ``sessionId``.
     """
 
     terminal_id: TerminalName
@@ -148,6 +149,7 @@ class UserReadRequest(Wire, omit_defaults=True):
     max_bytes: Positive | None = None
     format: Format | None = None
     wait_ms: Natural | None = None
+    until_input: bool = False
 
 
 class OutputResponse(Wire):
@@ -237,7 +239,8 @@ class ScreenResponse(Wire):
     A row is text with colours as escape sequences (SGR), which are reset at the end of the row.
     `lines` is the number of rows. `cursor` is a column and a row, counted from 0.
     `application_cursor` is true if the program has set the application mode of the arrow keys, and
-    `bracketed_paste` if it has requested escape sequences around pasted text. `position` is the
+    `bracketed_paste` if it has requested escape sequences around pasted text. `alternate` is true
+    while the program shows the alternate screen, as full-screen programs do. `position` is the
     position in the output up to which the screen was drawn.
     """
 
@@ -250,6 +253,7 @@ class ScreenResponse(Wire):
     bracketed_paste: bool
     title: str | None
     position: int
+    alternate: bool = False
 
 
 class SessionInfo(Wire):

@@ -51,6 +51,7 @@ _COMMANDS = {
     "serve": ("acpterm.cli.serve", "Run the daemon, which listens for agents on a Unix socket."),
     "proxy": ("acpterm.cli.proxy", "Relay between an editor and its agent, and provide terminals."),
     "prompt": ("acpterm.cli.prompt", "Send a prompt to an agent, and print what it does."),
+    "mcp": ("acpterm.cli.mcp", "Serve an MCP client, on stdin and stdout: terminals as tools."),
     "stdio": (
         "acpterm.cli.stdio",
         "Serve the agent that spawned acpterm, on stdin and stdout.",
@@ -106,7 +107,7 @@ def no_such_command(name: str, commands: Sequence[str]) -> str:
 
 
 # Commands that handle a closed stdout themselves.
-_HANDLE_CLOSED_STDOUT = (["serve"], ["stdio"], ["proxy"], ["prompt"])
+_HANDLE_CLOSED_STDOUT = (["serve"], ["stdio"], ["mcp"], ["proxy"], ["prompt"])
 
 SHORT = {name: line for name, (_, line) in _COMMANDS.items()}
 """The first line of each command's help, by the command's name."""

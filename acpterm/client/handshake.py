@@ -59,6 +59,14 @@ class HandshakeError(Exception):
     """There is no valid result for `initialize`; the message says what happened instead."""
 
 
+class RefusedError(HandshakeError):
+    """The daemon has answered `initialize` with an error, whose message is `message`."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"it may be of another version, as it refuses our initialize: {message}")
+        self.message: Final = message
+
+
 class ClosedError(HandshakeError):
     """The daemon closed the connection before its response to `initialize` was complete."""
 
@@ -145,9 +153,7 @@ def _welcome(answer: list[Event]) -> Welcome:
             return read_welcome(result)
         # If the request was too long for the host to parse, the error response has no id.
         case [ErrorReceived(error=error) | UnexpectedResponse(message=ErrorResponse(error=error))]:
-            raise HandshakeError(
-                f"it may be of another version, as it refuses our initialize: {error.message}"
-            )
+            raise RefusedError(error.message)
         case _:
             raise HandshakeError("what listens there answers something else")
 

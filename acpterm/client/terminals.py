@@ -16,7 +16,7 @@ from typing import Final
 import trio
 from msgspec import Raw, UnsetType
 
-from acpterm.acp.agent_api import EXTENSION_METHODS, EXTENSIONS, OWN
+from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS, EXTENSIONS, OWN
 from acpterm.acp.approvals import SESSION_OPEN
 from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest
@@ -28,9 +28,11 @@ from acpterm.client.update import SessionKey
 from acpterm.jsonrpc import Id, RpcError
 from acpterm.runtime.command_line import command_line
 
+# Without events: the host's notifications are not passed on to the agent.
+_EXTENSION_METHODS: Final = [method for method in EXTENSION_METHODS if method != EVENTS]
 # The agent's methods that the host handles.
-HOST_METHODS: Final = frozenset((*TERMINAL_METHODS, *EXTENSION_METHODS))
-EXTENSIONS_META: Final = {OWN: EXTENSIONS}
+HOST_METHODS: Final = frozenset((*TERMINAL_METHODS, *_EXTENSION_METHODS))
+EXTENSIONS_META: Final = {OWN: {**EXTENSIONS, "methods": _EXTENSION_METHODS}}
 """Announces acpterm's extension methods to the agent, in `_meta` of the client's capabilities."""
 # Time to wait for the rest of the output that is shown: at the end of a turn, and after a release,
 # before the agent's next message is handled.

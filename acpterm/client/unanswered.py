@@ -45,7 +45,7 @@ UNREPEATABLE: Final = {
 unknown whether …"."""
 LOSSES_MAX: Final = 4
 NOTIFICATION_BYTES_MAX: Final = 512 * 1024
-_WAITING: Final = ("terminal/wait_for_exit", "_acpterm/terminal/read")
+_WAITING: Final = ("terminal/wait_for_exit", "_acpterm/terminal/read", "_acpterm/events")
 _UPDATE: Final = "session/update"
 _CANCEL: Final = "session/cancel"
 _CREATE: Final = "terminal/create"

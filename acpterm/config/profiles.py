@@ -10,7 +10,7 @@ The command lists of a profile are a help, and not a boundary: see docs/policy.m
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -230,6 +230,16 @@ BUILTIN: Final[Mapping[str, Profile]] = {
         ),
     )
 }
+
+
+def lowest(limits: Iterable[Limits]) -> Limits:
+    """Return the limits that are as strict as all `limits`: of each limit the lowest value."""
+    found: dict[str, float] = {}
+    for one in limits:
+        for name, value in msgspec.structs.asdict(one).items():
+            if value is not None:
+                found[name] = min(value, found.get(name, value))
+    return msgspec.convert(found, Limits)
 
 
 def resolve(tables: Mapping[str, ProfileTable]) -> dict[str, Profile]:

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from acpterm import keys
 from acpterm.config.profiles import ProfileFor, ProfileTable, ProviderName, resolve
+from acpterm.config.tools import AtTimeout, Characters, Seconds, ToolsFor
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -272,3 +273,47 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         int,
         Meta(ge=1, title="Number of files of the audit log to keep, with the one that is written."),
     ] = 10
+    tool_min_interval: Annotated[
+        Seconds,
+        Meta(title="Seconds for which a tool that starts or continues a terminal at least waits."),
+    ] = 1.0
+    tool_settle_interval: Annotated[
+        Seconds,
+        Meta(title="Seconds without output after which such a tool returns."),
+    ] = 2.0
+    tool_max_interval: Annotated[
+        Seconds,
+        Meta(title="Seconds after which such a tool returns while output still comes."),
+    ] = 30.0
+    tool_crop_output: Annotated[
+        Characters,
+        Meta(
+            title="Maximum number of characters of output that a tool returns at once: the first "
+            "20 % and the last 80 %."
+        ),
+    ] = 10_000
+    tool_timeout_seconds: Annotated[
+        Seconds, Meta(title="Time limit in seconds of a command that a tool runs.")
+    ] = 60.0
+    tool_at_timeout: Annotated[
+        AtTimeout,
+        Meta(
+            title="What happens to a command at its time limit: it continues in the background, "
+            "or it is killed."
+        ),
+    ] = "continue"
+    tools_for: Annotated[
+        list[ToolsFor],
+        Meta(
+            title="Settings of the tools by agent; in the file a table `[[tools_for]]` for each: "
+            "see [mcp.md](mcp.md)."
+        ),
+    ] = msgspec.field(default_factory=list)
+    mcp_elicitation_approves: Annotated[
+        bool,
+        Meta(
+            title="Let an MCP client answer questions about commands, with what it shows the user "
+            "(elicitation). The client runs the agent, and can answer by itself: only turn this on "
+            "for clients that you trust like yourself. The daemon reads this setting."
+        ),
+    ] = False

@@ -7,11 +7,12 @@ import os
 from typing import Final
 
 from acpterm.config import Settings, default_audit_dir
-from acpterm.host.entry import TerminalEntry
+from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.policy.audit.log import AuditLog
 
-# Characters of a command, and number of arguments, in the audit log.
 COMMAND_CHARS_MAX: Final = 16 * 1024
+"""Characters of a command with its arguments in the audit log."""
+_CUT: Final = "…"
 # Events of the event bus that are recorded, and their names in the record.
 _EVENTS: Final = {
     "created": "started",
@@ -61,23 +62,33 @@ class AuditTrail:
             fields["by"] = by
         self._log.record(name, **fields)
 
-    def request(self, event: str, **fields: str | int | bool | list[str] | None) -> None:
-        """Record something about a create request: `create`, `decision` or `refused`."""
+    def agents_request(
+        self,
+        event: str,
+        agent: AgentInfo,
+        session: str,
+        **fields: str | int | bool | list[str] | None,
+    ) -> None:
+        """Record something about a command that an agent requests in a session.
+
+        `event` is `create`, `check`, `decision` or `refused`, and `session` the session's id.
+        """
         if self._log is not None:
-            self._log.record(event, **fields)
+            who = _agent_fields(agent.name, agent.connection_id, session)
+            self._log.record(event, **who, **fields)
 
     def users_create(
         self, command: str, args: list[str] | None, *, directory: str, provider: str
     ) -> None:
         """Record that the user requests a terminal, for which no decision is needed."""
-        self.request(
-            "create",
-            command=command[:COMMAND_CHARS_MAX],
-            args=None if args is None else args[:COMMAND_CHARS_MAX],
-            directory=_text(directory),
-            provider=provider,
-            by="user",
-        )
+        if self._log is not None:
+            self._log.record(
+                "create",
+                **command_fields(command, args),
+                directory=_text(directory),
+                provider=provider,
+                by="user",
+            )
 
     def input(self, entry: TerminalEntry, by: str, size: int) -> None:
         """Record that `size` bytes were typed into a terminal, by `agent` or `user`."""
@@ -85,17 +96,40 @@ class AuditTrail:
             self._log.record("input", **_identity(entry), by=by, bytes=size)
 
 
+def command_fields(
+    command: str, args: list[str] | None
+) -> dict[str, str | int | bool | list[str] | None]:
+    """Return the fields for a command, cut to `COMMAND_CHARS_MAX` characters.
+
+    A word that does not fit is left out: a part of a secret would not be recognised as one.
+    """
+    room = COMMAND_CHARS_MAX - len(command)
+    if room < 0:
+        command = f"{command[:COMMAND_CHARS_MAX].rpartition(' ')[0]} {_CUT}"
+    if args is None:
+        return {"command": command, "args": None}
+    kept: list[str] = []
+    for arg in args:
+        room -= len(arg) + 1
+        if room < 0:
+            kept.append(_CUT)
+            break
+        kept.append(arg)
+    return {"command": command, "args": kept}
+
+
 def _identity(entry: TerminalEntry) -> dict[str, str | None]:
     """Return the fields that say which terminal it is, and which agent created it."""
     record = entry.record
     if record.connection is None:
         return {"terminal": entry.id}
-    return {
-        "terminal": entry.id,
-        "agent": record.agent,
-        "connection": record.connection,
-        "session": record.session,
-    }
+    who = _agent_fields(record.agent, record.connection, record.session or "")
+    return {"terminal": entry.id, **who}
+
+
+def _agent_fields(agent: str | None, connection: str, session: str) -> dict[str, str | None]:
+    """Return the fields that say which agent it was; `session` may be an id that is too long."""
+    return {"agent": agent, "connection": connection, "session": session[:COMMAND_CHARS_MAX]}
 
 
 def _text(path: str) -> str:

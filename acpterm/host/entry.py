@@ -119,7 +119,7 @@ class TerminalEntry:
 
     @property
     def name(self) -> str | None:
-        """The name that the user gave to the terminal; None if it has none."""
+        """The name that its creator or the user gave to the terminal; None if it has none."""
         return self.record.name
 
     @property

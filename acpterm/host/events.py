@@ -7,7 +7,7 @@ subscription, no event about a terminal or a tool call is made, since that takes
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -15,6 +15,7 @@ import trio
 from msgspec import Raw
 
 from acpterm.acp.user_api import TerminalInfo
+from acpterm.acp.user_streams import EventNotification
 from acpterm.host.audit_trail import AuditTrail
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.terminal_info import terminal_info
@@ -60,16 +61,22 @@ class Event:
 
 
 class Subscription:
-    """A subscription to the event bus: the queue of the events that were not read yet."""
+    """A subscription to the event bus: the queue of the events that were not read yet.
 
-    def __init__(self) -> None:
+    Only events for which `is_wanted` returns true are queued.
+    """
+
+    def __init__(self, is_wanted: Callable[[Event], bool]) -> None:
+        self._is_wanted: Final = is_wanted
         self._queue: deque[Event] = deque()
         self._bytes = 0
         self._dropped = 0
         self._has_events = trio.Event()
 
     def put(self, event: Event) -> None:
-        """Queue an event; drop the oldest ones if the queue is full."""
+        """Queue an event, if it is wanted; drop the oldest ones if the queue is full."""
+        if not self._is_wanted(event):
+            return
         self._queue.append(event)
         self._bytes += event.size
         while len(self._queue) > QUEUE_MAX or self._bytes > QUEUE_BYTES_MAX:
@@ -91,6 +98,25 @@ class Subscription:
         return event
 
 
+def event_notification(token: str, event: Event, dropped: int) -> EventNotification:
+    """Return the notification of an event; `dropped` is how many just before it were dropped."""
+    terminal = event.terminal
+    notification = EventNotification(
+        token=token,
+        event=event.event,
+        at=round(1000 * event.at),
+        terminal=terminal,
+        connection=terminal.connection if terminal else event.connection,
+        agent=terminal.agent if terminal else event.agent,
+        session_id=terminal.session_id if terminal else event.session,
+        by=event.by,
+        lost=dropped,
+    )
+    if event.update is not None:
+        notification.update = event.update
+    return notification
+
+
 class EventBus:
     """The event bus of one host: its subscriptions. Events about terminals also go to `trail`."""
 
@@ -104,9 +130,11 @@ class EventBus:
         return bool(self._subscriptions)
 
     @contextmanager
-    def subscribe(self) -> Iterator[Subscription]:
-        """Subscribe to all events for the duration of the block."""
-        subscription = Subscription()
+    def subscribe(
+        self, is_wanted: Callable[[Event], bool] = lambda _: True
+    ) -> Iterator[Subscription]:
+        """Subscribe to the wanted events, by default all, for the duration of the block."""
+        subscription = Subscription(is_wanted)
         self._subscriptions.add(subscription)
         try:
             yield subscription

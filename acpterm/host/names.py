@@ -1,14 +1,17 @@
-"""Names of terminals: which names the user may give, and which terminal a name means."""
+"""Names of terminals: which names may be given, and which terminal a name means."""
 
+import itertools
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from acpterm.host.entry import TerminalEntry
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 
 LAST_NAME: Final = "@last"
+# At the end of a requested name: a number that makes the name unique.
+_NUMBER_MARK: Final = "-#"
 # Maximum characters of a name: short enough for a list, and for an error message.
 _NAME_MAX: Final = 64
 # How many ids an error message lists.
@@ -32,11 +35,8 @@ def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> T
     """
     if name == LAST_NAME:
         return _find_last(entries, own=own)
-    # A name may be reused after its terminal is over: prefer the terminal that is still running,
-    # then the newest of those that are over.
-    named = [entry for entry in entries if entry.name == name]
-    if named:
-        return max(named, key=lambda entry: (not entry.is_over, entry.created_at))
+    if (entry := named(entries, name)) is not None:
+        return entry
     prefix = name if name.startswith("term_") else f"term_{name}"
     found = [entry for entry in entries if entry.id.startswith(prefix)] if name else []
     if len(found) == 1:
@@ -54,6 +54,27 @@ def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> T
     )
 
 
+def named(entries: Iterable[TerminalEntry], name: str) -> TerminalEntry | None:
+    """Return the entry of this name; None if there is none.
+
+    A name may be reused after its terminal is over: the terminal that is not over is preferred,
+    then the newest.
+    """
+    found = [entry for entry in entries if entry.name == name]
+    return max(found, key=lambda entry: (not entry.is_over, entry.created_at), default=None)
+
+
+def numbered(name: str, taken: Collection[str]) -> str:
+    """Return a name that ends with `-#` with the smallest number that no name in `taken` has.
+
+    The number replaces the `#`, and is at least 1. Any other name is returned unchanged.
+    """
+    if not name.endswith(_NUMBER_MARK):
+        return name
+    stem = name[:-1]
+    return next(one for n in itertools.count(1) if (one := f"{stem}{n}") not in taken)
+
+
 def _find_last(entries: Sequence[TerminalEntry], *, own: bool) -> TerminalEntry:
     for entry in reversed(entries):
         if entry.is_users or not own:
@@ -68,7 +89,7 @@ def _find_last(entries: Sequence[TerminalEntry], *, own: bool) -> TerminalEntry:
 
 
 def check_name(name: str) -> None:
-    """Raise `RpcError` (-32602) if the user may not give this name to a terminal.
+    """Raise `RpcError` (-32602) if a terminal may not have this name.
 
     A name must be printable and short, and must not look like an id or like @last.
     """

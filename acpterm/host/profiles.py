@@ -16,7 +16,7 @@ from typing import Final
 
 from acpterm.config import Settings
 from acpterm.config.profiles import Profile, ProfileFor, resolve
-from acpterm.jsonrpc import INTERNAL_ERROR, RpcError, quote
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.pty import linux
 
 # Interpreters, whose first argument is the program.
@@ -31,6 +31,12 @@ class Profiles:
         self.by_name: Final = resolve(settings.profiles)
         self._default: Final = self.by_name[settings.profile]
         self._selectors: Final = [(one, _patterns(one)) for one in settings.profile_for]
+
+    def check_known(self, name: str) -> None:
+        """Raise `RpcError` (-32602) if there is no profile of this name."""
+        if name not in self.by_name:
+            known = ", ".join(sorted(self.by_name))
+            raise RpcError(INVALID_PARAMS, f"there is no profile {quote(name)}; there are {known}")
 
     def select(self, programs: Collection[str] | None, directory: str) -> Profile:
         """Return the profile of an agent.

@@ -1,7 +1,7 @@
 """The limits on the number of agents' terminals, and on how many are started in a minute.
 
 A terminal counts from its start until its program has exited, whether or not it was released. A
-terminal that the user has promoted counts no more. A terminal that is being started counts as well,
+terminal that was promoted counts no more. A terminal that is being started counts as well,
 so that requests that run at the same time cannot exceed a limit together.
 
 The limits are for an agent: all connections of one process count together. If the process is not
@@ -18,7 +18,7 @@ connections are restored from their terminals, and the times are lost.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -97,15 +97,20 @@ class Quotas:
                 raise _refusal(profile, sentence, "release one", name)
 
     @contextmanager
-    def starting(self, profile: Profile, connection: Starter, session_id: str) -> Iterator[None]:
+    def starting(
+        self, profiles: Sequence[Profile], connection: Starter, session_id: str
+    ) -> Iterator[None]:
         """Start a terminal in the block, which counts from now on.
 
-        The arguments are as in `check`, and the same error is raised. The start is not counted if
+        The limits of all `profiles` apply. The other arguments are as in `check`, and the same
+        error is raised. The start is not counted if
         the block raises. The caller adds the terminal to the registry in the block.
         """
-        self.check(profile, connection, session_id)
+        for profile in profiles:
+            self.check(profile, connection, session_id)
         key = _key(connection.agent, session_id)
-        limit = profile.limits.starts_per_minute
+        rates = [profile.limits.starts_per_minute for profile in profiles]
+        limit = max((rate for rate in rates if rate is not None), default=None)
         started_at = self._clock()
         if limit is not None:
             connection.starts.append(started_at)

@@ -91,19 +91,24 @@ class TerminalRegistry:
         return names.find(list(self._entries.values()), name, own=own)
 
     @contextmanager
-    def reserve_name(self, name: str | None) -> Iterator[None]:
+    def reserve_name(self, name: str | None, *, by_agent: bool = False) -> Iterator[str | None]:
         """Reserve a name for a terminal that is created in the block; None reserves nothing.
 
-        Raises `RpcError` (-32602) if the name is not allowed, is reserved already, or is the name
-        of another terminal that is not over (see `TerminalEntry.is_over`).
+        Return the name. If an agent requests a name that ends with `-#`, the `#` is replaced by the
+        smallest number that makes a name which no terminal has, even if it is over. Raises
+        `RpcError` (-32602) if the name is not allowed, is reserved already, or is the name of
+        another terminal that is not over (see `TerminalEntry.is_over`).
         """
         if name is None:
-            yield
+            yield None
             return
+        if by_agent:
+            taken = {entry.name for entry in self._entries.values() if entry.name}
+            name = names.numbered(name, taken | self._reserved_names)
         self._check_name(name)
         self._reserved_names.add(name)
         try:
-            yield
+            yield name
         finally:
             self._reserved_names.discard(name)
 
@@ -194,10 +199,11 @@ class TerminalRegistry:
         self._forget(entry, EndedBy.USER)
         self._on_change()
 
-    def promote(self, entry: TerminalEntry) -> None:
+    def promote(self, entry: TerminalEntry, by: EndedBy = EndedBy.USER) -> None:
         """Make the user the owner of a terminal. Idempotent.
 
-        The terminal's timeout and a scheduled release are cancelled. Raises `RpcError` (-32602) if
+        The terminal's timeout and a scheduled release are cancelled. `by` is who does it: the user,
+        or the agent that gives the terminal away. Raises `RpcError` (-32602) if
         the terminal was released.
         """
         if entry.released_at is not None:
@@ -211,7 +217,7 @@ class TerminalRegistry:
         entry.record.lifetime_end = entry.record.release_at = None
         entry.mark_changed()
         entry.terminal.cancel_lifetime()
-        self._bus.publish_terminal("promoted", entry, EndedBy.USER.value)
+        self._bus.publish_terminal("promoted", entry, by.value)
         self._remove_surplus()
 
     def rename(self, entry: TerminalEntry, name: str) -> None:

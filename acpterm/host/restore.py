@@ -89,9 +89,7 @@ class Restorer:
                 context, self._host, name, self._resumption, record.secret, holders=record.holders
             )
             connection.agent.name = record.agent
-            if record.directory is not None:
-                connection.directory = unpack_text(record.directory)
-            connection.restore_rights(record.programs, record.approver, record.profile)
+            connection.restore_rights(record)
             connection.starts.extend(record.starts)
             for number, (session, calls) in stored.sessions.items():
                 connection.restore_session(number, session, calls.items())
@@ -188,9 +186,8 @@ class Restorer:
                 self._context, self._host, name, self._resumption, record.secret
             )
             connection.agent.name = record.agent
-            if (rights := record.rights) is not None:
-                connection.directory = unpack_text(rights.directory)
-                connection.restore_rights(rights.programs, rights.approver, rights.profile)
+            if record.rights is not None:
+                connection.restore_rights(record.rights)
             connection.mark_changed()
             self._connections[name] = connection
             self._resumption.restored(connection)

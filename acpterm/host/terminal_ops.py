@@ -4,14 +4,18 @@ A failure raises an `RpcError` that names the terminal.
 """
 
 import base64
+import math
 from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple, Protocol
 
 import trio
+from msgspec import UNSET
 
 from acpterm.acp.agent_api import Format, ReadResponse, WriteResponse
 from acpterm.acp.terminal import Empty
+from acpterm.acp.user_api import ScreenResponse
 from acpterm.host.entry import TerminalEntry
+from acpterm.host.input_monitor import QUIET_S, is_waiting
 from acpterm.host.launch.validation import seconds
 from acpterm.host.server.dispatch import Sender
 from acpterm.host.terminal_info import exit_status
@@ -24,12 +28,15 @@ from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.vt import emulator
 from acpterm.terminal.vt.emulator import ScreenTooLargeError
 from acpterm.terminal.vt.library import EmulatorMissingError
+from acpterm.terminal.vt.rows import rows
 from acpterm.terminal.vt.screen import Screen
 
 # The number of bytes that one read returns at most, and by default.
 READ_BYTES_MAX: Final = 1024 * 1024
 # The response to a kill or release is sent after this time even if the program has not ended.
 KILL_REPLY_TIMEOUT_S: Final = 0.3
+# While a read waits until the program waits for input: the period of the checks, each some 100 µs.
+_INPUT_CHECK_S: Final = 0.25
 
 
 class ReadParams(Protocol):
@@ -39,6 +46,7 @@ class ReadParams(Protocol):
     max_bytes: int | None
     format: Format | None
     wait_ms: int | None
+    until_input: bool
 
 
 class Reader(Protocol):
@@ -57,14 +65,15 @@ class Reader(Protocol):
 
 
 def read(
-    reader: Reader, terminal: Terminal, params: ReadParams
+    reader: Reader, entry: TerminalEntry, params: ReadParams
 ) -> Coroutine[Any, Any, ReadResponse]:
     """Return a coroutine that returns the output after the position `since`, or the screen.
 
     The coroutine waits at most `wait_ms` milliseconds for output after `since`, or until the
-    program exits. `read` itself raises `RpcError` (-32602) if `since` is after the end of the
-    output.
+    program exits; with `until_input`, also until the program waits for input. `read` itself raises
+    `RpcError` (-32602) if `since` is after the end of the output.
     """
+    terminal = entry.terminal
     view = params.format or terminal.view
     if view == "screen":
         check_screen(terminal.cols, terminal.rows)
@@ -75,44 +84,71 @@ def read(
             f"since {params.since} is after the end of the output, {terminal.ring.end}: "
             "use the position that an earlier read gave",
         )
-    return _read(reader, terminal, params, view)
+    return _read(reader, entry, params, view)
 
 
-async def _read(reader: Reader, terminal: Terminal, params: ReadParams, view: str) -> ReadResponse:
+async def _read(
+    reader: Reader, entry: TerminalEntry, params: ReadParams, view: str
+) -> ReadResponse:
+    terminal = entry.terminal
     deadline = trio.current_time() + seconds(params.wait_ms or 0)
     since = terminal.ring.start if params.since is None else params.since
     seen = since
     while True:
+        waits = False
         with trio.move_on_at(deadline):
-            while terminal.exit is None and terminal.ring.end <= seen:
-                await terminal.wait_changed()
+            waits = await _wait_for_output(entry, seen, until_input=params.until_input)
         await reader.sender.drain()
         terminal.catch_up()
         if view == "screen":
             screen, position = await current_screen(reader.sender, terminal)
             text = screen.text()
             lost = 0 if params.since is None else max(0, terminal.ring.start - params.since)
-            return _response(reader, terminal, text, position, lost)
+            return _response(reader, entry, text, position, lost, waits=waits)
         limit = min(params.max_bytes or READ_BYTES_MAX, READ_BYTES_MAX)
         chunk = views.since(terminal, params.since, limit, as_text=view == "text")
         # An incomplete character or escape sequence yields no text yet.
-        if chunk.position > since or terminal.exit is not None or trio.current_time() >= deadline:
+        is_over = terminal.exit is not None or trio.current_time() >= deadline
+        if chunk.position > since or waits or is_over:
             break
         seen = terminal.ring.end
     if view == "text":
-        return _response(reader, terminal, chunk.data.decode(), chunk.position, chunk.lost)
-    response = _response(
-        reader, terminal, base64.b64encode(chunk.data).decode(), chunk.position, chunk.lost
-    )
+        data = chunk.data.decode()
+        return _response(reader, entry, data, chunk.position, chunk.lost, waits=waits)
+    data = base64.b64encode(chunk.data).decode()
+    response = _response(reader, entry, data, chunk.position, chunk.lost, waits=waits)
     response.encoding = "base64"
     return response
 
 
+async def _wait_for_output(entry: TerminalEntry, seen: int, *, until_input: bool) -> bool:
+    """Wait until there is output after the position `seen`, or the program exits.
+
+    With `until_input`, also return once the program waits for input. Return whether it does.
+    """
+    terminal = entry.terminal
+    # The program may not have read yet what was typed just before, and then still seems to wait.
+    check_at = trio.current_time() + QUIET_S if until_input else math.inf
+    while terminal.exit is None and terminal.ring.end <= seen:
+        with trio.move_on_at(check_at) as timer:
+            await terminal.wait_changed()
+        if timer.cancelled_caught:
+            if is_waiting(entry):
+                return True
+            check_at = trio.current_time() + _INPUT_CHECK_S
+    return False
+
+
 def _response(
-    reader: Reader, terminal: Terminal, data: str, position: int, lost: int
+    reader: Reader, entry: TerminalEntry, data: str, position: int, lost: int, *, waits: bool
 ) -> ReadResponse:
+    terminal = entry.terminal
     status = exit_status(terminal.exit, signal_code=reader.signal_code)
-    return ReadResponse(data=data, position=position, lost=lost, exit_status=status)
+    response = ReadResponse(data=data, position=position, lost=lost, exit_status=status)
+    if terminal.exit is None:
+        is_at_prompt = waits or is_waiting(entry)
+        response.waiting_for_input = UNSET if is_at_prompt is None else is_at_prompt
+    return response
 
 
 def resize(windows: Windows, entry: TerminalEntry, cols: int, rows: int) -> Empty:
@@ -216,6 +252,23 @@ async def current_screen(sender: Sender, terminal: Terminal) -> CurrentScreen:
         return CurrentScreen(terminal.emulator.screen(), terminal.ring.end)
     except (ScreenTooLargeError, EmulatorMissingError) as error:
         raise _no_screen(error) from error
+
+
+async def screen(sender: Sender, terminal: Terminal) -> ScreenResponse:
+    """Return the current screen for the wire. Arguments and errors are as in `current_screen`."""
+    found, position = await current_screen(sender, terminal)
+    return ScreenResponse(
+        rows=rows(found),
+        cols=found.cols,
+        lines=found.rows,
+        cursor=found.cursor,
+        cursor_visible=found.cursor_visible,
+        application_cursor=found.application_cursor,
+        bracketed_paste=found.bracketed_paste,
+        title=found.title,
+        position=position,
+        alternate=found.is_alternate,
+    )
 
 
 def check_screen(cols: int, rows: int) -> None:

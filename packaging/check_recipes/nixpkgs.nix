@@ -60,6 +60,7 @@ let
           value.pname = name;
         })
         [
+          "anyio"
           "cffi"
           "click"
           "hatchling"

@@ -64,6 +64,7 @@ python3Packages.buildPythonApplication rec {
 
   dependencies =
     (with python3Packages; [
+      anyio
       click
       msgspec
       outcome

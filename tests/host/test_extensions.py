@@ -34,14 +34,19 @@ async def refused(agent, method: str, code: int, says: str, **params) -> None:
 # read
 
 
+def output_of(read):
+    """Return a response without `waitingForInput`, which depends on the time."""
+    return {name: value for name, value in read.items() if name != "waitingForInput"}
+
+
 async def test_read_returns_output_and_the_next_position():
     async with agent_here() as agent:
         terminal = await agent.create("printf one; read line; printf two")
         await agent.until_output(terminal, "one")
         first = await agent.read_from(terminal)
-        assert first == {"data": "one", "position": 3, "lost": 0}
+        assert output_of(first) == {"data": "one", "position": 3, "lost": 0}
         again = await agent.read_from(terminal, since=first["position"])
-        assert again == {"data": "", "position": 3, "lost": 0}
+        assert output_of(again) == {"data": "", "position": 3, "lost": 0}
         await agent.type(terminal, "\n")
         await agent.wait(terminal)
         rest = await agent.read_from(terminal, since=3)
@@ -97,7 +102,8 @@ async def test_read_returns_nothing_after_its_timeout():
     async with agent_here() as agent:
         terminal = await agent.create("sleep 60")
         began = time.monotonic()
-        assert await agent.read_from(terminal, waitMs=80) == {"data": "", "position": 0, "lost": 0}
+        nothing = output_of(await agent.read_from(terminal, waitMs=80))
+        assert nothing == {"data": "", "position": 0, "lost": 0}
         assert 0.07 < time.monotonic() - began < 5
 
 
@@ -653,7 +659,7 @@ async def test_every_extension_method_is_advertised_and_answered():
     async with agent_here() as agent:
         answer = await agent.request("initialize", {"protocolVersion": 1})
         methods = answer["clientCapabilities"]["_meta"]["acpterm"]["methods"]
-        assert len(methods) == 5
+        assert len(methods) == 9
         for method in methods:
             with pytest.raises(RpcError) as caught:
                 await agent.request(method, {})

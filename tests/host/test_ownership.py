@@ -53,7 +53,7 @@ async def test_agent_cannot_change_a_terminal_that_was_taken_over(method, more, 
         terminal = await agent.create(WAITS)
         pid = await pid_in(agent, terminal)
         await user.terminal_request("promote", terminal)
-        with pytest.raises(RpcError, match=f"cannot be {what}: the user has taken it over"):
+        with pytest.raises(RpcError, match=f"cannot be {what}: the user owns it"):
             await agent.request(method, agent.of(terminal, **more))
         assert alive(pid)
         # Reading is allowed.
@@ -271,9 +271,13 @@ async def test_agents_terminal_cannot_use_the_users_socket(tmp_path, tracking):
 async def test_agents_socket_has_no_user_methods(tmp_path):
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = (await user.request("terminal/create", {"command": WAITS}))["terminalId"]
-        for method in ("list", "promote", "attach", "kill"):
+        for method in ("terminal/attach", "terminal/kill", "session/list", "approval/list"):
             with pytest.raises(RpcError, match="there is no method"):
-                await agent.request(f"_acpterm/terminal/{method}", {"terminalId": terminal})
+                await agent.request(f"_acpterm/{method}", {"terminalId": terminal})
+        for method in ("get", "read", "screen", "promote", "signal"):
+            params = agent.of(terminal, signal="SIGINT")
+            with pytest.raises(RpcError, match="there is no terminal"):
+                await agent.request(f"_acpterm/terminal/{method}", params)
         with pytest.raises(RpcError, match="there is no terminal"):
             await agent.output(terminal)
 

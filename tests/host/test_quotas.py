@@ -37,7 +37,7 @@ def profile(*, short=False, **limits):
 
 
 def start(quotas, profile, connection, session="s"):
-    with quotas.starting(profile, connection, session):
+    with quotas.starting([profile], connection, session):
         pass
 
 
@@ -86,7 +86,7 @@ async def test_messages_of_the_profile_pool_are_those_of_its_origin(host):
 
 def nest(quotas, profile, connection, depth, session="s"):
     """Start `depth` terminals at the same time."""
-    with quotas.starting(profile, connection, session):
+    with quotas.starting([profile], connection, session):
         if depth > 1:
             nest(quotas, profile, connection, depth - 1, session)
 
@@ -94,7 +94,7 @@ def nest(quotas, profile, connection, depth, session="s"):
 async def test_failed_start_is_not_counted(host):
     quotas, connection = Quotas(host.state.registry), Connection()
     limited = profile(starts_per_minute=1, agent_terminals=1)
-    with pytest.raises(OSError, match="failed"), quotas.starting(limited, connection, "s"):
+    with pytest.raises(OSError, match="failed"), quotas.starting([limited], connection, "s"):
         raise OSError("failed")
     assert (connection.starts, connection.changes) == ([], 0)
     start(quotas, limited, connection)
@@ -177,7 +177,7 @@ async def test_connections_of_one_process_count_together(host):
     one, two = (Connection(name, (7, 1.0)) for name in ("c1", "c2"))
     other = Connection("c3", (7, 2.0))
     limited = profile(starts_per_minute=2, agent_terminals=2)
-    with quotas.starting(limited, one, "s"), quotas.starting(limited, two, "t"):
+    with quotas.starting([limited], one, "s"), quotas.starting([limited], two, "t"):
         with pytest.raises(RpcError, match="Spawn rate"):
             quotas.check(limited, Connection("c4", (7, 1.0)), "u")
         with pytest.raises(RpcError, match=r"agent terminals reached \(2\)"):

@@ -16,7 +16,7 @@ import itertools
 import secrets
 from collections.abc import Iterable
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from acpterm.acp.approvals import ApproverKind, ApproverRequest
 from acpterm.config.profiles import Profile
@@ -39,6 +39,7 @@ from acpterm.host.state.records import (
     TerminalRecord,
     ToolCallRecord,
     pack_text,
+    unpack_text,
 )
 from acpterm.host.state.store import connection_key
 from acpterm.host.terminal_info import gives_signal_code
@@ -47,6 +48,9 @@ from acpterm.pty import processes
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
+
+if TYPE_CHECKING:
+    import trio
 
 SESSIONS_MAX: Final = 10_000
 _SECRET_BYTES: Final = 32
@@ -109,7 +113,12 @@ class AgentConnection:
         process that connected, which the host has read itself."""
         self.chosen_profile: str | None = None
         """The name of the profile that the user has chosen for this connection."""
+        self.requested_profiles: Final[list[str]] = []
+        """The names of the profiles that the client has requested, oldest first. They apply in
+        addition to the selected one."""
         self._profile: Profile | None = None
+        self.event_requests: Final[dict[str, trio.CancelScope]] = {}
+        """The pending requests for events, by their tokens; see `event_methods`."""
         self.starts: Final[list[float]] = []
         """When the agent has started terminals, on the boot clock; see `host.quotas`."""
         self._approver: Approver | None = None
@@ -157,18 +166,39 @@ class AgentConnection:
             profiles = self.host.policy.profiles
             if self.chosen_profile is None:
                 self._profile = profiles.select(self.programs, self.directory)
-            elif self.chosen_profile in profiles.by_name:
-                self._profile = profiles.by_name[self.chosen_profile]
             else:
-                known = ", ".join(sorted(profiles.by_name))
-                raise RpcError(
-                    INTERNAL_ERROR,
-                    f"no command is run: the profile {quote(self.chosen_profile)}, which the user "
-                    f"has chosen for this agent, is not in the settings any more; there are "
-                    f"{known}",
-                )
+                self._profile = self._named_profile(self.chosen_profile, "the user has chosen")
             self.mark_changed()
         return self._profile
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """The profiles that apply: the selected one, then those that the client has requested.
+
+        Raises `RpcError` (-32603) if one of them does not exist any more.
+        """
+        selected = self.profile
+        requested = [name for name in self.requested_profiles if name != selected.name]
+        return selected, *(self._named_profile(one, "was requested") for one in requested)
+
+    def _named_profile(self, name: str, why: str) -> Profile:
+        by_name = self.host.policy.profiles.by_name
+        if name not in by_name:
+            raise RpcError(
+                INTERNAL_ERROR,
+                f"no command is run: the profile {quote(name)}, which {why} for this agent, is not "
+                f"in the settings any more; there are {', '.join(sorted(by_name))}",
+            )
+        return by_name[name]
+
+    def request_profile(self, name: str) -> None:
+        """Apply the profile `name`, too, for as long as the connection lasts. Idempotent.
+
+        Anything on the connection can request a profile: it can only make things stricter.
+        """
+        if name not in self.requested_profiles:
+            self.requested_profiles.append(name)
+            self.mark_changed()
 
     def workspace(self, session: Session) -> str | None:
         """Return the directory in which a session's programs may write, in a sandbox.
@@ -202,14 +232,15 @@ class AgentConnection:
         self._approver = Approver(kind, self.agent.connection_id, self.sender)
         self.host.approvals.add(self._approver)
 
-    def restore_rights(
-        self, programs: list[str], approver: ApproverKind | None, profile: str | None
-    ) -> None:
+    def restore_rights(self, record: ConnectionRecord | RightsRecord) -> None:
         """Restore what decides about the agent's commands, from a record of the previous worker."""
-        self.programs = programs
-        self.chosen_profile = profile
-        if approver is not None:
-            self._add_approver(approver)
+        if record.directory is not None:
+            self.directory = unpack_text(record.directory)
+        self.programs = record.programs
+        self.chosen_profile = record.profile
+        self.requested_profiles.extend(record.requested_profiles)
+        if record.approver is not None:
+            self._add_approver(record.approver)
 
     def rights(self, session: Session) -> RightsRecord:
         """Return what decides about the agent's commands, to be stored with a terminal."""
@@ -219,6 +250,7 @@ class AgentConnection:
             directory=pack_text(self.directory),
             approver=None if self._approver is None else self._approver.kind,
             profile=self.chosen_profile,
+            requested_profiles=list(self.requested_profiles),
             workspace=None if workspace is None else pack_text(workspace),
         )
 
@@ -235,6 +267,13 @@ class AgentConnection:
             return self.sessions[params.session_id]
         except KeyError:
             raise no_such_terminal(params.session_id, params.terminal_id) from None
+
+    def readable(self, params: TerminalParams) -> TerminalEntry:
+        """Return the terminal that a request names in its `params`, to read its output.
+
+        Raises `RpcError` (-32002) if the session has no such terminal.
+        """
+        return self.find_session(params).readable(params.terminal_id)
 
     def session(self, identifier: str) -> Session:
         """Return the session with this id; create the session if there is none.
@@ -299,6 +338,7 @@ class AgentConnection:
             starts=self.starts,
             approver=None if self._approver is None else self._approver.kind,
             profile=self.chosen_profile,
+            requested_profiles=list(self.requested_profiles),
         ).encode()
 
     def restore_session(

@@ -1,6 +1,10 @@
 """The dispatch table of the methods that agents call: each with its params and its handler."""
 
 from acpterm.acp.agent_api import (
+    EVENTS,
+    AgentEventsRequest,
+    AgentListRequest,
+    CheckRequest,
     ReadRequest,
     ResizeRequest,
     SetSessionRequest,
@@ -11,7 +15,14 @@ from acpterm.acp.approvals import ANSWER, DECLINE, SESSION_OPEN, AnswerRequest, 
 from acpterm.acp.initialize import InitializeRequest
 from acpterm.acp.session import CancelNotification, SessionNotification
 from acpterm.acp.terminal import CreateTerminalRequest, Empty, TerminalRequest
-from acpterm.host.agent import approvals, session_methods, terminal_methods
+from acpterm.host.agent import (
+    approvals,
+    command_methods,
+    event_methods,
+    read_methods,
+    session_methods,
+    terminal_methods,
+)
 from acpterm.host.server.dispatch import Method, MethodTable
 
 REQUESTS: dict[str, Method] = {
@@ -23,11 +34,19 @@ REQUESTS: dict[str, Method] = {
     "terminal/wait_for_exit": Method(TerminalRequest, terminal_methods.wait_for_exit),
     "terminal/kill": Method(TerminalRequest, terminal_methods.kill, result_at_once=Empty()),
     "terminal/release": Method(TerminalRequest, terminal_methods.release, result_at_once=Empty()),
-    "_acpterm/terminal/read": Method(ReadRequest, terminal_methods.read),
+    "_acpterm/terminal/list": Method(AgentListRequest, read_methods.list_own),
+    "_acpterm/terminal/get": Method(TerminalRequest, read_methods.get),
+    "_acpterm/terminal/read": Method(ReadRequest, read_methods.read),
+    "_acpterm/terminal/screen": Method(TerminalRequest, read_methods.screen),
     "_acpterm/terminal/write": Method(WriteRequest, terminal_methods.write, acts_first=True),
     "_acpterm/terminal/resize": Method(ResizeRequest, terminal_methods.resize),
     "_acpterm/terminal/signal": Method(SignalRequest, terminal_methods.signal),
+    "_acpterm/terminal/promote": Method(TerminalRequest, terminal_methods.promote),
+    "_acpterm/command/check": Method(
+        CheckRequest, command_methods.check, takes_id=True, acts_first=True
+    ),
     "_acpterm/session/set": Method(SetSessionRequest, session_methods.set_session),
+    EVENTS: Method(AgentEventsRequest, event_methods.events),
     SESSION_OPEN: Method(SetSessionRequest, session_methods.open_session),
     ANSWER: Method(AnswerRequest, approvals.answer),
     DECLINE: Method(DeclineRequest, approvals.decline),

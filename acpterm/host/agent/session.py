@@ -26,6 +26,7 @@ from msgspec import Raw
 from acpterm.acp.terminal_updates import TerminalUpdate, from_meta
 from acpterm.host.agent.creates import Creates
 from acpterm.host.entry import AgentInfo, TerminalEntry
+from acpterm.host.names import named
 from acpterm.host.sessions.agent_terminals import AgentTerminals
 from acpterm.host.sessions.observed import Observer
 from acpterm.host.sessions.tool_calls import ToolCalls
@@ -36,7 +37,6 @@ from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 from acpterm.policy.decisions import SessionDecisions
 from acpterm.policy.questions import Answer, Prefix, Question
 from acpterm.runtime.bounded_dict import BoundedDict
-from acpterm.terminal.terminal import Terminal
 
 # How many ids of released terminals are remembered; older ids are treated as unknown.
 _RELEASED_MAX: Final = 10_000
@@ -253,31 +253,33 @@ class Session:
         """Add a terminal, which the agent can then use by its id."""
         self.entries[entry.id] = entry
 
-    def readable(self, identifier: str) -> Terminal:
-        """Return the terminal with this id, for an operation that only reads its output.
+    def find(self, identifier: str) -> TerminalEntry | None:
+        """Return the entry of the held or promoted terminal with this id or name, or None."""
+        return self.entries.get(identifier) or named(self.entries.values(), identifier)
+
+    def readable(self, identifier: str) -> TerminalEntry:
+        """Return the entry of the terminal with this id or name, for an operation that reads it.
 
         Raises `RpcError` (-32002) if the id is unknown or released.
         """
-        try:
-            entry = self.entries[identifier]
-        except KeyError:
-            raise self._no_such(identifier) from None
+        entry = self.find(identifier)
+        if entry is None:
+            raise self._no_such(identifier)
         self._creates.confirm(entry)
-        return entry.terminal
+        return entry
 
     def owned(self, identifier: str, what: str) -> TerminalEntry:
-        """Return the entry of the terminal with this id, for an operation that changes it.
+        """Return the entry of the terminal with this id or name, for an operation that changes it.
 
         `what` names the operation in the error message, such as "killed". Raises `RpcError`: -32002
         if the id is unknown or released, -32602 if the user owns the terminal.
         """
-        self.readable(identifier)
-        entry = self.entries[identifier]
+        entry = self.readable(identifier)
         if entry.is_users:
             raise RpcError(
                 INVALID_PARAMS,
-                f"terminal {quote(identifier)} cannot be {what}: the user has taken it over, "
-                "and owns it now; its output can still be read, and its id released",
+                f"terminal {quote(identifier)} cannot be {what}: the user owns it, since it was "
+                "promoted; its output can still be read, and its id released",
             )
         return entry
 
@@ -288,16 +290,18 @@ class Session:
     def release(self, identifier: str) -> TerminalEntry | None:
         """Make the id of a terminal invalid, and return the terminal's entry.
 
-        Return None if the id was released before. Raises `RpcError` (-32002) if the id is unknown.
+        `identifier` is the id or the name. Return None if the id was released before. Raises
+        `RpcError` (-32002) if the id is unknown.
         """
-        entry = self.entries.pop(identifier, None)
+        entry = self.find(identifier)
         if entry is None:
             if identifier in self._released:
                 return None
             raise self._no_such(identifier)
+        del self.entries[entry.id]
         self._creates.confirm(entry)
         entry.record_id_release()
-        self._released[identifier] = None
+        self._released[entry.id] = None
         self._changed()
         return entry
 

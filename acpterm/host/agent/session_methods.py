@@ -52,12 +52,16 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
     If the request contains the secret of an earlier connection, the peer continues that connection.
     """
     options = own_meta(params.meta, InitializeMeta)
-    # Resuming cannot be undone, so an invalid context must be refused before.
+    # Resuming cannot be undone, so an invalid context or profile must be refused before.
     requested_context(connection.context, params)
+    if options and options.profile is not None:
+        connection.host.policy.profiles.check_known(options.profile)
     resumed: bool | UnsetType = UNSET
     if options and options.resume is not None:
         found = connection.resumption.resume(connection, options.resume)
         connection, resumed = found or connection, found is not None
+    if options and options.profile is not None:
+        connection.request_profile(options.profile)
     if options and options.relay:
         connection.add_relayed_agent()
     if options and options.approver is not None:

@@ -18,8 +18,6 @@ from acpterm.acp.agent_api import (
     CreatedMeta,
     CreateMeta,
     OutputMeta,
-    ReadRequest,
-    ReadResponse,
     ResizeRequest,
     SignalRequest,
     WriteRequest,
@@ -34,10 +32,12 @@ from acpterm.acp.terminal import (
     TerminalRequest,
     WaitForTerminalExitResponse,
 )
+from acpterm.acp.user_api import TerminalInfo
 from acpterm.host import terminal_ops
 from acpterm.host.agent import gate
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
+from acpterm.host.agent.read_methods import agents_info
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.input_monitor import is_waiting
 from acpterm.host.launch.command import summary
@@ -73,7 +73,7 @@ def _create(
     settings = connection.settings
     options = own_meta(params.meta, CreateMeta) or CreateMeta()
     session = connection.session(params.session_id)
-    judgement = gate.judge(connection, session, params, options)
+    judgement = gate.judge_create(connection, session, params, options)
     launch = LaunchRequest(
         settings,
         connection.context,
@@ -97,7 +97,11 @@ def _create(
             await connection.creates.wait_in_flight(request)
             if entry := connection.creates.repeated(request):
                 return _create_response(entry)
-            with connection.creates.in_flight(request):
+            registry = connection.host.registry
+            with (
+                connection.creates.in_flight(request),
+                registry.reserve_name(options.name, by_agent=True) as name,
+            ):
                 await connection.directories.check(launch.cwd)
                 if session.cancelled != turn:
                     raise _cancelled()
@@ -110,21 +114,21 @@ def _create(
                     limit=params.output_byte_limit,
                     lifetime=lifetime,
                     view=options.format or "text",
-                    limits=judgement.profile.limits,
+                    limits=judgement.limits,
                 )
-                record.is_users, record.request = False, request
+                record.name, record.is_users, record.request = name, False, request
                 agent = connection.agent
                 record.connection, record.agent = agent.connection_id, agent.name
                 record.session, record.secret = session.id, connection.secret
                 record.rights = connection.rights(session)
-                record.level = judgement.verdict.level
-                with connection.host.quotas.starting(judgement.profile, connection, session.id):
+                record.level = judgement.level
+                with connection.host.quotas.starting(judgement.profiles, connection, session.id):
                     terminal = await launch.start(
                         connection.pool,
                         record,
                         placement,
                         connection.host.state_writer,
-                        strict=judgement.profile.unenforceable_limits == "refuse",
+                        strict=judgement.refuses_unenforceable_limits,
                     )
                     # Even if the turn was cancelled meanwhile: the program has run, so it counts.
                     entry = connection.add(session, terminal, launch, record)
@@ -145,7 +149,8 @@ def _create(
 
 def _create_response(entry: TerminalEntry) -> CreateTerminalResponse:
     record = entry.record
-    created = CreatedMeta(record.provider, record.isolation, record.level)
+    name = UNSET if record.name is None else record.name
+    created = CreatedMeta(record.provider, record.isolation, record.level, name)
     return CreateTerminalResponse(entry.id, {OWN: created})
 
 
@@ -158,8 +163,8 @@ def output(
 ) -> TerminalOutputResponse | Coroutine[Any, Any, TerminalOutputResponse]:
     """`terminal/output`: return the retained output, and the exit status if there is one."""
     session = connection.find_session(params)
-    terminal = session.readable(params.terminal_id)
-    entry = session.entries[terminal.id]
+    entry = session.readable(params.terminal_id)
+    terminal = entry.terminal
     if terminal.view == "screen":
         return _screen_output(connection, entry)
     if not terminal.catch_up():
@@ -205,7 +210,7 @@ def wait_for_exit(
     connection: AgentConnection, params: TerminalRequest
 ) -> WaitForTerminalExitResponse | Coroutine[Any, Any, WaitForTerminalExitResponse]:
     """`terminal/wait_for_exit`: return the exit status once the program has exited."""
-    terminal = connection.find_session(params).readable(params.terminal_id)
+    terminal = connection.find_session(params).readable(params.terminal_id).terminal
 
     async def wait() -> WaitForTerminalExitResponse:
         return _exit_response(connection, await terminal.wait_exited())
@@ -239,16 +244,6 @@ def _exit_response(connection: AgentConnection, status: ExitStatus) -> WaitForTe
     return WaitForTerminalExitResponse(code, status.signal, exit_meta(status))
 
 
-def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any, ReadResponse]:
-    """`_acpterm/terminal/read`: return the output after a position.
-
-    If there is no such output yet, wait for output up to `waitMs` milliseconds. If the terminal is
-    released during the wait, the response is sent once the program has exited.
-    """
-    terminal = connection.find_session(params).readable(params.terminal_id)
-    return terminal_ops.read(connection, terminal, params)
-
-
 def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, Any, WriteResponse]:
     """`_acpterm/terminal/write`: write keyboard input; respond once the terminal has taken it."""
     entry = connection.find_session(params).owned(params.terminal_id, "typed into")
@@ -268,3 +263,13 @@ def signal(connection: AgentConnection, params: SignalRequest) -> Empty:
     entry = connection.find_session(params).owned(params.terminal_id, "signalled")
     terminal_ops.signal(entry.terminal, params.signal)
     return Empty()
+
+
+def promote(connection: AgentConnection, params: TerminalRequest) -> TerminalInfo:
+    """`_acpterm/terminal/promote`: give the terminal to the user. Idempotent.
+
+    The agent can then only read it and release its id. Its limits of time end.
+    """
+    entry = connection.find_session(params).readable(params.terminal_id)
+    connection.host.registry.promote(entry, EndedBy.AGENT)
+    return agents_info(connection.host, entry)

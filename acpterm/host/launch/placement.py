@@ -4,7 +4,7 @@ The provider turns the argv, environment and directory of a launch request into 
 runs. If the provider cannot be used, nothing runs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import structlog
@@ -87,6 +87,17 @@ def unusable(provider: str, error: ProviderError) -> RpcError:
         INTERNAL_ERROR,
         f"the command was not run: the provider {provider!r} cannot be used: {error}",
     )
+
+
+def strictest(selected: str, others: Iterable[str | None], *, network: bool) -> str:
+    """Return the name of the strictest provider of `selected` and `others`.
+
+    Those that cannot be compared with `selected` are left out. `network` is as in `stricter`.
+    """
+    for other in others:
+        if other in stricter_than(selected, network=network):
+            selected = other
+    return selected
 
 
 def stricter(selected: str, requested: str | None, *, network: bool) -> str:

@@ -139,6 +139,8 @@ class RightsRecord(Struct, kw_only=True, omit_defaults=True):
     """What asks the user the connection's questions; None if the connection is just an agent's."""
     profile: str | None = None
     """The profile that the user has chosen for the connection; None without one."""
+    requested_profiles: list[str] = []
+    """The profiles that the client has requested for the connection, in addition."""
     workspace: bytes | None = None
     """The directory in which the programs of the terminal's session may write; None if not set."""
 
@@ -164,6 +166,8 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     """What asks the user the connection's questions; None if the connection is just an agent's."""
     profile: str | None = None
     """The profile that the user has chosen for the connection; None without one."""
+    requested_profiles: list[str] = []
+    """The profiles that the client has requested for the connection, in addition."""
 
 
 class SessionRecord(Record, kw_only=True, omit_defaults=True):

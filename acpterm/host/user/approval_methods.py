@@ -20,7 +20,6 @@ from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams
 from acpterm.host.approvals import answer_info, approval_info, to_rpc_error
 from acpterm.host.user.connection import UserConnection
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
 from acpterm.policy.approvals import ApprovalError
 from acpterm.policy.questions import Answer, Question
 
@@ -58,12 +57,8 @@ def approver(user: UserConnection, params: ApproverRequest) -> ApproverResponse:
     The token is valid only for the process that requests it. Raises `RpcError` (-32602) for an
     unknown profile.
     """
-    known = user.host.policy.profiles.by_name
-    if params.profile is not None and params.profile not in known:
-        raise RpcError(
-            INVALID_PARAMS,
-            f"there is no profile {quote(params.profile)}; there are {', '.join(sorted(known))}",
-        )
+    if params.profile is not None:
+        user.host.policy.profiles.check_known(params.profile)
     return ApproverResponse(user.host.approver_tokens.issue(params, user.process))
 
 

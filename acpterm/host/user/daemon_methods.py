@@ -10,8 +10,8 @@ from acpterm import __version__
 from acpterm.acp.initialize import InitializeAnswer, InitializeRequest, host_answer
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams, SessionInfo, SessionsResponse, StatusResponse
-from acpterm.acp.user_streams import EventNotification, EventsRequest, SubscribeRequest
-from acpterm.host.events import Event
+from acpterm.acp.user_streams import EventsRequest, SubscribeRequest
+from acpterm.host.events import event_notification
 from acpterm.host.launch.environment import requested_context
 from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.user.connection import UserConnection
@@ -95,25 +95,7 @@ async def events(user: UserConnection, params: EventsRequest) -> Empty:
         while True:
             event, dropped = await subscription.next()
             await user.sender.drain()
-            user.sender.notify("_acpterm/event", _notification(params.token, event, dropped))
-
-
-def _notification(token: str, event: Event, dropped: int) -> EventNotification:
-    terminal = event.terminal
-    notification = EventNotification(
-        token=token,
-        event=event.event,
-        at=round(1000 * event.at),
-        terminal=terminal,
-        connection=terminal.connection if terminal else event.connection,
-        agent=terminal.agent if terminal else event.agent,
-        session_id=terminal.session_id if terminal else event.session,
-        by=event.by,
-        lost=dropped,
-    )
-    if event.update is not None:
-        notification.update = event.update
-    return notification
+            user.sender.notify("_acpterm/event", event_notification(params.token, event, dropped))
 
 
 def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:

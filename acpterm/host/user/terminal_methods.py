@@ -39,14 +39,12 @@ from acpterm.host.launch.command import summary
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.recording import asciicast
 from acpterm.host.terminal_info import exit_info
-from acpterm.host.terminal_ops import current_screen
 from acpterm.host.user.attach import attach as attach_window
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.follow import follow as follow_output
 from acpterm.host.user.launches import launch_of, users_placement
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.terminal.status import EndedBy
-from acpterm.terminal.vt.rows import rows
 
 # Bytes of an asciicast in one notification.
 _EXPORT_CHUNK_BYTES = 64 * 1024
@@ -109,9 +107,9 @@ async def read(user: UserConnection, params: UserReadRequest) -> ReadResponse:
 
     If there is no such output yet, wait for output up to `waitMs` milliseconds.
     """
-    terminal = user.entry(params.terminal_id).terminal
+    entry = user.entry(params.terminal_id)
     with user.cancel_on_close():
-        return await terminal_ops.read(user, terminal, params)
+        return await terminal_ops.read(user, entry, params)
 
 
 def output(
@@ -213,18 +211,7 @@ def promote(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
 async def screen(user: UserConnection, params: UserTerminalRequest) -> ScreenResponse:
     """`_acpterm/terminal/screen`: return the current screen, with colours."""
     entry = user.entry(params.terminal_id)
-    screen, position = await current_screen(user.sender, entry.terminal)
-    return ScreenResponse(
-        rows=rows(screen),
-        cols=screen.cols,
-        lines=screen.rows,
-        cursor=screen.cursor,
-        cursor_visible=screen.cursor_visible,
-        application_cursor=screen.application_cursor,
-        bracketed_paste=screen.bracketed_paste,
-        title=screen.title,
-        position=position,
-    )
+    return await terminal_ops.screen(user.sender, entry.terminal)
 
 
 def attach(user: UserConnection, params: AttachRequest) -> Coroutine[Any, Any, AttachResponse]:

@@ -20,8 +20,9 @@ OLD_NAME: Final = re.compile(rf"{re.escape(FILE_NAME)}\.([1-9]\d{{0,5}})")
 
 EVENTS: Final = {
     "create": "An agent or the user requests a terminal.",
+    "check": "An agent asks whether a command may run, without a terminal.",
     "decision": "A command is allowed or denied.",
-    "refused": "A terminal is not created, for a reason other than a decision.",
+    "refused": "A command is refused: by a decision, or for another reason.",
     "started": "The program runs.",
     "kill": "The program is killed on request.",
     "exit": "The program has ended.",

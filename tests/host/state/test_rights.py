@@ -121,3 +121,35 @@ async def test_terminals_record_has_the_rights_of_its_connection(tmp_path):
             await agent.initialize(SECRET)
             terminal = await agent.create("true", cwd="/")
             assert host.state.registry.get(terminal).record.rights == RIGHTS
+
+
+@pytest.mark.parametrize("keeper_dies", [False, True])
+async def test_requested_profiles_are_restored(tmp_path, keeper_dies):
+    requested = {"requested_profiles": ["strict"]}
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        if keeper_dies:
+            rights = RightsRecord(directory=b"/srv", **requested)
+            terminal = record(secret=SECRET, rights=rights).encode()
+            await spawn(worker.keeper, "sleep 60; :", record=terminal)
+            await worker.keeper.flushed()
+            worker.kill()
+        else:
+            await leave(worker, **{"c/c7": connection_record(directory=b"/srv", **requested)})
+        async with successor(started, **SETTINGS) as host, agent_of(host) as agent:
+            assert (await agent.initialize(SECRET))["resumed"] is True
+            assert "in the profile 'strict'" in (await refused(agent)).message
+            await agent.create("true")
+            again = ConnectionRecord.decode(restored(host)._record())
+            assert again.requested_profiles == ["strict"]
+
+
+async def test_requested_profile_that_does_not_exist_any_more_refuses_all_commands(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        await leave(worker, **{"c/c7": connection_record(requested_profiles=["gone"])})
+        async with successor(started, **SETTINGS) as host, agent_of(host) as agent:
+            await agent.initialize(SECRET)
+            error = await refused(agent, "true")
+            assert error.code == INTERNAL_ERROR
+            assert "profile 'gone', which was requested" in error.message

@@ -202,7 +202,7 @@ async def test_users_promoted_and_retained_terminals_are_restored(tmp_path):
             assert after == before
             assert await user.request("session/list") == sessions
             assert (await user.terminal_request("output", shown))["text"] == "precious\n"
-            with pytest.raises(RpcError, match="taken it over"):
+            with pytest.raises(RpcError, match="the user owns it"):
                 await agent.kill(promoted)
             for entry in after:
                 await user.terminal_request("release", entry["terminalId"])

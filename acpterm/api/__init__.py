@@ -1,0 +1,8 @@
+"""The Python API: terminals for programs in Python, on trio and on asyncio (anyio).
+
+- `client`: `connect` and `Client`; `terminal`: `Terminal`; `results`, `errors`: what they return
+  and raise;
+- `waiting`: waits for output; `events`: the iterator over events;
+- `roles`: the wire methods of the user and of agents;
+- `connection`, `transport`: requests on a stream, and how it is opened and replaced.
+"""

@@ -1,0 +1,239 @@
+"""`connect` and `Client`: the entry to the Python API.
+
+`connect` owns the connection and the task that reads it, for the duration of its block. An
+exception of the block leaves it as it is, and not in an exception group. At the end of an agent's
+block the daemon ends the agent's terminals; those of the user live on.
+"""
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Literal
+
+import anyio
+from msgspec import Raw
+
+from acpterm.acp.user_api import TerminalInfo
+from acpterm.acp.user_streams import EventNotification
+from acpterm.api.agent_role import AgentRole
+from acpterm.api.connection import Connection
+from acpterm.api.errors import AcptermError
+from acpterm.api.events import EventStream
+from acpterm.api.results import CommandCheck
+from acpterm.api.roles import Launch, Role
+from acpterm.api.terminal import Terminal
+from acpterm.api.transport import Opened, open_agent, open_path, open_user
+from acpterm.api.user_role import UserRole
+from acpterm.client.user.requests import token_of
+from acpterm.config import ConfigError, Settings, load
+from acpterm.jsonrpc import NotificationReceived
+from acpterm.runtime.command_line import command_line
+
+DEFAULT_AGENT: Final = "acpterm"
+
+
+class Client:
+    """A connection to the daemon, from `connect`. Any number of tasks may use it at once.
+
+    `role` is ``"user"`` or ``"agent"``, and `settings` are those that it was connected with.
+    """
+
+    def __init__(
+        self,
+        opened: Opened,
+        settings: Settings,
+        *,
+        session: str | None,
+        cwd: str | None,
+        profile: str | None,
+        provider: str | None,
+    ) -> None:
+        self.settings: Final = settings
+        self._connection = Connection(
+            opened.connected, opened.name, opened.recovery, self._notified, self._recovered
+        )
+        self._role: Role = (
+            UserRole(self._connection, settings, profile)
+            if session is None
+            else AgentRole(self._connection, session)
+        )
+        self.role: Final[Literal["user", "agent"]] = self._role.kind
+        self._cwd = None if cwd is None else os.path.abspath(cwd)
+        self._provider = provider
+        self._tokens = 0
+        self._streams: dict[str, EventStream] = {}
+
+    async def create(
+        self,
+        command: str,
+        args: Sequence[str] | None = None,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        name: str | None = None,
+        cols: int | None = None,
+        rows: int | None = None,
+        timeout: float | None = None,
+        shell: bool | None = None,
+        provider: str | None = None,
+        output_bytes: int | None = None,
+    ) -> Terminal:
+        """Start a program in a new terminal.
+
+        Without `args`, `command` is shell text; with `args`, even empty ones, it is a program;
+        `shell` says so explicitly. `env` is added to the environment of this process. `cwd` is
+        relative to that of `connect`. `name` is shown to the user; ``#`` at its end, after a dash,
+        stands for the first free number (agents). `provider` says where the program runs.
+
+        For agents: the program is killed after `timeout` seconds, and `output_bytes` of text are
+        retained (1 MiB). Raises `CommandRefused` if the policy or the user refuses the command.
+        """
+        launch = Launch(
+            command,
+            args,
+            self._directory(cwd),
+            env or {},
+            name,
+            cols,
+            rows,
+            timeout,
+            shell,
+            provider or self._provider,
+            output_bytes,
+        )
+        created = await self._role.create(launch)
+        line = command_line(command, args)
+        return Terminal(self, self._role, created.id, created.name, line)
+
+    async def check(
+        self,
+        command: str,
+        args: Sequence[str] | None = None,
+        *,
+        cwd: str | None = None,
+        ask: bool = False,
+    ) -> CommandCheck:
+        """Judge a command as `create` would for an agent, without running it.
+
+        For an agent: with `ask`, the user is asked if the user has to decide, and a command that
+        may not run raises `CommandRefused`. For the user, nothing is ever asked.
+        """
+        return await self._role.check(command, args, self._directory(cwd), ask=ask)
+
+    async def terminals(self) -> list[TerminalInfo]:
+        """Return the terminals in the order of their creation.
+
+        For the user, those of the user and of all agents; for an agent, those of its session, and
+        those of the user if the setting `agents_read_user_terminals` is on.
+        """
+        return await self._role.terminals()
+
+    def terminal(self, id: str) -> Terminal:  # noqa: A002  the contract's name
+        """Return the terminal with this id or name, without a request."""
+        return Terminal(self, self._role, id)
+
+    @asynccontextmanager
+    async def events(self) -> AsyncIterator[AsyncIterator[EventNotification]]:
+        """Yield an iterator over events: `created`, `exited`, `waiting` and others.
+
+        For the user, all events from now on; for an agent, those about its session's terminals.
+        Who reads too slowly loses the oldest ones; `lost` of the next event is their number. After
+        the daemon's worker was replaced, there is an event ``reconnected``.
+        """
+        self._tokens += 1
+        token = f"events-{self._tokens}"
+        stream = self._streams[token] = EventStream(self._connection, token)
+        try:
+            stream.start(self._role.events(token))
+            try:
+                yield stream
+            finally:
+                stream.close()
+        finally:
+            del self._streams[token]
+
+    def _directory(self, cwd: str | None) -> str | None:
+        """Return the absolute path of `cwd`, relative to that of `connect`; None for neither."""
+        return self._cwd if cwd is None else os.path.abspath(os.path.join(self._cwd or "", cwd))
+
+    def _notified(self, notification: NotificationReceived) -> None:
+        if isinstance(params := notification.params, Raw):
+            stream = self._streams.get(token_of(params) or "")
+            if stream is not None:
+                stream.put(params)
+
+    def _recovered(self) -> None:
+        for stream in self._streams.values():
+            stream.reconnected()
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator["Client"]:
+        """Serve the connection for the duration of the block."""
+        failure: BaseException | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._connection.run)
+                try:
+                    yield self
+                finally:
+                    await self._connection.goodbye()
+                    tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            # Only the block raises; the exception of the block must not arrive in a group.
+            if len(group.exceptions) != 1:
+                raise
+            failure = group.exceptions[0]
+        if failure is not None:
+            raise failure
+
+
+@asynccontextmanager
+async def connect(
+    *,
+    agent: str | None = None,
+    session: str = "api",
+    cwd: str | None = None,
+    socket: str | None = None,
+    profile: str | None = None,
+    provider: str | None = None,
+    settings: Settings | None = None,
+) -> AsyncIterator[Client]:
+    """Connect to the daemon for the duration of the block; start it if none is running.
+
+    Without `agent`, this is the user: terminals live on after the block, and no policy applies.
+    With `agent`, a name that the user sees, this is an agent: its terminals end with the block, and
+    its commands are judged by the user's policy, and by `profile` too, if given.
+
+    Terminals start in `cwd` and `provider` unless they say otherwise. `session` is the id of the
+    agent's session. `socket` is the path of another socket on which the agents' protocol is spoken.
+    `settings` are by default those of the settings file and the environment.
+
+    Raises `DaemonError` if the daemon cannot be used. One process must not be both at the same
+    daemon: the user's socket refuses the processes of agents.
+    """
+    if settings is None:
+        try:
+            settings = load()
+        except ConfigError as error:
+            raise AcptermError(str(error)) from error
+    is_agent = agent is not None or socket is not None
+    if socket is not None:
+        opened = await open_path(socket, settings, agent or DEFAULT_AGENT, profile)
+    elif is_agent:
+        opened = await open_agent(settings, agent or DEFAULT_AGENT, profile)
+    else:
+        opened = await open_user(settings)
+    try:
+        client = Client(
+            opened,
+            settings,
+            session=session if is_agent else None,
+            cwd=cwd,
+            profile=profile,
+            provider=provider,
+        )
+    except BaseException:
+        await anyio.aclose_forcefully(opened.connected.stream)
+        raise
+    async with client._running():  # noqa: SLF001  `connect` is the only one that runs it
+        yield client

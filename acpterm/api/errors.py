@@ -1,0 +1,58 @@
+"""The exceptions of the Python API. All of them are subclasses of `AcptermError`."""
+
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from acpterm.jsonrpc import INVALID_REQUEST, RpcError
+
+
+class AcptermError(Exception):
+    """The base class of all exceptions that the API raises."""
+
+
+class DaemonError(AcptermError):
+    """The daemon cannot be started or used; the message says why."""
+
+
+class ClosedError(AcptermError):
+    """The connection has ended, so no request can succeed any more; the message says why."""
+
+
+class RequestError(AcptermError):
+    """The daemon has answered a request with an error. The connection can still be used.
+
+    `code` is the error's JSON-RPC code, and `data` its details, if any.
+    """
+
+    def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
+        super().__init__(message)
+        self.code: Final = code
+        self.message: Final = message
+        self.data: Final = data
+
+
+class CommandRefused(RequestError):  # noqa: N818  reads as what has happened
+    """The policy or the user has refused an agent's command; the message says why.
+
+    `level` is the level of the command, if the daemon has said it.
+    """
+
+    def __init__(
+        self, code: int, message: str, data: Any = UNSET, level: str | None = None
+    ) -> None:
+        super().__init__(code, message, data)
+        self.level: Final = level
+
+
+def request_error(error: RpcError) -> RequestError:
+    """Return the exception for the error response `error`."""
+    return RequestError(error.code, error.message, error.data)
+
+
+def create_error(error: RequestError) -> RequestError:
+    """Return the exception for `error`, with which the creation of a terminal has failed."""
+    if error.code != INVALID_REQUEST:
+        return error
+    level = error.data.get("level") if isinstance(error.data, dict) else None
+    return CommandRefused(error.code, error.message, error.data, level)

@@ -1,0 +1,77 @@
+"""The events of a daemon, as an iterator.
+
+The reader of the connection puts events into a queue of limited length, and never waits for the
+task that iterates: that task may use other methods between two events. If it is too slow, the
+oldest events are dropped, and the next one says how many in `lost`.
+"""
+
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import anyio
+from msgspec import Raw, ValidationError, structs
+from msgspec.json import decode
+
+from acpterm.acp.user_streams import EventNotification
+from acpterm.api.connection import Connection
+
+_QUEUED_MAX: Final = 1000
+RECONNECTED: Final = "reconnected"
+"""Name of the event after a replaced worker: events may be missing before it."""
+
+
+class EventStream(AsyncIterator[EventNotification]):
+    """The events since `start`. The iteration raises `RequestError` or `ClosedError` at the end."""
+
+    def __init__(self, connection: Connection, token: str) -> None:
+        self.token: Final = token
+        self._connection = connection
+        self._queue: deque[EventNotification] = deque()
+        self._lost = 0
+        self._changed = anyio.Event()
+
+    def start(self, params: Any) -> None:
+        """Send the request for events."""
+        self._id, self._call = self._connection.start(
+            "_acpterm/events", params, on_done=self._notify
+        )
+
+    def close(self) -> None:
+        """Cancel the request."""
+        self._connection.abandon(self._id, self._call)
+
+    def put(self, params: Raw) -> None:
+        """Append the event with these params."""
+        try:
+            self._append(decode(params, type=EventNotification))
+        except ValidationError:
+            return  # an event of a newer daemon
+
+    def reconnected(self) -> None:
+        """Append an event that says that the daemon's worker was replaced."""
+        self._append(EventNotification(self.token, RECONNECTED, round(1000 * time.time())))
+
+    def _append(self, event: EventNotification) -> None:
+        self._queue.append(event)
+        if len(self._queue) > _QUEUED_MAX:
+            self._lost += 1 + self._queue.popleft().lost
+        self._notify()
+
+    def _notify(self) -> None:
+        self._changed.set()
+
+    async def __anext__(self) -> EventNotification:
+        """Wait for the next event."""
+        while not self._queue:
+            if self._call.done.is_set():
+                self._call.result()
+                raise StopAsyncIteration
+            self._changed = anyio.Event()
+            await self._changed.wait()
+        event = self._queue.popleft()
+        if self._lost:
+            event = structs.replace(event, lost=event.lost + self._lost)
+            self._lost = 0
+        return event

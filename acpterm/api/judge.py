@@ -1,0 +1,64 @@
+"""The judgement on commands in this process, without a daemon: by the user's settings and rules.
+
+It is for the user, whose own commands are not judged by the daemon, and for levels of commands in
+`service`. Nothing is asked, and nothing is written to the audit log.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from acpterm.api.errors import AcptermError
+from acpterm.api.results import CommandCheck, CommandPart
+from acpterm.config import Settings
+from acpterm.config.profiles import Profile
+from acpterm.host.profiles import Profiles
+from acpterm.policy.judge import Judge
+from acpterm.policy.levels import Verdict
+from acpterm.policy.rules import RulesError, default_rules_file, load_rules
+
+
+class LocalJudge:
+    """Judges commands by the profile with this name; by default, by that of the directory.
+
+    Raises `AcptermError` if there is no such profile.
+    """
+
+    def __init__(self, settings: Settings, profile: str | None) -> None:
+        self._settings = settings
+        self._profiles = Profiles(settings)
+        if profile is not None and profile not in self._profiles.by_name:
+            known = ", ".join(sorted(self._profiles.by_name))
+            raise AcptermError(f"there is no profile {profile!r}; there are {known}")
+        self._profile: Final = profile
+
+    def profile(self, directory: str) -> Profile:
+        """Return the profile for commands in `directory`."""
+        if self._profile is not None:
+            return self._profiles.by_name[self._profile]
+        return self._profiles.select(None, directory)
+
+    def check(self, command: str, args: Sequence[str] | None, cwd: str) -> CommandCheck:
+        """Judge a command as `Client.check` does. Raises `AcptermError` if the rules are invalid.
+
+        The file of rules is read at each call, since the user may change it.
+        """
+        try:
+            rules = load_rules(self._settings.rules or default_rules_file())
+        except RulesError as error:
+            raise AcptermError(str(error)) from error
+        profile = self.profile(cwd)
+        path = os.environ.get("PATH")
+        verdict = Judge(rules).judge(command, args, profile=profile, path=path)
+        return _command_check(verdict, profile.name)
+
+
+def _command_check(verdict: Verdict, profile: str) -> CommandCheck:
+    return CommandCheck(
+        verdict.level.value,
+        verdict.decision,
+        verdict.reason or None,
+        verdict.rule,
+        [CommandPart(list(part.words), part.level.value, part.reason) for part in verdict.parts],
+        profile,
+    )

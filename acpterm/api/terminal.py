@@ -1,0 +1,180 @@
+"""One terminal: reading, typing, waiting, and its end.
+
+A `Terminal` holds no state of the program but its id, so several tasks may use one, or several
+objects may stand for the same terminal. Methods raise `RequestError` if the daemon refuses,
+`ClosedError` if the connection has ended, and can be cancelled at any time: the request is then
+cancelled, and the terminal stays as it is. Only what `write` has begun to type is typed.
+"""
+
+import base64
+import re
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from msgspec import UnsetType
+
+from acpterm.acp.user_api import TerminalInfo
+from acpterm.api import waiting
+from acpterm.api.results import Exit, Output, RawOutput, RetainedOutput, Screen, Waited
+from acpterm.api.roles import Read, Role, exit_of_status
+from acpterm.client.sanitize import strip_controls
+from acpterm.keys import depends_on_cursor_mode, key_bytes
+
+if TYPE_CHECKING:
+    from acpterm.api.client import Client
+
+
+class Terminal:
+    """A terminal of the daemon, from `Client.create` or `Client.terminal`.
+
+    `name` and `command` are None if `Client.terminal` was called with an id.
+    """
+
+    def __init__(
+        self,
+        client: "Client",
+        role: Role,
+        id_: str,
+        name: str | None = None,
+        command: str | None = None,
+    ) -> None:
+        self.client: Final = client
+        self.id: Final = id_
+        self.name: Final = name
+        self.command: Final = command
+        self._role = role
+
+    def __repr__(self) -> str:
+        return f"<Terminal {self.name or self.id}: {self.command}>"
+
+    async def info(self) -> TerminalInfo:
+        """Return the state of the terminal: size, directory, pid, exit status and more."""
+        return await self._role.info(self.id)
+
+    async def read(
+        self,
+        since: int | None = None,
+        *,
+        max_bytes: int | None = None,
+        wait: float = 0,
+        until_input: bool = False,
+    ) -> Output:
+        """Return the output after the position `since` as text; by default, from the beginning.
+
+        If there is none yet, wait for some, or for the exit, up to `wait` seconds. With
+        `until_input` the wait also ends when the program waits for input. The text ends before an
+        incomplete character or escape sequence. `max_bytes` is the maximum of raw output: 1 MiB.
+
+        To follow a terminal, read again from `position` until `exit` is set and `text` is empty.
+        """
+        found = await self._role.read(self.id, Read(since, max_bytes, wait, "text", until_input))
+        waits = found.waiting_for_input
+        return Output(
+            found.data,
+            found.position,
+            found.lost,
+            exit_of_status(found.exit_status),
+            None if isinstance(waits, UnsetType) else waits,
+        )
+
+    async def read_raw(
+        self, since: int | None = None, *, max_bytes: int | None = None, wait: float = 0
+    ) -> RawOutput:
+        """Return the output after the position `since` as bytes, like `read`."""
+        found = await self._role.read(self.id, Read(since, max_bytes, wait, "raw"))
+        data = base64.b64decode(found.data)
+        return RawOutput(data, found.position, found.lost, exit_of_status(found.exit_status))
+
+    async def output(self) -> RetainedOutput:
+        """Return all retained output as text, as agents read it: a progress bar is one line."""
+        return await self._role.output(self.id)
+
+    async def write(self, data: str | bytes) -> None:
+        r"""Type `data`: ``"\r"`` or ``"\n"`` is Enter, ``"\x03"`` is Ctrl-C.
+
+        Return when the terminal has accepted all of it, which waits while the program's input queue
+        is full. Raises `ValueError` if an agent types bytes that are not UTF-8.
+        """
+        await self._role.write(self.id, data)
+
+    async def keys(self, *names: str) -> None:
+        """Press keys, such as ``"Up"``, ``"C-c"``, ``"M-x"``, ``"F5"`` or ``"Enter"``.
+
+        Raises `ValueError` for an unknown name, before any key is pressed.
+        """
+        application = False
+        for name in names:
+            key_bytes(name)
+        if any(map(depends_on_cursor_mode, names)):
+            application = (await self._role.screen(self.id)).application_cursor
+        await self.write(b"".join(key_bytes(name, application=application) for name in names))
+
+    async def wait(self, timeout: float | None = None) -> Exit | None:
+        """Wait until the program has exited; return None if it has not after `timeout` seconds."""
+        with anyio.move_on_after(timeout):
+            return await self._role.wait(self.id)
+        return None
+
+    async def wait_for(
+        self,
+        pattern: str | re.Pattern[str] | None = None,
+        *,
+        since: int | None = None,
+        idle: float | None = None,
+        until_input: bool = False,
+        timeout: float | None = None,
+    ) -> Waited:
+        """Wait until one of the conditions holds, or the program has exited.
+
+        The conditions: `pattern`, a regular expression, matches the output after the position
+        `since` (by default, all output); there was no output for `idle` seconds; with
+        `until_input`, the program waits for input; `timeout` seconds have passed.
+
+        `reason` of the result says which one it was, and `text` is the output after `since`. In a
+        `pattern` that is a string, ``^`` and ``$`` match at each line.
+        """
+        return await waiting.wait_for(
+            self,
+            pattern,
+            since=since,
+            idle=idle,
+            until_input=until_input,
+            timeout=timeout,
+        )
+
+    async def screen(self) -> Screen:
+        """Return the screen as the program has drawn it, with the cursor."""
+        found = await self._role.screen(self.id)
+        return Screen(
+            [strip_controls(row).rstrip() for row in found.rows],
+            found.rows,
+            found.cols,
+            found.lines,
+            found.cursor,
+            found.cursor_visible,
+            found.alternate,
+            found.application_cursor,
+            found.bracketed_paste,
+            found.title,
+            found.position,
+        )
+
+    async def resize(self, cols: int, rows: int) -> None:
+        """Set the size in cells, while no window is attached."""
+        await self._role.resize(self.id, cols, rows)
+
+    async def signal(self, name: str) -> None:
+        """Send a signal, such as ``"SIGINT"``, to the foreground process group."""
+        await self._role.signal(self.id, name)
+
+    async def kill(self) -> None:
+        """End the program and all its descendants; the output can still be read."""
+        await self._role.act("kill", self.id)
+
+    async def release(self) -> None:
+        """End the program, and forget the terminal and its output."""
+        await self._role.act("release", self.id)
+
+    async def promote(self) -> TerminalInfo:
+        """Give an agent's terminal to the user: it lives on, and the agent can only read it."""
+        return await self._role.promote(self.id)

@@ -1,0 +1,258 @@
+"""Opens the connection of a client: to the daemon, which is started if needed, or to a given path.
+
+`open_agent`, `open_user` and `open_path` return the stream and the recovery. An agent's connection
+is resumed with a secret, and everything that may be repeated is sent again (`Unanswered`). The
+user's connection has no secret: its terminals do not belong to it, and only the requests are sent
+again that may be executed twice. A given path has no recovery.
+
+Unhappy orders: a daemon that ends while it is being connected to, answers something else than a
+result, or is another user's, is a `DaemonError`. A reconnection that finds another daemon raises
+`ClosedError`, because the terminals are gone.
+"""
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import anyio
+import anyio.to_thread
+from anyio.abc import ByteStream, UNIXSocketStream
+
+from acpterm.api.connection import Connected, Recovery, Repeats
+from acpterm.api.errors import ClosedError, DaemonError
+from acpterm.client import daemon
+from acpterm.client import handshake as handshakes
+from acpterm.client.handshake import (
+    RETRY_PAUSE_S,
+    Handshake,
+    HandshakeError,
+    ReconnectAttempts,
+    Welcome,
+    initialize_params,
+    initialize_timeout,
+    no_answer,
+)
+from acpterm.client.unanswered import Lost, Unanswered
+from acpterm.client.user.requests import REPEATABLE, unknown_outcome
+from acpterm.config import Settings, agent_socket, user_socket
+from acpterm.jsonrpc import Id
+from acpterm.runtime import exec_context
+
+_CHUNK: Final = 64 * 1024
+_PREFIX: Final = "_acpterm/"
+_EVENTS: Final = "_acpterm/events"
+
+
+class Opened(NamedTuple):
+    """An open connection: its stream, how it is replaced, and how errors call the daemon."""
+
+    connected: Connected
+    recovery: Recovery | None
+    name: str
+
+
+class UserRepeats:
+    """The requests on the user's socket that have no response yet. Implements `Repeats`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._open: dict[Id, _Open] = {}
+
+    def request(self, id_: Id, method: str, line: bytes) -> None:
+        """Record a request that is about to be sent."""
+        self._open[id_] = _Open(method.removeprefix(_PREFIX), line)
+
+    def cancel(self, id_: Id, line: bytes) -> None:
+        """Record that the request `id_` was cancelled by the message in `line`."""
+        if (request := self._open.get(id_)) is not None:
+            request.lines += line
+
+    def answered(self, id_: Id) -> None:
+        """Remove the request `id_`, whose response was received."""
+        self._open.pop(id_, None)
+
+    def lost(self) -> Lost:
+        """Return what to send on the next connection, and the requests that fail instead."""
+        lost = Lost([], [])
+        for id_, request in list(self._open.items()):
+            request.losses += 1
+            if request.losses <= request.repeats:
+                lost.lines.append(request.lines)
+            else:
+                del self._open[id_]
+                lost.errors.append((id_, unknown_outcome(self._name, request.method)))
+        return lost
+
+
+class _Open:
+    def __init__(self, method: str, line: bytes) -> None:
+        self.method = method
+        self.lines = line
+        self.losses = 0
+        self.repeats = float("inf") if method == "events" else REPEATABLE.get(method, 0)
+
+
+class DaemonRecovery:
+    """Connects to the daemon again. Implements `Recovery`.
+
+    `params` returns the params of `initialize`; its argument is the secret of the connection.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        name: str,
+        repeats: Repeats,
+        params: Callable[[str | None], dict[str, Any]],
+        *,
+        is_user: bool,
+    ) -> None:
+        self.repeats: Final = repeats
+        self._settings = settings
+        self._name = name
+        self._params = params
+        self._is_user = is_user
+        self._secret: str | None = None
+
+    def welcomed(self, welcome: Welcome) -> None:
+        """Record the secret for resuming, from the daemon's response to `initialize`."""
+        self._secret = welcome.secret or self._secret
+
+    async def reconnect(self) -> Connected:
+        """Connect to the daemon's next worker, and resume. Raises `ClosedError`."""
+        seconds = self._settings.resume_timeout
+        if not seconds or (self._secret is None and not self._is_user):
+            raise ClosedError(f"{self._name} is gone")
+        attempts = ReconnectAttempts(self._settings, seconds)
+        try:
+            with anyio.move_on_after(seconds):
+                while True:
+                    try:
+                        return await self._connect()
+                    except (OSError, HandshakeError) as error:
+                        attempts.failed(error, anyio.current_time())
+                    await anyio.sleep(RETRY_PAUSE_S)
+            raise attempts.give_up()
+        except daemon.DaemonError as error:
+            raise ClosedError(f"{self._name} is gone: {error}") from error
+
+    async def _connect(self) -> Connected:
+        settings = self._settings
+        path = user_socket(settings) if self._is_user else agent_socket(settings)
+        stream = await _stream(daemon.open_socket(path))
+        secret = None if self._is_user else self._secret
+        welcome, received = await _shake_hands(stream, self._params(secret))
+        if secret is not None and not welcome.resumed:
+            await anyio.aclose_forcefully(stream)
+            raise ClosedError(
+                f"{self._name} is gone: another one is there, which has none of its terminals"
+            )
+        self.welcomed(welcome)
+        return Connected(stream, received)
+
+
+async def open_user(settings: Settings) -> Opened:
+    """Connect to the user's socket, and start the daemon if needed. Raises `DaemonError`."""
+    name = f"the daemon at {user_socket(settings)}"
+
+    def params(secret: str | None) -> dict[str, Any]:
+        del secret
+        return initialize_params("acpterm", exec_context.current())
+
+    recovery = DaemonRecovery(settings, name, UserRepeats(name), params, is_user=True)
+    return await _open_daemon(settings, name, recovery, params(None), is_user=True)
+
+
+async def open_agent(settings: Settings, agent: str, profile: str | None) -> Opened:
+    """Connect to the agents' socket, and start the daemon if needed. Raises `DaemonError`.
+
+    `agent` is the name that the user sees, and `profile` an additional profile for this connection.
+    """
+    name = f"the daemon at {agent_socket(settings)}"
+
+    def resuming(secret: str | None) -> dict[str, Any]:
+        return initialize_params(secret=secret)
+
+    recovery = DaemonRecovery(settings, name, Unanswered(), resuming, is_user=False)
+    params = _agent_params(agent, profile)
+    return await _open_daemon(settings, name, recovery, params, is_user=False)
+
+
+async def open_path(path: str, settings: Settings, agent: str, profile: str | None) -> Opened:
+    """Connect to the agents' protocol at the Unix socket `path`. Raises `DaemonError`."""
+    name = f"the host at {path}"
+    try:
+        stream = await _stream(daemon.open_socket(path))
+    except (OSError, daemon.DaemonError) as error:
+        raise DaemonError(f"{name} cannot be used: {error}") from error
+    _, received = await _introduce(stream, settings, name, _agent_params(agent, profile))
+    return Opened(Connected(stream, received), None, name)
+
+
+def _agent_params(agent: str, profile: str | None) -> dict[str, Any]:
+    params = initialize_params(agent, exec_context.current())
+    if profile is not None:
+        params["_meta"]["acpterm"]["profile"] = profile
+    return params
+
+
+async def _open_daemon(
+    settings: Settings,
+    name: str,
+    recovery: DaemonRecovery,
+    params: dict[str, Any],
+    *,
+    is_user: bool,
+) -> Opened:
+    connecting = partial(daemon.connect, settings, user=is_user)
+    try:
+        sock = await anyio.to_thread.run_sync(connecting, abandon_on_cancel=True)
+    except daemon.DaemonError as error:
+        raise DaemonError(str(error)) from error
+    stream = await _stream(sock)
+    welcome, received = await _introduce(stream, settings, name, params)
+    recovery.welcomed(welcome)
+    return Opened(Connected(stream, received), recovery, name)
+
+
+async def _introduce(
+    stream: ByteStream, settings: Settings, name: str, params: dict[str, Any]
+) -> tuple[Welcome, bytes]:
+    """Send `initialize`; return the response, and the bytes received after it."""
+    seconds = initialize_timeout(settings)
+    with anyio.move_on_after(seconds):
+        try:
+            return await _shake_hands(stream, params)
+        except handshakes.RefusedError as error:
+            raise DaemonError(f"{name} cannot be used: {error.message}") from error
+        except HandshakeError as error:
+            raise DaemonError(f"{name} cannot be used: {error}") from error
+    raise DaemonError(str(no_answer(name, settings, seconds)))
+
+
+async def _shake_hands(stream: ByteStream, params: dict[str, Any]) -> tuple[Welcome, bytes]:
+    """Send `initialize`; return the response. Close the stream on failure."""
+    handshake = Handshake(params)
+    try:
+        with suppress(anyio.BrokenResourceError):  # a response may have arrived before the break
+            await stream.send(handshake.line)
+        while True:
+            try:
+                data = await stream.receive(_CHUNK)
+            except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
+                raise handshakes.ClosedError("it closes the connection") from error
+            if answer := handshake.feed(data):
+                return answer
+    except BaseException:
+        await anyio.aclose_forcefully(stream)
+        raise
+
+
+async def _stream(sock: socket.socket) -> UNIXSocketStream:
+    try:
+        return await UNIXSocketStream.from_socket(sock)
+    except BaseException:
+        sock.close()
+        raise

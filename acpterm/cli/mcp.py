@@ -1,0 +1,58 @@
+"""`acpterm mcp`: serve the MCP client that spawned it, on stdin and stdout."""
+
+from importlib.util import find_spec
+from typing import Literal
+
+import click
+
+from acpterm.cli._options import common, fail, settings
+from acpterm.runtime import logs
+
+_INSTALL = (
+    "acpterm mcp needs the MCP SDK, which is not installed: install it with "
+    "pip install 'acpterm[mcp]' (or pipx inject acpterm mcp), and start it again"
+)
+
+
+@click.command("mcp")
+@click.option(
+    "--tools",
+    type=click.Choice(["session", "pool", "codex", "claude"]),
+    default="session",
+    show_default=True,
+    help="Which tools to provide.",
+)
+@click.option(
+    "--profile",
+    metavar="NAME",
+    help="Additional profile of the policy: the stricter decision applies.",
+)
+@click.option("--socket", metavar="PATH", help="Use the daemon that listens at PATH.")
+@common
+def command(
+    *,
+    tools: Literal["session", "pool", "codex", "claude"],
+    profile: str | None,
+    socket: str | None,
+    config: str | None,
+    **flags: object,
+) -> None:
+    """Serve the MCP client that spawned acpterm, on stdin and stdout.
+
+    The client's agent gets terminals as tools. The daemon, which is started if it is not running,
+    runs their programs under the user's policy. When stdin ends, they are killed. Logs go to
+    stderr.
+    """
+    chosen = settings(config, socket=socket, **{"log_level": "warning", **_given(flags)})
+    logs.configure(chosen.log_level, chosen.log_format)
+    if find_spec("mcp") is None:
+        fail(_INSTALL)
+    import anyio  # noqa: PLC0415  after the check of what is installed
+
+    from acpterm.mcp.run import Options, serve  # noqa: PLC0415
+
+    anyio.run(serve, chosen, Options(tools=tools, profile=profile), backend="trio")
+
+
+def _given(flags: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in flags.items() if value is not None}

@@ -1,0 +1,67 @@
+"""The handler of `_acpterm/command/check`, which judges a command without running it.
+
+With `ask` the user is asked as for a create, and the question has the same states: it is withdrawn
+when the request or the turn is cancelled, and continued when the request is repeated after a
+reconnect.
+"""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from msgspec import UNSET
+
+from acpterm.acp.agent_api import CheckedPart, CheckRequest, CheckResponse
+from acpterm.host.agent import gate
+from acpterm.host.agent.connection import AgentConnection
+from acpterm.host.agent.creates import recognisable_id
+from acpterm.host.agent.judgement import Judgement
+from acpterm.host.agent.refusals import BLOCKED
+from acpterm.host.launch.validation import check_absolute
+from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
+
+
+def check(
+    connection: AgentConnection, params: CheckRequest, request_id: Id
+) -> CheckResponse | Coroutine[Any, Any, CheckResponse]:
+    """`_acpterm/command/check`: return the judgement on a command, as for `terminal/create`."""
+    with gate.recording_refusal(connection, params):
+        if params.cwd is not None:
+            check_absolute(params.cwd)
+        session = connection.session(params.session_id)
+        judgement = gate.judge_check(connection, session, params)
+    if not params.ask or judgement.verdict.decision == "allow":
+        return _response(judgement)
+    turn, request = session.cancelled, recognisable_id(request_id)
+
+    async def ask() -> CheckResponse:
+        with gate.recording_refusal(connection, params):
+            await connection.creates.wait_in_flight(request)
+            with connection.creates.in_flight(request):
+                if session.cancelled == turn:
+                    await gate.admit(connection, session, params, judgement, request)
+            # The answer may be older than the end of the turn.
+            if session.cancelled != turn:
+                raise RpcError(REQUEST_CANCELLED, "cancelled with the turn")
+        response = _response(judgement)
+        response.decision = "allow"
+        return response
+
+    return ask()
+
+
+def _response(judgement: Judgement) -> CheckResponse:
+    verdict = judgement.verdict
+    # Such a profile refuses without the reason and the rule.
+    is_terse = judgement.profile.short_messages and verdict.decision == "deny"
+    reason = BLOCKED if is_terse else verdict.reason
+    return CheckResponse(
+        level=judgement.level.value,
+        decision=verdict.decision,
+        parts=[
+            CheckedPart(list(part.words), part.level.value, "" if is_terse else part.reason)
+            for part in verdict.parts
+        ],
+        profile=judgement.profile.name,
+        reason=reason or UNSET,
+        rule=UNSET if is_terse or verdict.rule is None else verdict.rule,
+    )

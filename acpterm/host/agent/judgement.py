@@ -1,0 +1,141 @@
+"""The judgement on a command that an agent requests, by all profiles that apply to it.
+
+Each profile of the connection judges the command: the one that the user's settings select, and
+those that the client has requested for itself. The strictest decision counts, so that a requested
+profile can only make things stricter. If several profiles decide alike, an error is in the words of
+the one that was requested last, and a question is that of the selected one.
+"""
+
+from typing import NamedTuple
+
+from acpterm.acp.agent_api import CheckRequest
+from acpterm.acp.terminal import CreateTerminalRequest
+from acpterm.config.profiles import Limits, Profile, lowest
+from acpterm.host.agent.connection import AgentConnection
+from acpterm.host.agent.session import Session
+from acpterm.host.launch.command import shell_line
+from acpterm.host.launch.placement import stricter, strictest
+from acpterm.host.launch.validation import check_command, check_size
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.policy.levels import Level, Verdict, worst
+from acpterm.policy.levels import strictest as strictest_decision
+from acpterm.policy.rules import RulesError
+from acpterm.pty.limits import ResourceLimits
+
+
+class Judgement(NamedTuple):
+    """What was decided about a command before the user is asked."""
+
+    profiles: tuple[Profile, ...]
+    """The profiles that apply: the selected one, then those that were requested."""
+    profile: Profile
+    """The profile that has decided."""
+    verdict: Verdict
+    """Its verdict."""
+    level: Level
+    """The most dangerous level that a profile has given."""
+    must_use_shell: bool
+    """Whether the command has to run as the shell text that was judged.
+
+    A program whose path is the whole line, with its spaces, was not judged. But a line that is
+    unknown, and may run as such, may as well be such a program.
+    """
+    provider: str
+    """The name of the provider."""
+    cwd: str
+
+    @property
+    def has_network(self) -> bool:
+        """Whether the program may use the network, in a provider that can deny it."""
+        return all(profile.network for profile in self.profiles)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the terminal: of each limit the lowest value."""
+        return lowest(profile.limits for profile in self.profiles)
+
+    @property
+    def refuses_unenforceable_limits(self) -> bool:
+        """Whether the program may not start if a limit of its resources cannot be enforced."""
+        return any(
+            profile.unenforceable_limits == "refuse"
+            and any(getattr(profile.limits, name) is not None for name in ResourceLimits._fields)
+            for profile in self.profiles
+        )
+
+    def shell(self, requested: bool | None) -> bool | None:
+        """Return whether the command is to run as shell text; None if the usual rules decide."""
+        return True if requested is None and self.must_use_shell else requested
+
+
+def judge(
+    connection: AgentConnection,
+    session: Session,
+    params: CreateTerminalRequest | CheckRequest,
+    *,
+    provider: str | None = None,
+    shell: bool | None = None,
+) -> Judgement:
+    """Return the judgement on a command; `provider` and `shell` are what the agent requests.
+
+    Raises `RpcError`: -32602 for an invalid command or provider, -32603 if no command can be
+    judged.
+    """
+    check_command(params.command, params.args)
+    # Before judging, whose duration grows with the size.
+    env = {}
+    if isinstance(params, CreateTerminalRequest):
+        env = {item.name: item.value for item in params.env}
+    check_size((params.command, *(params.args or ())), env, connection.context.rlimits)
+    profiles = connection.profiles
+    cwd = params.cwd or session.cwd or connection.context.cwd
+    network = all(profile.network for profile in profiles)
+    selected = strictest(
+        profiles[0].provider or connection.settings.provider,
+        [profile.provider for profile in profiles[1:]],
+        network=network,
+    )
+    command, args = params.command, params.args
+    if shell and args is not None:
+        command, args = shell_line(command, args), None
+    elif shell is False:
+        args = args or []
+    try:
+        judge_of_rules = connection.host.policy.judge()
+    except RulesError as error:
+        raise RpcError(
+            INTERNAL_ERROR,
+            f"no command can be judged, so none is run: {error}; the user has to correct the file",
+        ) from error
+    verdicts = [
+        judge_of_rules.judge(
+            command,
+            args,
+            profile=profile,
+            env=env,
+            path=connection.context.env.get("PATH"),
+            allowed=session.allowed_prefixes(cwd),
+        )
+        for profile in profiles
+    ]
+    decision = strictest_decision(verdict.decision for verdict in verdicts)
+    deciding = [
+        (profile, verdict)
+        for profile, verdict in zip(profiles, verdicts, strict=True)
+        if verdict.decision == decision
+    ]
+    profile, verdict = deciding[-1] if decision == "deny" else deciding[0]
+    return Judgement(
+        profiles=profiles,
+        profile=profile,
+        verdict=verdict,
+        level=worst(one.level for one in verdicts),
+        must_use_shell=any(_must_use_shell(one) for one in verdicts),
+        provider=stricter(selected, provider, network=network),
+        cwd=cwd,
+    )
+
+
+def _must_use_shell(verdict: Verdict) -> bool:
+    is_unknown = verdict.level == Level.UNKNOWN and verdict.rule is None
+    return verdict.is_shell and not (is_unknown and verdict.decision == "allow")

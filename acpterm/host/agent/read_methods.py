@@ -1,0 +1,60 @@
+"""The handlers of the agents' methods that list, describe and read terminals.
+
+An agent sees the terminals of the session that it names: held and promoted ones. What only concerns
+the user is left out of their description: the connection's id, windows and recordings.
+"""
+
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+import trio
+
+from acpterm.acp.agent_api import AgentListRequest, ReadRequest, ReadResponse
+from acpterm.acp.terminal import TerminalRequest
+from acpterm.acp.user_api import ListResponse, ScreenResponse, TerminalInfo
+from acpterm.host import terminal_ops
+from acpterm.host.agent.connection import AgentConnection
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.host_state import HostState
+
+
+def agents_info(host: HostState, entry: TerminalEntry) -> TerminalInfo:
+    """Describe a terminal for an agent. Checks whether it waits for input, in some 100 µs."""
+    return for_agent(host.terminal_info(entry))
+
+
+def for_agent(info: TerminalInfo) -> TerminalInfo:
+    """Return the description of a terminal without what only concerns the user."""
+    return msgspec.structs.replace(info, connection=None, attached=0, recording=None)
+
+
+async def list_own(connection: AgentConnection, params: AgentListRequest) -> ListResponse:
+    """`_acpterm/terminal/list`: return the session's terminals whose ids are valid."""
+    session = connection.sessions.get(params.session_id)
+    found = []
+    for entry in [] if session is None else list(session.entries.values()):
+        found.append(agents_info(connection.host, entry))
+        await trio.lowlevel.checkpoint()
+    return ListResponse(found)
+
+
+def get(connection: AgentConnection, params: TerminalRequest) -> TerminalInfo:
+    """`_acpterm/terminal/get`: return one terminal."""
+    return agents_info(connection.host, connection.readable(params))
+
+
+def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any, ReadResponse]:
+    """`_acpterm/terminal/read`: return the output after a position.
+
+    If there is no such output yet, wait for output up to `waitMs` milliseconds. If the terminal is
+    released during the wait, the response is sent once the program has exited.
+    """
+    return terminal_ops.read(connection, connection.readable(params), params)
+
+
+def screen(
+    connection: AgentConnection, params: TerminalRequest
+) -> Coroutine[Any, Any, ScreenResponse]:
+    """`_acpterm/terminal/screen`: return the current screen, with colours."""
+    return terminal_ops.screen(connection.sender, connection.readable(params).terminal)

@@ -1,0 +1,72 @@
+"""The errors for commands of an agent that were refused: why, by what, and how to allow them."""
+
+import shlex
+from typing import Final
+
+from acpterm.host.agent.judgement import Judgement
+from acpterm.jsonrpc import INVALID_REQUEST, REQUEST_CANCELLED, RpcError
+from acpterm.policy.levels import Verdict
+from acpterm.policy.questions import Answer
+
+BLOCKED: Final = "Command blocked for security reasons"
+"""The message of refusals by a profile with `short_messages`."""
+
+
+def denial(judgement: Judgement) -> RpcError:
+    """Return the error for a command that the profile or a rule denies."""
+    profile, verdict = judgement.profile, judgement.verdict
+    if profile.short_messages:
+        return RpcError(INVALID_REQUEST, BLOCKED)
+    allow = _how_to_allow(verdict)
+    remedy = f"; the user can {allow}" if allow else ""
+    return RpcError(INVALID_REQUEST, f"the command was refused: {_about(judgement)}{remedy}")
+
+
+def too_long_to_ask(judgement: Judgement, length: int, maximum: int) -> RpcError:
+    """Return the error for a command that is too long for a question, in characters."""
+    return RpcError(
+        INVALID_REQUEST,
+        f"the command was refused: {_about(judgement)}, and its {length} characters are too many "
+        f"to show them to the user ({maximum} at most): write it to a file, and run that",
+    )
+
+
+def refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError:
+    """Return the error for a command that the answer to a question has refused.
+
+    The message says who or what has refused it, and how the user can allow it.
+    """
+    why = f": {answer.reason}" if answer.reason else ""
+    about = _about(judgement)
+    match answer.by:
+        case "cancelled":
+            return RpcError(REQUEST_CANCELLED, f"the command was not started{why}")
+        case "timeout":
+            message = (
+                f"the command was refused: {about}, and the user has not answered in time "
+                f"({timeout_s:g} s)"
+            )
+        case "unattended":
+            allow = _how_to_allow(judgement.verdict)
+            message = (
+                f"the command was refused: {about}, and the user cannot be asked{why}. The user "
+                f"can {f'{allow}, ' if allow else ''}keep `acpterm approvals --follow` running to "
+                "be asked, or choose another profile"
+            )
+        case _:
+            message = f"the user has refused the command{why} ({about})"
+    return RpcError(INVALID_REQUEST, message)
+
+
+def _about(judgement: Judgement) -> str:
+    """Return the level of the command, the reason, the rule and the profile, for an error."""
+    verdict = judgement.verdict
+    reason = f" ({verdict.reason})" if verdict.reason else ""
+    rule = f" by the rule {verdict.rule}" if verdict.rule else ""
+    return f"it is {verdict.level}{reason}{rule}, in the profile {judgement.profile.name!r}"
+
+
+def _how_to_allow(verdict: Verdict) -> str:
+    if verdict.prefix is None:
+        return ""
+    return f"allow it with `acpterm policy allow -- {shlex.join(verdict.prefix)}`"

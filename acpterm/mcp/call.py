@@ -1,0 +1,55 @@
+"""One call of a tool: how long it may block, its progress, and what it may use.
+
+MCP clients give up on a request after a minute, and their users believe that the command has
+failed. So a call returns after `BLOCK_MAX_S`, with a state and an id to continue with. If the
+client has sent a progress token it knows that the call lives: then progress is sent every
+`PROGRESS_INTERVAL_S`, and the call may take up to `PROGRESS_MAX_S`.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import anyio
+
+from acpterm.config.tools import ToolSettings
+from acpterm.mcp.sessions import Sessions
+
+BLOCK_MAX_S: Final = 45.0
+PROGRESS_MAX_S: Final = 600.0
+PROGRESS_INTERVAL_S: Final = 10.0
+
+Report: TypeAlias = Callable[[float, str], Awaitable[None]]
+"""Sends progress: seconds since the call began, and a sentence."""
+
+
+class Call:
+    """A call of a tool. `settings` are those of the agent that calls."""
+
+    def __init__(
+        self, sessions: Sessions, settings: ToolSettings, report: Report | None = None
+    ) -> None:
+        self.sessions: Final = sessions
+        self.settings: Final = settings
+        self._report: Final = report
+        self._began: Final = anyio.current_time()
+        self.doing = "working"
+        """What the call waits for, for the progress messages."""
+
+    @property
+    def remaining(self) -> float:
+        """Return the seconds for which the call may still block."""
+        limit = BLOCK_MAX_S if self._report is None else PROGRESS_MAX_S
+        return max(0.0, self._began + limit - anyio.current_time())
+
+    def limited(self, seconds: float) -> float:
+        """Return `seconds`, or what remains if that is less."""
+        return min(max(0.0, seconds), self.remaining)
+
+    async def send_progress(self) -> None:
+        """Send progress until cancelled. Returns at once if the client does not want any."""
+        if self._report is None:
+            return
+        while True:
+            await anyio.sleep(PROGRESS_INTERVAL_S)
+            elapsed = anyio.current_time() - self._began
+            await self._report(elapsed, f"{self.doing}, {elapsed:.0f} s")

@@ -1,0 +1,81 @@
+"""The result of both tools: a chunk of output, and whether the program continues.
+
+A session has a number: that of its name, `term-7`.
+"""
+
+import secrets
+from typing import Annotated, Final
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from acpterm.mcp.call import Call
+from acpterm.mcp.cropping import crop
+from acpterm.mcp.sessions import Session
+from acpterm.mcp.states import View, call_text, state_line
+from acpterm.mcp.tool import Reply
+
+CHARS_PER_TOKEN: Final = 4
+DEFAULT_TOKENS: Final = 10_000
+_CHUNK_ID_BYTES: Final = 3
+
+
+class Chunk(Struct, kw_only=True, omit_defaults=True):
+    """The structured content of both tools."""
+
+    wall_time_seconds: Annotated[
+        float, Meta(description="Elapsed wall time spent waiting for output in seconds.")
+    ]
+    output: Annotated[str, Meta(description="Command output text, possibly truncated.")]
+    chunk_id: Annotated[
+        str | UnsetType, Meta(description="Chunk identifier included when reported.")
+    ] = UNSET
+    exit_code: Annotated[
+        int | UnsetType, Meta(description="Process exit code when the command finished.")
+    ] = UNSET
+    session_id: Annotated[
+        int | UnsetType,
+        Meta(description="Session identifier to pass to write_stdin while it runs."),
+    ] = UNSET
+    original_token_count: Annotated[
+        int | UnsetType, Meta(description="Approximate token count before truncation.")
+    ] = UNSET
+
+
+async def chunk_reply(
+    call: Call, session: Session, view: View, tokens: float, waited_s: float
+) -> Reply:
+    """Return the result for what is new in a session, cut to `tokens` tokens."""
+    end = view.exit
+    text = view.text
+    output = crop(text, max(1, round(tokens)) * CHARS_PER_TOKEN)
+    number = int(session.id.rpartition("-")[2])
+    code: int | UnsetType = UNSET
+    if end is not None:
+        # As a shell reports it, since the schema has no signal.
+        code = end.code if end.code is not None else 128
+    note = call_text("exec_command", cmd="… > file") + ", and read the file"
+    chunk = Chunk(
+        chunk_id=secrets.token_hex(_CHUNK_ID_BYTES),
+        wall_time_seconds=round(waited_s, 4),
+        output=output.with_note(note),
+        exit_code=code,
+        session_id=number if end is None else UNSET,
+        original_token_count=len(text) // CHARS_PER_TOKEN,
+    )
+    poll = call_text("write_stdin", session_id=number, chars=... if view.is_waiting else "")
+    reply = Reply(
+        state=state_line(session, view, next_calls=(poll,)), text=_text(chunk), data=chunk
+    )
+    if end is not None:
+        await call.sessions.remove(session)
+    return reply
+
+
+def _text(chunk: Chunk) -> str:
+    lines = [f"Chunk ID: {chunk.chunk_id}", f"Wall time: {chunk.wall_time_seconds:.4f} seconds"]
+    if chunk.exit_code is not UNSET:
+        lines.append(f"Process exited with code {chunk.exit_code}")
+    if chunk.session_id is not UNSET:
+        lines.append(f"Process running with session ID {chunk.session_id}")
+    lines += [f"Original token count: {chunk.original_token_count}", "Output:", chunk.output]
+    return "\n".join(lines)

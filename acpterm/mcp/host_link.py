@@ -1,0 +1,58 @@
+"""The connection to the host: opened by the first call that needs it, as the MCP client's agent.
+
+States: *closed* → *open* (a client that works) → *closed*. `client` opens it again after the host
+has gone; the terminals of the earlier connection have ended then. One task holds the connection,
+because a connection must be closed in the task that has opened it.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from acpterm.api.client import Client
+from acpterm.api.errors import AcptermError
+
+Connect: TypeAlias = Callable[[str], AbstractAsyncContextManager[Client]]
+"""Opens a connection for the agent with the given name."""
+
+
+class HostLink:
+    """Opens the connection to the host when it is needed, in `group`, and holds it."""
+
+    def __init__(self, connect: Connect, group: TaskGroup) -> None:
+        self._connect: Final = connect
+        self._group: Final = group
+        self._lock: Final = anyio.Lock()
+        self._client: Client | None = None
+        self._lost = anyio.Event()
+
+    async def client(self, agent: str) -> Client:
+        """Return the open connection. Raises `AcptermError` if the host cannot be reached."""
+        async with self._lock:
+            if self._client is None:
+                self._client = await self._group.start(self._hold, agent)
+            return self._client
+
+    def lose(self, client: Client) -> None:
+        """Close the connection of `client`, which does not work any more."""
+        if self._client is client:
+            self._client = None
+            self._lost.set()
+
+    async def _hold(
+        self, agent: str, *, task_status: TaskStatus[Client] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        lost = self._lost = anyio.Event()
+        started = False
+        try:
+            async with self._connect(agent) as client:
+                started = True
+                task_status.started(client)
+                await lost.wait()
+        except* AcptermError:
+            # The next call that uses the connection reports what is wrong, and opens another.
+            if not started:
+                raise

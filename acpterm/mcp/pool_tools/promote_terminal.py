@@ -1,0 +1,24 @@
+"""`promote_terminal`: give a terminal to the user."""
+
+from acpterm.mcp.call import Call
+from acpterm.mcp.pool_tools.entries import Entry, TerminalParams, as_json, entry_of
+from acpterm.mcp.tool import Reply, Tool
+
+
+async def _execute(call: Call, params: TerminalParams) -> Reply:
+    session = await call.sessions.get(params.terminal_id)
+    entry = entry_of(await session.terminal.promote(), session)
+    return Reply(text=as_json(entry), data=entry)
+
+
+TOOL = Tool(
+    name="promote_terminal",
+    description=(
+        "Promote a background terminal: it becomes visible, and the user's. You can still read "
+        "it, but no longer kill it, and it does not time out. Use it when a dev server is ready."
+    ),
+    params=TerminalParams,
+    result=Entry,
+    execute=_execute,
+    idempotent=True,
+)

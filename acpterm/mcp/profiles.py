@@ -1,0 +1,69 @@
+"""The profiles of tools, from which the user or the client's settings choose one.
+
+Each has the same terminals, under the names and schemas that models know from one harness.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from acpterm.mcp.codex_tools import exec_command, write_stdin
+from acpterm.mcp.pool_tools import (
+    kill_terminal,
+    list_terminals,
+    promote_terminal,
+    read_terminal,
+    spawn_background_terminal,
+)
+from acpterm.mcp.session_tools import (
+    bash,
+    continue_,
+    list_,
+    output,
+    screen,
+    start,
+    stop,
+    wait,
+)
+from acpterm.mcp.tool import Tool
+
+ToolProfile: TypeAlias = Literal["session", "pool", "codex", "claude"]
+
+PROFILES: Final[Mapping[ToolProfile, tuple[Tool[Any], ...]]] = {
+    "session": (
+        bash.TOOL,
+        start.TOOL,
+        continue_.TOOL,
+        wait.TOOL,
+        output.TOOL,
+        screen.TOOL,
+        list_.TOOL,
+        stop.TOOL,
+    ),
+    "pool": (
+        list_terminals.TOOL,
+        read_terminal.TOOL,
+        spawn_background_terminal.TOOL,
+        promote_terminal.TOOL,
+        kill_terminal.TOOL,
+    ),
+    "codex": (exec_command.TOOL, write_stdin.TOOL),
+}
+
+INSTRUCTIONS: Final[Mapping[ToolProfile, str]] = {
+    "session": (
+        "Real terminals on the user's machine. terminal_bash runs a command that ends; "
+        "terminal_start starts what continues (servers, REPLs, debuggers), and terminal_continue "
+        "types into it. The first line of each result says what the program does and what to call "
+        "next. To wait, use terminal_wait instead of sleeping or polling. Passwords are typed by "
+        "the user, with acpterm attach."
+    ),
+    "pool": (
+        "Background terminals: check list_terminals before spawning, read_terminal to see whether "
+        "a server has started, promote_terminal when the user should take it over, kill_terminal "
+        "when it is no longer needed."
+    ),
+    "codex": (
+        "Commands run in real terminals on the user's machine. A session continues until it is "
+        "interrupted with write_stdin (\u0003) or ends by itself."
+    ),
+}

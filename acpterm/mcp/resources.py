@@ -1,0 +1,184 @@
+"""Terminal sessions as MCP resources: their output and their screen, with subscriptions.
+
+``acpterm://terminal/term-1`` is all retained output, ``acpterm://terminal/term-1/screen`` the
+screen. A client that subscribes is notified when there is new output or when the program has ended,
+at most every `UPDATE_INTERVAL_S` seconds.
+
+A task watches each URI that has a subscriber. It ends with the last subscription, or when the
+session was removed. Clients of the protocol of 2025 subscribe to a URI (`subscribe`), those of 2026
+listen to a stream (`listen`); the notifications of the first go out on the connection, those of the
+second through the bus of the SDK.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+from anyio.abc import TaskGroup
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    ResourcesListChanged,
+    ResourceUpdated,
+)
+from mcp.shared.exceptions import MCPError
+
+from acpterm.api.errors import AcptermError
+from acpterm.mcp.sessions import Session, Sessions
+from acpterm.mcp.tool_error import ToolError
+
+PREFIX: Final = "acpterm://terminal/"
+SCREEN: Final = "/screen"
+UPDATE_INTERVAL_S: Final = 0.5
+_READ_WAIT_S: Final = 20.0
+
+
+class Resources:
+    """The resources of one client; the tasks that watch them run in `group`."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        self._group: Final = group
+        self._bus: Final = InMemorySubscriptionBus()
+        self._listen: Final = ListenHandler(self._bus)
+        self._watches: Final[dict[str, _Watch]] = {}
+        # The URIs to which the client of the protocol of 2025 has subscribed.
+        self._subscribed: Final[set[str]] = set()
+        self._client: ServerSession | None = None
+
+    def listed(self, sessions: Sessions) -> types.ListResourcesResult:
+        """Return the resources: the output of each session."""
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(
+                    uri=f"{PREFIX}{session.id}",
+                    name=session.id,
+                    description=f"Output of: {session.command}",
+                    mime_type="text/plain",
+                )
+                for session in sessions.all()
+            ]
+        )
+
+    def templates(self) -> types.ListResourceTemplatesResult:
+        """Return the templates of the URIs."""
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(
+                    uri_template=f"{PREFIX}{{id}}{end}", name=name, mime_type="text/plain"
+                )
+                for end, name in (("", "terminal output"), (SCREEN, "terminal screen"))
+            ]
+        )
+
+    async def read(self, sessions: Sessions, uri: str) -> types.ReadResourceResult:
+        """Return the contents of a resource. Raises `MCPError` if there is none."""
+        session, is_screen = await _find(sessions, uri)
+        try:
+            if is_screen:
+                text = (await session.terminal.screen()).text()
+            else:
+                text = (await session.terminal.output()).text
+        except AcptermError as error:
+            raise MCPError(types.INTERNAL_ERROR, str(error)) from error
+        contents = types.TextResourceContents(uri=uri, mime_type="text/plain", text=text)
+        return types.ReadResourceResult(contents=[contents])
+
+    async def subscribe(self, sessions: Sessions, uri: str, client: ServerSession) -> None:
+        """Notify the client of changes of a resource from now on (2025)."""
+        self._client = client
+        if uri not in self._subscribed:
+            await self._watch(sessions, uri)
+            self._subscribed.add(uri)
+
+    def unsubscribe(self, uri: str) -> None:
+        """Notify the client of no more changes of a resource (2025)."""
+        if uri in self._subscribed:
+            self._subscribed.discard(uri)
+            self._unwatch(uri)
+
+    async def listen(
+        self,
+        sessions: Sessions,
+        ctx: ServerRequestContext[Any],
+        params: types.SubscriptionsListenRequestParams,
+    ) -> types.SubscriptionsListenResult:
+        """Serve one stream of notifications until the client ends it (2026)."""
+        async with self._watching(sessions, params.notifications.resource_subscriptions or []):
+            return await self._listen(ctx, params)
+
+    async def changed(self) -> None:
+        """Notify the client that sessions were added or removed."""
+        await self._bus.publish(ResourcesListChanged())
+        if self._client is not None:
+            await self._client.send_resource_list_changed()
+
+    @asynccontextmanager
+    async def _watching(self, sessions: Sessions, uris: list[str]) -> AsyncIterator[None]:
+        watched: list[str] = []
+        try:
+            for uri in uris:
+                await self._watch(sessions, uri)
+                watched.append(uri)
+            yield
+        finally:
+            for uri in watched:
+                self._unwatch(uri)
+
+    async def _watch(self, sessions: Sessions, uri: str) -> None:
+        watch = self._watches.get(uri)
+        if watch is None:
+            session, _ = await _find(sessions, uri)
+            watch = self._watches[uri] = _Watch()
+            self._group.start_soon(self._follow, session, uri, watch)
+        watch.subscribers += 1
+
+    def _unwatch(self, uri: str) -> None:
+        watch = self._watches[uri]
+        watch.subscribers -= 1
+        if not watch.subscribers:
+            del self._watches[uri]
+            watch.scope.cancel()
+
+    async def _follow(self, session: Session, uri: str, watch: "_Watch") -> None:
+        """Publish the changes of a session until it has ended, or no client is subscribed."""
+        with watch.scope:
+            try:
+                position = (await session.terminal.info()).position
+                while True:
+                    found = await session.terminal.read(position, wait=_READ_WAIT_S)
+                    if found.position != position or found.exit is not None:
+                        position = found.position
+                        await self._publish(uri)
+                    if found.exit is not None and not found.text:
+                        return
+                    await anyio.sleep(UPDATE_INTERVAL_S)
+            except AcptermError:
+                return  # the session was removed
+
+    async def _publish(self, uri: str) -> None:
+        await self._bus.publish(ResourceUpdated(uri))
+        if uri in self._subscribed and self._client is not None:
+            await self._client.send_resource_updated(uri)
+
+
+class _Watch:
+    def __init__(self) -> None:
+        self.scope: Final = anyio.CancelScope()
+        self.subscribers = 0
+
+
+async def _find(sessions: Sessions, uri: str) -> tuple[Session, bool]:
+    """Return the session of a URI, and whether its screen is meant. Raises `MCPError`."""
+    identifier = uri.removeprefix(PREFIX)
+    is_screen = identifier.endswith(SCREEN)
+    try:
+        session = await sessions.find(identifier.removesuffix(SCREEN))
+    except ToolError as error:
+        raise MCPError(types.INTERNAL_ERROR, str(error)) from error
+    if session is None or not uri.startswith(PREFIX):
+        raise MCPError(types.INVALID_PARAMS, f"there is no resource {uri!r}")
+    return session, is_screen

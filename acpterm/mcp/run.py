@@ -1,0 +1,50 @@
+"""`acpterm mcp`: serve one MCP client on stdin and stdout."""
+
+import os
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+from mcp.server.lowlevel import NotificationOptions
+from mcp.server.stdio import stdio_server
+from msgspec import Struct
+
+import acpterm
+from acpterm.api.client import Client
+from acpterm.config import Settings
+from acpterm.mcp.profiles import ToolProfile
+from acpterm.mcp.server import create_server
+
+SOCKET_VARIABLE: Final = "ACPTERM_MCP_SOCKET"
+"""The path of a socket that `acpterm proxy --mcp` serves for one session."""
+
+
+class Options(Struct, kw_only=True):
+    """What the command line says. `profile` is an additional profile of the policy."""
+
+    tools: ToolProfile = "session"
+    profile: str | None = None
+
+
+async def serve(settings: Settings, options: Options) -> None:
+    """Serve the client until it closes stdin. Its terminals end then."""
+    profile = options.profile
+    if options.tools == "pool" and profile is None:
+        profile = "pool"
+
+    def connect(agent: str) -> AbstractAsyncContextManager[Client]:
+        return acpterm.connect(
+            agent=agent,
+            session="mcp",
+            cwd=os.getcwd(),
+            socket=os.environ.get(SOCKET_VARIABLE) or None,
+            profile=profile,
+            settings=settings,
+        )
+
+    server = create_server(options.tools, settings, connect)
+    async with stdio_server() as (received, sent):
+        await server.run(
+            received,
+            sent,
+            server.create_initialization_options(NotificationOptions(resources_changed=True)),
+        )

@@ -1,0 +1,211 @@
+"""The MCP server: lists the tools of a profile, and executes calls.
+
+One server serves one client. It opens the connection to the host at the first call, with the name
+that the client has sent. An error that the model can do something about is a result with `isError`;
+a tool that does not exist is an error of the protocol.
+"""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+import msgspec
+from anyio.abc import TaskGroup
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+from acpterm import __version__
+from acpterm.api.errors import AcptermError, ClosedError
+from acpterm.config import Settings
+from acpterm.config.tools import ToolSettings, resolve_tools
+from acpterm.mcp.call import Call, Report
+from acpterm.mcp.host_link import Connect, HostLink
+from acpterm.mcp.profiles import INSTRUCTIONS, PROFILES, ToolProfile
+from acpterm.mcp.resources import Resources
+from acpterm.mcp.sessions import Sessions
+from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.tool_error import ToolError
+
+DEFAULT_AGENT: Final = "mcp"
+"""The name of a client that sends none."""
+
+
+class TerminalServer:
+    """Executes the calls of one client. `group` is where the connection to the host is held."""
+
+    def __init__(
+        self, tools: ToolProfile, settings: Settings, link: HostLink, group: TaskGroup
+    ) -> None:
+        self.resources: Final = Resources(group)
+        self._tools: Final[Mapping[str, Tool[Any]]] = {tool.name: tool for tool in PROFILES[tools]}
+        self._settings: Final = settings
+        self._link: Final = link
+        self._group: Final = group
+        self._sessions: Sessions | None = None
+
+    def sessions(self, ctx: ServerRequestContext[Any]) -> Sessions:
+        """Return the sessions of the client, whose name the first request has."""
+        if self._sessions is None:
+            agent = _client_name(ctx)
+            provider = _tool_settings(self._settings, agent).provider
+            self._sessions = Sessions(self._link, agent, os.getcwd(), provider)
+            self._group.start_soon(self._publish_changes, self._sessions)
+        return self._sessions
+
+    async def _publish_changes(self, sessions: Sessions) -> None:
+        while True:
+            await sessions.changed.wait()
+            await self.resources.changed()
+
+    def list_tools(self) -> types.ListToolsResult:
+        """Return all tools."""
+        return types.ListToolsResult(tools=[tool.describe() for tool in self._tools.values()])
+
+    async def call_tool(
+        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """Execute a call, with progress if the client wants any."""
+        tool = self._tools.get(params.name)
+        if tool is None:
+            known = ", ".join(self._tools)
+            raise MCPError(
+                types.INVALID_PARAMS, f"there is no tool {params.name!r}; there are {known}"
+            )
+        settings = _tool_settings(self._settings, _client_name(ctx))
+        call = Call(self.sessions(ctx), settings, _report(ctx))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call.send_progress)
+            result = await self._execute(tool, call, params.arguments)
+            tasks.cancel_scope.cancel()
+        return result
+
+    async def _execute(
+        self, tool: Tool[Any], call: Call, arguments: Mapping[str, Any] | None
+    ) -> types.CallToolResult:
+        """Return the result of a call; an error that the model should see is one, too."""
+        try:
+            return _to_result(await tool.run(call, arguments))
+        except ClosedError as error:
+            return _failure(call.sessions.lost(error))
+        except (ToolError, AcptermError) as error:
+            return _failure(error)
+
+
+def _client_name(ctx: ServerRequestContext[Any]) -> str:
+    client = ctx.session.client_params
+    return (client.client_info.name if client is not None else "") or DEFAULT_AGENT
+
+
+def _tool_settings(settings: Settings, agent: str) -> ToolSettings:
+    default = ToolSettings(
+        min_interval=settings.tool_min_interval,
+        settle_interval=settings.tool_settle_interval,
+        max_interval=settings.tool_max_interval,
+        crop_output=settings.tool_crop_output,
+        timeout_seconds=settings.tool_timeout_seconds,
+        at_timeout=settings.tool_at_timeout,
+    )
+    return resolve_tools(default, settings.tools_for, agent)
+
+
+def _report(ctx: ServerRequestContext[Any]) -> Report | None:
+    """Return what sends progress to the client; None if the client has not asked for it."""
+    if ctx.meta is None or ctx.meta.get("progress_token") is None:
+        return None
+
+    async def report(elapsed: float, message: str) -> None:
+        await ctx.session.report_progress(elapsed, message=message)
+
+    return report
+
+
+def _to_result(reply: Reply) -> types.CallToolResult:
+    blocks = [reply.text] if reply.state is None else [reply.state, reply.text]
+    return types.CallToolResult(
+        content=[types.TextContent(text=text) for text in blocks],
+        structured_content=None if reply.data is None else msgspec.to_builtins(reply.data),
+    )
+
+
+def _failure(error: Exception) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
+
+
+def create_server(tools: ToolProfile, settings: Settings, connect: Connect) -> Server[Any]:
+    """Return the server for one client, which opens its connection to the host with `connect`."""
+
+    @asynccontextmanager
+    async def lifespan(server: Server[Any]) -> AsyncIterator[TerminalServer]:
+        del server
+        async with anyio.create_task_group() as group:
+            yield TerminalServer(tools, settings, HostLink(connect, group), group)
+            group.cancel_scope.cancel()
+
+    async def list_tools(
+        ctx: ServerRequestContext[TerminalServer], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        del params
+        return ctx.lifespan_context.list_tools()
+
+    async def call_tool(
+        ctx: ServerRequestContext[TerminalServer], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        return await ctx.lifespan_context.call_tool(ctx, params)
+
+    async def list_resources(
+        ctx: ServerRequestContext[TerminalServer], params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        del params
+        serving = ctx.lifespan_context
+        return serving.resources.listed(serving.sessions(ctx))
+
+    async def list_templates(
+        ctx: ServerRequestContext[TerminalServer], params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        del params
+        return ctx.lifespan_context.resources.templates()
+
+    async def read_resource(
+        ctx: ServerRequestContext[TerminalServer], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        serving = ctx.lifespan_context
+        return await serving.resources.read(serving.sessions(ctx), str(params.uri))
+
+    async def subscribe(
+        ctx: ServerRequestContext[TerminalServer], params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
+        serving = ctx.lifespan_context
+        await serving.resources.subscribe(serving.sessions(ctx), str(params.uri), ctx.session)
+        return types.EmptyResult()
+
+    async def unsubscribe(
+        ctx: ServerRequestContext[TerminalServer], params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
+        ctx.lifespan_context.resources.unsubscribe(str(params.uri))
+        return types.EmptyResult()
+
+    async def listen(
+        ctx: ServerRequestContext[TerminalServer], params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        serving = ctx.lifespan_context
+        return await serving.resources.listen(serving.sessions(ctx), ctx, params)
+
+    return Server(
+        "acpterm",
+        version=__version__,
+        title="acpterm terminals",
+        instructions=INSTRUCTIONS[tools],
+        lifespan=lifespan,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+        on_subscribe_resource=subscribe,
+        on_unsubscribe_resource=unsubscribe,
+        on_subscriptions_listen=listen,
+    )

@@ -1,0 +1,1 @@
+"""The session tools: terminals that an agent starts, continues, watches and stops."""

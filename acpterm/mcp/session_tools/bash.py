@@ -1,0 +1,100 @@
+"""`terminal_bash`: run a command, and return its exit code and output.
+
+A command that has not ended in time continues in the background under an id, unless the setting
+`tool_at_timeout` says that it is killed. So does one that waits for input: more time would not help
+it.
+"""
+
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from acpterm.acp.agent_api import Positive
+from acpterm.mcp.call import Call
+from acpterm.mcp.cropping import crop
+from acpterm.mcp.session_tools.replies import session_reply
+from acpterm.mcp.sessions import Session
+from acpterm.mcp.states import SessionResult, View
+from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.waiting import owned, read_new, wait_until
+
+_BACKGROUND_WAIT_S: Final = 0.5
+"""For how long a command in the background is watched: a wrong one ends at once."""
+
+
+class Params(Struct, kw_only=True):
+    """The parameters of `terminal_bash`."""
+
+    command: Annotated[str, Meta(description="The shell command to execute")]
+    cwd: Annotated[str | None, Meta(description="Its directory, an absolute path")] = None
+    timeout_seconds: Annotated[
+        float | None,
+        Meta(description="Seconds after which it continues in the background; 60 by default"),
+    ] = None
+    description: Annotated[str | None, Meta(description="What the command does")] = None
+    run_in_background: Annotated[
+        bool, Meta(description="Do not wait: return the id of a session")
+    ] = False
+    max_output: Annotated[
+        Positive | None, Meta(description="Maximum number of characters of output")
+    ] = None
+
+
+async def _execute(call: Call, params: Params) -> Reply:
+    settings = call.settings
+    limit = settings.timeout_seconds if params.timeout_seconds is None else params.timeout_seconds
+    kills = settings.at_timeout == "kill" and not params.run_in_background
+    call.doing = "starting the command"
+    session = await call.sessions.start(
+        params.command, cwd=params.cwd, timeout_s=limit if kills else None
+    )
+    async with owned(call, session):
+        wait = _BACKGROUND_WAIT_S if params.run_in_background else limit
+        # A killed command needs a moment to end after its time limit.
+        grace = 5.0 if kills else 0.0
+        await wait_until(call, session, timeout_s=wait + grace)
+        view = await read_new(call, session)
+        if view.exit is not None:
+            view = await _whole(call, session, view, params.max_output)
+    reply = await session_reply(call, session, view, heading(session, view, limit))
+    if view.exit is not None and not view.cropped.is_cropped:
+        # The client has all of it, and was never sent the id.
+        await call.sessions.remove(session)
+    return reply
+
+
+async def _whole(call: Call, session: Session, view: View, max_output: int | None) -> View:
+    """Return the view with all retained output: its text outlives the raw output of a flood."""
+    whole = await session.terminal.output()
+    view.text = whole.text
+    view.cropped = crop(whole.text, max_output or call.settings.crop_output)
+    view.lost = int(whole.truncated)
+    return view
+
+
+def heading(session: Session, view: View, limit: float) -> str:
+    """Return the text before the output: the exit code, or where the command continues."""
+    end = view.exit
+    if end is None:
+        why = "waits for input" if view.is_waiting else "has not ended yet"
+        return f"Terminal Id: {session.id}\nThe command {why}, and continues.\n\nOutput:\n"
+    if end.ended_by == "timeout":
+        return f"Command timed out after {limit:g} s, and was killed.\n\nOutput:\n"
+    if end.signal is not None and end.code is None:
+        return f"Signal: {end.signal}\n\nOutput:\n"
+    return f"Exit Code: {end.code}\n\nOutput:\n"
+
+
+TOOL = Tool(
+    name="terminal_bash",
+    description=(
+        "Execute a shell command in a real terminal, and return its exit code and output. A "
+        "command that takes longer than timeout_seconds, or that waits for input, is not lost: it "
+        "continues in the background, and the result has its session id for terminal_wait, "
+        "terminal_continue and terminal_stop."
+    ),
+    params=Params,
+    result=SessionResult,
+    execute=_execute,
+    destructive=True,
+)

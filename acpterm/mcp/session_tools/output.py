@@ -1,0 +1,161 @@
+"""`terminal_output`: all retained output of a session, or pages of it, or the lines that match."""
+
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct, field
+
+from acpterm.acp.agent_api import Natural, Positive
+from acpterm.mcp.call import Call
+from acpterm.mcp.sessions import Session
+from acpterm.mcp.states import call_text
+from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.waiting import compiled
+
+PAGE_CHARS_MAX: Final = 30_000
+_READS_MAX: Final = 64
+
+
+class Params(Struct, kw_only=True):
+    """The parameters of `terminal_output`."""
+
+    session_id: Annotated[str, Meta(description="The terminal session ID")] = field(
+        name="sessionId"
+    )
+    offset: Annotated[
+        int | None, Meta(description="Lines to skip; negative: begin so many lines before the end")
+    ] = None
+    limit: Annotated[Positive | None, Meta(description="Maximum number of lines")] = None
+    grep: Annotated[
+        str | None, Meta(description="Only lines that match this regular expression, numbered")
+    ] = None
+    since: Annotated[
+        Natural | None, Meta(description="Only output from this position on, in bytes")
+    ] = None
+
+
+class Page(Struct, kw_only=True):
+    """The structured content of `terminal_output`. Lines are counted from 0."""
+
+    id: str
+    output: str
+    position: int
+    firstLine: int  # noqa: N815
+    lines: int
+    totalLines: int  # noqa: N815
+    remainingLines: int  # noqa: N815
+    truncated: Annotated[
+        bool, Meta(description="whether the beginning of the output is no longer retained")
+    ]
+    complete: bool
+
+
+class _Text(Struct):
+    text: str
+    position: int
+    is_truncated: bool
+    has_ended: bool
+
+
+async def _execute(call: Call, params: Params) -> Reply:
+    session = await call.sessions.get(params.session_id)
+    retained = await _read(session, params.since)
+    is_paged = (params.offset, params.limit, params.grep) != (None, None, None)
+    lines = retained.text.splitlines(keepends=True)
+    numbered = list(enumerate(lines))
+    if params.grep is not None and (pattern := compiled(params.grep)) is not None:
+        numbered = [(n, line) for n, line in numbered if pattern.search(line)]
+    start, chosen = _page(numbered, params)
+    found = "".join(f"{n + 1}: {line}" if params.grep is not None else line for n, line in chosen)
+    remaining = len(numbered) - start - len(chosen)
+    heading = f"Terminal Session: {session.id}\n"
+    if is_paged:
+        kind = "Matches" if params.grep is not None else "Lines"
+        heading += f"{kind} {_range(start, len(chosen))} of {len(numbered)}:\n"
+    else:
+        heading += "Complete Output:\n"
+    return Reply(
+        state=_state(session, retained, params, start + len(chosen), remaining),
+        text=heading + found,
+        data=Page(
+            id=session.id,
+            output=found,
+            position=retained.position,
+            firstLine=start,
+            lines=len(chosen),
+            totalLines=len(numbered),
+            remainingLines=remaining,
+            truncated=retained.is_truncated,
+            complete=retained.has_ended,
+        ),
+    )
+
+
+async def _read(session: Session, since: int | None) -> _Text:
+    """Return the retained text, or the text from the position `since` on."""
+    if since is None:
+        whole = await session.terminal.output()
+        end = (await session.terminal.info()).position
+        return _Text(whole.text, end, whole.truncated, whole.exit is not None)
+    texts: list[str] = []
+    lost = 0
+    part = await session.terminal.read(since)
+    for _ in range(_READS_MAX):
+        texts.append(part.text)
+        lost += part.lost
+        if part.position == since:
+            break
+        since = part.position
+        part = await session.terminal.read(since)
+    return _Text("".join(texts), since, lost > 0, part.exit is not None)
+
+
+def _page(lines: list[tuple[int, str]], params: Params) -> tuple[int, list[tuple[int, str]]]:
+    """Return the index of the first line of the page, and the lines of the page.
+
+    Without any paging it is everything; otherwise it has at most `PAGE_CHARS_MAX` characters.
+    """
+    if (params.offset, params.limit, params.grep) == (None, None, None):
+        return 0, lines
+    offset = params.offset or 0
+    start = max(0, len(lines) + offset) if offset < 0 else min(offset, len(lines))
+    chosen: list[tuple[int, str]] = []
+    room = PAGE_CHARS_MAX
+    for number, line in lines[start : None if params.limit is None else start + params.limit]:
+        room -= len(line)
+        if room < 0 and chosen:
+            break
+        chosen.append((number, line))
+    return start, chosen
+
+
+def _range(start: int, count: int) -> str:
+    return "none" if count == 0 else f"{start + 1}-{start + count}"
+
+
+def _state(session: Session, text: _Text, params: Params, end: int, remaining: int) -> str:
+    what = "ended" if text.has_ended else "running"
+    parts = [f"{what}, {text.position} bytes of output so far"]
+    if text.is_truncated:
+        parts.append("the beginning is no longer retained")
+    if remaining > 0:
+        more: dict[str, object] = {"sessionId": session.id, "offset": end}
+        more |= {"since": params.since} if params.since is not None else {}
+        more |= {"grep": params.grep} if params.grep is not None else {}
+        parts.append(f"{remaining} more lines: {call_text('terminal_output', **more)}")
+    return f"[{' · '.join(parts)}]"
+
+
+TOOL = Tool(
+    name="terminal_output",
+    description=(
+        "Get the complete retained output of a terminal session, without waiting or truncation; "
+        "or a page of it (offset, limit), its end (a negative offset), or the lines that match "
+        "(grep). Use it if the incremental output of terminal_start or terminal_continue gets "
+        "confusing, or if a result says that something was left out."
+    ),
+    params=Params,
+    result=Page,
+    execute=_execute,
+    reads_only=True,
+    idempotent=True,
+)

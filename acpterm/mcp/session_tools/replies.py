@@ -1,0 +1,40 @@
+"""What the results of several session tools have in common."""
+
+from acpterm.mcp.call import Call
+from acpterm.mcp.sessions import Session
+from acpterm.mcp.states import View, call_text, session_result, state_line
+from acpterm.mcp.tool import Reply
+
+
+def how_to_read(session: Session, view: View) -> str:
+    """Return the call that reads what was left out of a result."""
+    since = {"since": view.since} if view.since else {}
+    return call_text(
+        "terminal_output", sessionId=session.id, **since, offset=view.cropped.head_lines
+    )
+
+
+def next_calls(session: Session, view: View) -> tuple[str, ...]:
+    """Return the calls that make sense while the program runs."""
+    if view.is_waiting:
+        return (call_text("terminal_continue", sessionId=session.id, stdin=...),)
+    return (
+        call_text("terminal_wait", sessionId=session.id),
+        call_text("terminal_stop", sessionId=session.id),
+    )
+
+
+async def session_reply(call: Call, session: Session, view: View, heading: str) -> Reply:
+    """Return the result about a session, with `heading` before the output.
+
+    Records that the end of the program was reported, if it has ended.
+    """
+    note = how_to_read(session, view)
+    reply = Reply(
+        state=state_line(session, view, next_calls=next_calls(session, view)),
+        text=f"{heading}{view.cropped.with_note(note)}",
+        data=session_result(session, view, note),
+    )
+    if view.exit is not None:
+        await call.sessions.ended(session)
+    return reply

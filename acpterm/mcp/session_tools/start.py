@@ -1,0 +1,60 @@
+"""`terminal_start`: start a terminal session that continues after the call."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from acpterm.mcp.call import Call
+from acpterm.mcp.session_tools.replies import session_reply
+from acpterm.mcp.states import SessionResult
+from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.waiting import owned, read_new, settle
+
+
+class Params(Struct, kw_only=True):
+    """The parameters of `terminal_start`."""
+
+    command: Annotated[str, Meta(description="The shell command to execute")]
+    cwd: Annotated[str | None, Meta(description="Its directory, an absolute path")] = None
+    name: Annotated[
+        str | None, Meta(description="Name of the session; by default term-1, term-2, …")
+    ] = None
+    cols: Annotated[int | None, Meta(description="Width of the terminal, in cells")] = None
+    rows: Annotated[int | None, Meta(description="Height of the terminal, in cells")] = None
+    env: Annotated[dict[str, str] | None, Meta(description="Environment variables to add")] = None
+
+
+async def _execute(call: Call, params: Params) -> Reply:
+    call.doing = "starting the program"
+    session = await call.sessions.start(
+        params.command,
+        cwd=params.cwd,
+        env=params.env,
+        name=params.name,
+        cols=params.cols,
+        rows=params.rows,
+    )
+    async with owned(call, session):
+        await settle(call, session)
+        view = await read_new(call, session)
+    heading = (
+        f"Terminal Session Started\nTerminal Id: {session.id}\n"
+        f"Sent Command: {params.command}\n\nOutput:\n"
+    )
+    return await session_reply(call, session, view, heading)
+
+
+TOOL = Tool(
+    name="terminal_start",
+    description=(
+        "Start a persistent terminal session: a dev server, a REPL, a debugger, or anything that "
+        "asks questions. Returns the session id, the first output and a position. Only use this "
+        "for the first command of a task, or to start fresh: use terminal_continue for what "
+        "follows, so that the state of the session stays. For a command that just runs and ends, "
+        "use terminal_bash."
+    ),
+    params=Params,
+    result=SessionResult,
+    execute=_execute,
+    destructive=True,
+)

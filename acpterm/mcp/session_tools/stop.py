@@ -1,0 +1,43 @@
+"""`terminal_stop`: end a session and its programs."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from acpterm.mcp.call import Call
+from acpterm.mcp.tool import Reply, Tool
+
+
+class Params(Struct, kw_only=True):
+    """The parameters of `terminal_stop`."""
+
+    session_id: Annotated[str, Meta(description="The terminal session ID to terminate")] = field(
+        name="sessionId"
+    )
+
+
+class Stopped(Struct, kw_only=True):
+    """The structured content of `terminal_stop`."""
+
+    id: str
+    terminated: bool
+
+
+async def _execute(call: Call, params: Params) -> Reply:
+    session = await call.sessions.get(params.session_id)
+    await call.sessions.remove(session)
+    return Reply(
+        state=f"[stopped after {session.uptime:.1f} s · its id is no longer valid]",
+        text=f"Terminal session {session.id} terminated.",
+        data=Stopped(id=session.id, terminated=True),
+    )
+
+
+TOOL = Tool(
+    name="terminal_stop",
+    description="Terminate a terminal session: all its processes are ended, and its id is invalid.",
+    params=Params,
+    result=Stopped,
+    execute=_execute,
+    destructive=True,
+)

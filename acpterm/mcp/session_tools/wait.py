@@ -1,0 +1,144 @@
+"""`terminal_wait`: wait for one session, or for the first of several."""
+
+import re
+from typing import Annotated, Literal, NamedTuple, TypeAlias
+
+import anyio
+from msgspec import Meta, Struct, field
+
+from acpterm.api.errors import AcptermError
+from acpterm.api.results import Waited
+from acpterm.mcp.call import Call
+from acpterm.mcp.session_tools.replies import session_reply
+from acpterm.mcp.sessions import Session
+from acpterm.mcp.states import SessionResult
+from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.tool_error import ToolError
+from acpterm.mcp.waiting import compiled, read_new, wait_until
+
+Condition: TypeAlias = Literal["exit", "input", "idle", "text"]
+
+
+class Params(Struct, kw_only=True):
+    """The parameters of `terminal_wait`."""
+
+    session_id: Annotated[
+        str | list[str] | None,
+        Meta(description="The session, or several of them; by default any that runs"),
+    ] = field(name="sessionId", default=None)
+    for_: Annotated[
+        list[Condition] | Condition | None,
+        Meta(
+            description="What to wait for: exit, input (the program waits for input), idle (no "
+            "output for idle_seconds), text (pattern matches). By default exit, input, and text "
+            "if there is a pattern"
+        ),
+    ] = field(name="for", default=None)
+    pattern: Annotated[
+        str | None,
+        Meta(description="Regular expression, searched in the output since the last input"),
+    ] = None
+    idle_seconds: Annotated[
+        float, Meta(description="How long there must be no output, for idle", gt=0)
+    ] = 2.0
+    timeout_seconds: Annotated[
+        float | None, Meta(description="How long to wait at most, in seconds")
+    ] = None
+
+
+class _Conditions(NamedTuple):
+    pattern: re.Pattern[str] | None
+    idle: float | None
+    until_input: bool
+    timeout: float
+
+
+async def _execute(call: Call, params: Params) -> Reply:
+    conditions = _conditions(call, params)
+    sessions = await _sessions(call, params.session_id)
+    session, waited = await _first(call, sessions, conditions)
+    view = await read_new(call, session, waited)
+    reason = {
+        "match": "the pattern matched",
+        "idle": f"no output for {params.idle_seconds:g} s",
+        "input": "it waits for input",
+        "exit": "it has ended",
+        "timeout": "nothing of this has come yet: call terminal_wait again to continue",
+    }[waited.reason]
+    heading = f"Terminal Session: {session.id}\nWaited: {reason}\n\nOutput:\n"
+    return await session_reply(call, session, view, heading)
+
+
+def _conditions(call: Call, params: Params) -> _Conditions:
+    pattern = compiled(params.pattern)
+    given = [params.for_] if isinstance(params.for_, str) else params.for_
+    wanted: list[Condition] = given or ["exit", "input"]
+    if not given and pattern is not None:
+        wanted = [*wanted, "text"]
+    if "text" in wanted and pattern is None:
+        raise ToolError('to wait for text, give the pattern, such as "pattern": "listening on"')
+    timeout = call.remaining if params.timeout_seconds is None else params.timeout_seconds
+    return _Conditions(
+        pattern=pattern if "text" in wanted else None,
+        idle=params.idle_seconds if "idle" in wanted else None,
+        until_input="input" in wanted,
+        timeout=call.limited(timeout),
+    )
+
+
+async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[Session]:
+    if identifiers is None:
+        if active := call.sessions.active():
+            return active
+        raise ToolError("there is no session to wait for: start one with terminal_start")
+    names = [identifiers] if isinstance(identifiers, str) else identifiers
+    return [await call.sessions.get(name) for name in names]
+
+
+async def _first(
+    call: Call, sessions: list[Session], conditions: _Conditions
+) -> tuple[Session, Waited]:
+    """Wait for all sessions at once; return the first one for which the wait has ended."""
+    found: list[tuple[Session, Waited]] = []
+    failures: list[AcptermError] = []
+
+    async def wait(session: Session) -> None:
+        try:
+            waited = await wait_until(
+                call,
+                session,
+                pattern=conditions.pattern,
+                idle=conditions.idle,
+                until_input=conditions.until_input,
+                timeout_s=conditions.timeout,
+            )
+        except AcptermError as error:
+            failures.append(error)
+            tasks.cancel_scope.cancel()
+            return
+        if waited.reason == "timeout":
+            found.append((session, waited))
+        else:
+            found.insert(0, (session, waited))
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for session in sessions:
+            tasks.start_soon(wait, session)
+    if not found:
+        raise failures[0]
+    return found[0]
+
+
+TOOL = Tool(
+    name="terminal_wait",
+    description=(
+        "Wait for a terminal session, or for any of several, until it ends, waits for input, is "
+        "idle, or a regular expression matches its output. Use this instead of polling. Returns "
+        "after 45 seconds at the latest, and says so: then call it again."
+    ),
+    params=Params,
+    result=SessionResult,
+    execute=_execute,
+    reads_only=True,
+)

@@ -1,0 +1,215 @@
+"""The terminal sessions of an MCP client: which there are, and how far each was read.
+
+A session is *running* until its program has ended, then *ended*; it is *removed* when the client
+stops it, or when it is the oldest of more than `ENDED_MAX` that have ended. The list shows sessions
+until a result has reported their end. An ended session can be read until it is removed.
+
+The host names a session: `term-1`, `term-2`, … The host's own id is accepted as well, also that of
+a terminal that the host knows and this process does not, such as one from before a restart.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+
+from acpterm.acp.user_api import TerminalInfo
+from acpterm.api.client import Client
+from acpterm.api.errors import AcptermError, ClosedError, RequestError
+from acpterm.api.results import Exit
+from acpterm.api.terminal import Terminal
+from acpterm.mcp.host_link import HostLink
+from acpterm.mcp.tool_error import ToolError
+
+ENDED_MAX: Final = 20
+NAME: Final = "term-#"
+
+
+@dataclass(eq=False)
+class Session:
+    """A terminal session. `position` is where the next read begins, in bytes of output.
+
+    `input_position` is the position at the last input: what a pattern is searched in begins there.
+    `began` is the time of the start. `prompt` is the last line of output. `argv` is the command as
+    words, if it was given so. `is_reported` is true when a result has had the exit.
+    """
+
+    id: str
+    terminal: Terminal
+    command: str
+    cwd: str
+    began: float = field(default_factory=anyio.current_time)
+    position: int = 0
+    input_position: int = 0
+    exit: Exit | None = None
+    is_reported: bool = False
+    prompt: str = ""
+    argv: list[str] | None = None
+
+    @property
+    def uptime(self) -> float:
+        """Return the seconds since the start, or the run time of a program that has ended."""
+        if self.exit is not None:
+            return self.exit.wall_seconds
+        return anyio.current_time() - self.began
+
+
+class Sessions:
+    """The sessions of one MCP client, which is the agent `agent` to the host.
+
+    `cwd` is the directory of programs that name none. `provider` is where its terminals run, if not
+    where the host says.
+    """
+
+    def __init__(self, link: HostLink, agent: str, cwd: str, provider: str | None = None) -> None:
+        self._cwd: Final = cwd
+        self._link: Final = link
+        self._agent: Final = agent
+        self._provider: Final = provider
+        self._sessions: Final[dict[str, Session]] = {}
+        self._client: Client | None = None
+        self.changed = anyio.Event()
+        """Set, and replaced, when a session was added or removed."""
+
+    async def client(self) -> Client:
+        """Return the connection to the host. Raises `ToolError` if it cannot be reached."""
+        try:
+            client = await self._link.client(self._agent)
+        except AcptermError as error:
+            raise ToolError(f"the host of the terminals cannot be reached: {error}") from error
+        if client is not self._client:
+            # The terminals of an earlier connection ended with it.
+            self._client = client
+            self._sessions.clear()
+            self._notify()
+        return client
+
+    def lost(self, error: ClosedError) -> ToolError:
+        """Forget the connection, which `error` reports as closed; return the error for the model.
+
+        The next call opens another one.
+        """
+        if self._client is not None:
+            self._link.lose(self._client)
+        return ToolError(
+            f"the connection to the host of the terminals was lost, and its terminals have ended: "
+            f"{error}; call the tool again to start over"
+        )
+
+    async def start(
+        self,
+        command: str,
+        args: list[str] | None = None,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        name: str | None = None,
+        cols: int | None = None,
+        rows: int | None = None,
+        timeout_s: float | None = None,
+        shell: bool | None = None,
+    ) -> Session:
+        """Start a program in a new session. Raises `ToolError` if it is refused or cannot start."""
+        client = await self.client()
+        if not command.strip():
+            raise ToolError("command is empty: it must be the command to execute")
+        try:
+            terminal = await client.create(
+                command,
+                args,
+                cwd=cwd,
+                env=env,
+                name=name or NAME,
+                cols=cols,
+                rows=rows,
+                timeout=timeout_s,
+                shell=shell,
+                provider=self._provider,
+            )
+        except RequestError as error:
+            raise ToolError(str(error)) from error
+        return self.add(terminal, command, os.path.join(self._cwd, cwd or ""))
+
+    def add(self, terminal: Terminal, command: str, cwd: str) -> Session:
+        """Add a session for a terminal that was started elsewhere."""
+        session = Session(terminal.name or terminal.id, terminal, command, cwd)
+        # The host may use the name of a released terminal again.
+        self._sessions.pop(session.id, None)
+        self._sessions[session.id] = session
+        self._notify()
+        return session
+
+    async def get(self, identifier: str) -> Session:
+        """Return the session with this id, or with this id of the host. Raises `ToolError`."""
+        session = await self.find(identifier)
+        if session is None:
+            raise self.unknown(identifier)
+        return session
+
+    async def find(self, identifier: str) -> Session | None:
+        """Return the session with this id, or with this id of the host; None if there is none."""
+        client = await self.client()
+        session = self._find(identifier)
+        if session is not None:
+            return session
+        try:
+            info = await client.terminal(identifier).info()
+        except RequestError:
+            return None
+        return self._find(info.terminal_id) or self._adopt(client, info)
+
+    def _find(self, identifier: str) -> Session | None:
+        if identifier.isdecimal():
+            identifier = NAME.replace("#", identifier)
+        if (session := self._sessions.get(identifier)) is not None:
+            return session
+        same = (each for each in self._sessions.values() if each.terminal.id == identifier)
+        return next(same, None)
+
+    def _adopt(self, client: Client, info: TerminalInfo) -> Session:
+        terminal = client.terminal(info.terminal_id)
+        session = self.add(terminal, info.command, info.cwd)
+        if info.name is not None and info.name not in self._sessions:
+            del self._sessions[session.id]
+            session.id = info.name
+            self._sessions[session.id] = session
+        return session
+
+    def unknown(self, identifier: str) -> ToolError:
+        """Return the error for an id that no session has."""
+        known = ", ".join(self._sessions) or "none"
+        return ToolError(
+            f"there is no terminal session {identifier!r}: it was stopped, or never existed; "
+            f"the sessions are: {known}"
+        )
+
+    def all(self) -> list[Session]:
+        """Return all sessions that can be read, in the order of their start."""
+        return list(self._sessions.values())
+
+    def active(self) -> list[Session]:
+        """Return the sessions whose end no result has reported yet."""
+        return [each for each in self._sessions.values() if not each.is_reported]
+
+    async def ended(self, session: Session) -> None:
+        """Record that a result has reported the end of a session; remove the oldest ended ones."""
+        session.is_reported = True
+        ended = [each for each in self._sessions.values() if each.is_reported]
+        for oldest in ended[: max(0, len(ended) - ENDED_MAX)]:
+            await self.remove(oldest)
+
+    async def remove(self, session: Session) -> None:
+        """Remove a session and release its terminal, which ends its processes."""
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+            self._notify()
+        try:
+            await session.terminal.release()
+        except RequestError:
+            return  # the host has released it already
+
+    def _notify(self) -> None:
+        changed, self.changed = self.changed, anyio.Event()
+        changed.set()

@@ -1,0 +1,139 @@
+"""The state of a session: the first line of a result, and the same as structured content.
+
+The line says what the program does, and what can be done next, as calls that the model can copy:
+``[running 10.0 s, waits for input at "Continue? " · terminal_continue {…} · …]``.
+"""
+
+import json
+from typing import Annotated, Final, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+from acpterm.api.results import Exit
+from acpterm.mcp.cropping import Cropped
+from acpterm.mcp.sessions import Session
+
+State: TypeAlias = Literal["running", "waiting_for_input", "exited", "killed", "approval_pending"]
+PROMPT_CHARS_MAX: Final = 60
+_SECRET_WORDS: Final = ("password", "passphrase", "passcode", "pin", "secret", "token", "otp")
+
+
+class SessionResult(Struct, kw_only=True, omit_defaults=False):
+    """The structured content of a result about one session."""
+
+    id: Annotated[str, Meta(description="the id of the terminal session")]
+    state: Annotated[State, Meta(description="what the program does")]
+    output: Annotated[str, Meta(description="the output, cropped")] = ""
+    position: Annotated[int, Meta(description="where the next read begins, in bytes of output")] = 0
+    complete: Annotated[bool, Meta(description="whether the program has ended")] = False
+    exitCode: Annotated[int | None, Meta(description="exit code")] = None  # noqa: N815
+    signal: Annotated[str | None, Meta(description="the signal that ended the program")] = None
+    endedBy: Annotated[  # noqa: N815
+        str | None,
+        Meta(description="exited, agent, user, timeout, idle, limit, disconnect or lost"),
+    ] = None
+    cwd: Annotated[str, Meta(description="the directory of the program")] = ""
+    wallSeconds: Annotated[float, Meta(description="run time in seconds")] = 0.0  # noqa: N815
+    totalBytes: Annotated[int, Meta(description="bytes of output so far")] = 0  # noqa: N815
+    truncated: Annotated[bool, Meta(description="whether output was left out or is lost")] = False
+
+
+class View(Struct, kw_only=True):
+    """What a result shows of a session: its output, cropped, and whether it waits for input.
+
+    `text` is all of the output that is new. `lost` is the number of bytes that are no longer
+    retained. `prompt` is the last line.
+    """
+
+    text: str
+    cropped: Cropped
+    since: int
+    position: int
+    lost: int = 0
+    exit: Exit | None = None
+    is_waiting: bool = False
+    prompt: str = ""
+    matched: str | None = None
+
+    @property
+    def is_secret(self) -> bool:
+        """Return whether the program probably asks for a password, which no model may type."""
+        prompt = self.prompt.lower()
+        return self.is_waiting and any(word in prompt for word in _SECRET_WORDS)
+
+
+def state_of(view: View) -> State:
+    """Return the state in one word."""
+    if view.exit is None:
+        return "waiting_for_input" if view.is_waiting else "running"
+    return "exited" if view.exit.ended_by in (None, "exited") else "killed"
+
+
+def state_line(session: Session, view: View, *, next_calls: "tuple[str, ...]") -> str:
+    """Return the first line of a result. `next_calls` are the calls that make sense now."""
+    parts = [_what(session, view)]
+    if view.exit is None:
+        if not view.is_secret:
+            parts += next_calls
+        parts.append(f"the user can: acpterm attach {session.id}")
+    if view.is_secret:
+        parts[0] += ", probably a password: do not ask for it and do not type it"
+    return f"[{' · '.join(parts)}]"
+
+
+def call_text(tool: str, **arguments: object) -> str:
+    """Return a call as text: `terminal_continue {"sessionId":"term-1"}`. `...` stays open."""
+    pairs = (
+        f"{json.dumps(name)}:{'…' if value is ... else json.dumps(value, ensure_ascii=False)}"
+        for name, value in arguments.items()
+    )
+    return f"{tool} {{{','.join(pairs)}}}"
+
+
+def _what(session: Session, view: View) -> str:
+    """Return what the program does, or how it has ended."""
+    end = view.exit
+    seconds = f"{session.uptime:.1f} s"
+    matched = "" if view.matched is None else f", matched {_quoted(view.matched)}"
+    if end is None:
+        if not view.is_waiting:
+            return f"running {seconds}{matched}"
+        prompt = f" at {_quoted(view.prompt)}" if view.prompt else ""
+        return f"running {seconds}, waits for input{prompt}{matched}"
+    how = f"exit code {end.code}" if end.signal is None else f"signal {end.signal}"
+    if end.code is None and end.signal is None:
+        how = "exit status unknown"
+    by = {
+        "agent": ", stopped by you",
+        "user": ", stopped by the user",
+        "timeout": ", at its time limit",
+        "idle": ", because it was idle",
+        "limit": f", at the limit {end.limit}",
+        "disconnect": ", because the connection was lost",
+    }.get(end.ended_by or "", "")
+    word = "exited" if state_of(view) == "exited" else "killed"
+    return f"{word} after {seconds}, {how}{by}{matched}"
+
+
+def _quoted(text: str) -> str:
+    text = text if len(text) <= PROMPT_CHARS_MAX else f"…{text[-PROMPT_CHARS_MAX:]}"
+    return json.dumps(text, ensure_ascii=False)
+
+
+def session_result(session: Session, view: View, note: str) -> SessionResult:
+    """Return the structured content. `note` says how to read what was left out."""
+    end = view.exit
+    return SessionResult(
+        id=session.id,
+        state=state_of(view),
+        output=view.cropped.with_note(note),
+        position=session.position,
+        complete=end is not None,
+        exitCode=None if end is None else end.code,
+        signal=None if end is None else end.signal,
+        endedBy=None if end is None else end.ended_by,
+        cwd=session.cwd,
+        wallSeconds=round(session.uptime, 3),
+        totalBytes=view.position,
+        truncated=view.cropped.is_cropped or view.lost > 0,
+    )

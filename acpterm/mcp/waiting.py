@@ -1,0 +1,137 @@
+"""Waiting for output of a session, and reading what is new in it.
+
+A wait never moves the read position: `read_new` does, and returns everything from the position of
+the last result on. So output that came while no call was waiting is in the next result.
+"""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+
+from acpterm.api.errors import RequestError
+from acpterm.api.results import Waited
+from acpterm.api.waiting import collect
+from acpterm.mcp.call import Call
+from acpterm.mcp.cropping import crop
+from acpterm.mcp.sessions import Session
+from acpterm.mcp.states import View
+from acpterm.mcp.tool_error import ToolError
+
+_READS_MAX: Final = 64
+"""How often one result reads: a program that floods its terminal has always more."""
+_REMOVE_TIMEOUT_S: Final = 2.0
+
+
+async def settle(call: Call, session: Session) -> None:
+    """Wait for output as the settings say: at least, until it settles, at most."""
+    settings = call.settings
+    longest = call.limited(settings.max_interval)
+    call.doing = f"waiting for output of {session.id}"
+    await collect(
+        session.terminal,
+        session.position,
+        min(settings.min_interval, longest),
+        settings.settle_interval,
+        longest,
+    )
+
+
+async def wait_until(
+    call: Call,
+    session: Session,
+    *,
+    pattern: re.Pattern[str] | None = None,
+    idle: float | None = None,
+    until_input: bool = True,
+    timeout_s: float,
+) -> Waited:
+    """Wait until the program exits or waits for input, or `pattern` is in new output.
+
+    The pattern is searched in the output that came after the last input.
+    """
+    call.doing = f"waiting for {session.id}"
+    return await session.terminal.wait_for(
+        pattern,
+        since=session.input_position if pattern is not None else session.position,
+        idle=idle,
+        until_input=until_input,
+        timeout=call.limited(timeout_s),
+    )
+
+
+async def read_new(call: Call, session: Session, waited: Waited | None = None) -> View:
+    """Return what is new since the last result, and move the read position to its end."""
+    since = session.position
+    texts: list[str] = []
+    lost = 0
+    output = await session.terminal.read(since)
+    for _ in range(_READS_MAX):
+        texts.append(output.text)
+        lost += output.lost
+        before = output.position
+        output = await session.terminal.read(before)
+        if output.position == before:
+            break
+    session.position = output.position
+    session.exit = output.exit
+    text = "".join(texts)
+    if text:
+        session.prompt = text.rpartition("\n")[2].strip()
+    matched = waited.match.group() if waited is not None and waited.match is not None else None
+    return View(
+        text=text,
+        cropped=crop(text, call.settings.crop_output),
+        since=since,
+        position=output.position,
+        lost=lost,
+        exit=output.exit,
+        is_waiting=bool(output.waiting_for_input),
+        prompt=session.prompt,
+        matched=matched,
+    )
+
+
+async def type_into(
+    session: Session, text: str | None, keys: list[str] | str | None = None
+) -> None:
+    """Type text and then keys into a session. Raises `ToolError` if that is not possible.
+
+    What a pattern is searched in begins at the output that comes now.
+    """
+    now = await session.terminal.read(session.position, max_bytes=1)
+    if now.exit is None:
+        session.input_position = (await session.terminal.info()).position
+    names = keys.split() if isinstance(keys, str) else (keys or [])
+    try:
+        if text:
+            await session.terminal.write(text)
+        if names:
+            await session.terminal.keys(*names)
+    except (RequestError, ValueError) as error:
+        raise ToolError(f"nothing was typed into {session.id}: {error}") from error
+
+
+def compiled(pattern: str | None) -> re.Pattern[str] | None:
+    """Return a regular expression. Raises `ToolError` if it is invalid."""
+    if pattern is None:
+        return None
+    try:
+        return re.compile(pattern, re.MULTILINE)
+    except re.error as error:
+        raise ToolError(
+            f"{pattern!r} is not a regular expression: {error}; escape its special characters"
+        ) from error
+
+
+@asynccontextmanager
+async def owned(call: Call, session: Session) -> AsyncIterator[None]:
+    """Remove the session if the block is cancelled: the client does not know its id yet."""
+    try:
+        yield
+    except BaseException:
+        with anyio.move_on_after(_REMOVE_TIMEOUT_S, shield=True):
+            await call.sessions.remove(session)
+        raise

@@ -1,0 +1,310 @@
+"""What an agent can do with its terminals by name: list, describe, read, and give to the user."""
+
+import time
+
+import pytest
+import trio
+
+from acpterm.jsonrpc import RpcError
+from acpterm.terminal.terminal import Terminal
+from tests.support.agent import agent_of
+from tests.support.hosts import agent_here, host_here
+from tests.support.polling import poll
+from tests.support.user import user_of
+
+ASKS = "printf 'name? '; read name; echo \"hello $name\"; exec sleep 60"
+UNKNOWN = -32002
+INVALID = -32602
+
+
+async def create(agent, command="read x", **own):
+    """Create a terminal with `_meta.acpterm`; return its id and its name."""
+    params = {"sessionId": agent.session, "command": command, "_meta": {"acpterm": own}}
+    result = await agent.request("terminal/create", params)
+    return result["terminalId"], result["_meta"]["acpterm"].get("name")
+
+
+async def own(agent, method, terminal, **more):
+    return await agent.request(f"_acpterm/terminal/{method}", agent.of(terminal, **more))
+
+
+async def listed(agent, **more):
+    params = {"sessionId": agent.session, **more}
+    return (await agent.request("_acpterm/terminal/list", params))["terminals"]
+
+
+async def refused(code, says, method, *arguments, **more):
+    with pytest.raises(RpcError, match=says) as caught:
+        await method(*arguments, **more)
+    assert caught.value.code == code
+
+
+# Names
+
+
+async def test_terminal_has_the_name_that_its_agent_gives_it():
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        terminal, name = await create(agent, name="server")
+        assert name == "server"
+        assert (await user.terminal_request("get", "server"))["terminalId"] == terminal
+        assert (await create(agent))[1] is None
+
+
+async def test_number_of_a_name_is_the_smallest_that_no_terminal_has():
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        await user.request("terminal/create", {"command": "true", "name": "term-2"})
+        await user.terminal_request("wait", "term-2")
+        assert (await create(agent, name="term-#"))[1] == "term-1"
+        # A terminal that has ended keeps its name.
+        assert (await create(agent, name="term-#"))[1] == "term-3"
+        await agent.release("term-1")
+        assert (await create(agent, name="term-#"))[1] == "term-1"
+        assert (await create(agent, name="#"))[1] == "#"
+
+
+async def test_creates_that_race_for_a_name_get_different_ones():
+    async with agent_here() as agent:
+        requests = [
+            await agent.start(
+                "terminal/create",
+                {
+                    "sessionId": agent.session,
+                    "command": "read x",
+                    "_meta": {"acpterm": {"name": "term-#"}},
+                },
+            )
+            for _ in range(8)
+        ]
+        names = {(await agent.result(one))["_meta"]["acpterm"]["name"] for one in requests}
+        assert names == {f"term-{number}" for number in range(1, 9)}
+
+
+async def test_name_that_is_taken_or_invalid_is_refused():
+    async with agent_here() as agent:
+        params = {
+            "sessionId": agent.session,
+            "command": "read x",
+            "_meta": {"acpterm": {"name": "one"}},
+        }
+        first, second = [await agent.start("terminal/create", params) for _ in range(2)]
+        await agent.result(first)
+        await refused(INVALID, "'one' runs", agent.result, second)
+        await refused(INVALID, "name '@last'", create, agent, name="@last")
+        await refused(INVALID, "name 'term_#'", create, agent, name="term_#")
+        assert len(await listed(agent)) == 1
+
+
+async def test_name_of_a_command_that_was_not_started_is_free(tmp_path):
+    async with agent_here() as agent:
+        with pytest.raises(RpcError, match="cwd"):
+            await agent.create("true", cwd=str(tmp_path / "none"), own={"name": "one"})
+        assert (await create(agent, name="one"))[1] == "one"
+
+
+async def test_name_can_be_used_instead_of_the_id():
+    async with agent_here() as agent:
+        terminal, _ = await create(agent, ASKS, name="ask")
+        await agent.until_output("ask", "name?")
+        await agent.type("ask", "Ada\n")
+        assert "hello Ada" in await agent.until_output("ask", "hello")
+        assert (await own(agent, "get", "ask"))["terminalId"] == terminal
+        assert "hello Ada" in (await own(agent, "read", "ask"))["data"]
+        await agent.kill("ask")
+        assert (await agent.wait("ask"))["signal"] == "SIGTERM"
+        await agent.release("ask")
+        await refused(UNKNOWN, "'ask'", agent.output, "ask")
+        await refused(UNKNOWN, "has been released", agent.output, terminal)
+
+
+async def test_name_of_another_session_does_not_exist():
+    async with host_here() as host, agent_of(host) as agent, agent_of(host, "other") as other:
+        await create(other, name="theirs")
+        agent.session = other.session
+        for method in ("get", "read", "screen", "promote"):
+            await refused(UNKNOWN, "no terminal 'theirs'", own, agent, method, "theirs")
+        await refused(UNKNOWN, "no terminal 'theirs'", agent.kill, "theirs")
+        await refused(UNKNOWN, "no terminal 'theirs'", agent.release, "theirs")
+
+
+# List and get
+
+
+async def test_list_has_only_the_terminals_of_the_session():
+    async with (
+        host_here() as host,
+        agent_of(host) as agent,
+        agent_of(host) as other,
+        user_of(host) as user,
+    ):
+        terminal, _ = await create(agent, name="mine")
+        await create(other)
+        await user.request("terminal/create", {"command": "read x"})
+        (found,) = await listed(agent)
+        assert (found["terminalId"], found["name"]) == (terminal, "mine")
+        assert await listed(agent, sessionId="none") == []
+        agent.session = "session-2"
+        await create(agent)
+        assert [one["sessionId"] for one in await listed(agent)] == ["session-2"]
+
+
+async def test_description_for_an_agent_lacks_what_concerns_the_user(tmp_path):
+    settings = {"record": True, "record_dir": str(tmp_path / "recordings")}
+    async with host_here(**settings) as host, agent_of(host) as agent, user_of(host) as user:
+        terminal, _ = await create(agent)
+        await user.open("terminal/attach", terminalId=terminal, cols=80, rows=24)
+        users = await user.terminal_request("get", terminal)
+        with trio.fail_after(10):
+            while (users := await user.terminal_request("get", terminal))["attached"] == 0:
+                await trio.sleep(0.005)
+        assert None not in (users["connection"], users["recording"])
+        found = await own(agent, "get", terminal)
+        same = {"connection": None, "recording": None, "attached": 0}
+        varies = {"waitingForInput": None}
+        assert {**found, **varies} == {**users, **same, **varies}
+        assert {**(await listed(agent))[0], **varies} == {**found, **varies}
+
+
+# Screen
+
+
+async def test_screen_has_its_rows_and_says_which_screen_is_shown():
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        command = "printf 'one\\033[1mtwo'; read x; printf '\\033[?1049hfull'; read x"
+        terminal, _ = await create(agent, command, cols=20, rows=4, name="app")
+        await agent.until_output(terminal, "two")
+        found = await own(agent, "screen", "app")
+        assert found["rows"][0] == "one\x1b[0;1mtwo\x1b[m"
+        assert (found["cols"], found["lines"], found["cursor"]) == (20, 4, [6, 0])
+        assert (found["alternate"], found["position"]) == (False, 10)
+        assert await user.terminal_request("screen", terminal) == found
+        await agent.type(terminal, "\n")
+        await agent.until_output(terminal, "full")
+        assert (await own(agent, "screen", "app"))["alternate"] is True
+
+
+# Promote
+
+
+async def test_promoted_terminal_is_the_users_and_can_only_be_read():
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        terminal, _ = await create(agent, ASKS, name="ask", timeoutMs=3_600_000)
+        _, token = await user.open("events")
+        await agent.until_output(terminal, "name?")
+        for _ in range(2):
+            assert (await own(agent, "promote", "ask"))["owner"] == "user"
+        promoted = [one["params"] for one in user.by_token[token]]
+        assert [(one["event"], one["by"]) for one in promoted] == [("promoted", "agent")]
+        for method, more in (
+            ("terminal/kill", {}),
+            ("_acpterm/terminal/write", {"data": "x"}),
+            ("_acpterm/terminal/resize", {"cols": 9, "rows": 9}),
+            ("_acpterm/terminal/signal", {"signal": "SIGINT"}),
+        ):
+            await refused(
+                INVALID, "the user owns it", agent.request, method, agent.of("ask", **more)
+            )
+        assert "name?" in (await own(agent, "read", "ask"))["data"]
+        assert (await own(agent, "screen", "ask"))["rows"][0] == "name?"
+        assert [one["owner"] for one in await listed(agent)] == ["user"]
+        assert host.state.registry.get(terminal).record.lifetime_end is None
+        await agent.close()
+        with trio.fail_after(10):
+            while await user.request("session/list") != {"sessions": []}:
+                await trio.sleep(0.005)
+        assert (await user.terminal_request("get", terminal))["state"] == "running"
+
+
+async def test_terminal_whose_program_has_exited_can_be_promoted():
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        terminal = await agent.create("echo done")
+        await agent.wait(terminal)
+        found = await own(agent, "promote", terminal)
+        assert (found["owner"], found["state"]) == ("user", "exited")
+        assert "done" in (await agent.output(terminal))["output"]
+        await agent.release(terminal)
+        assert (await user.terminal_request("get", terminal))["owner"] == "user"
+
+
+async def test_terminal_that_was_released_cannot_be_promoted():
+    async with agent_here() as agent:
+        terminal = await agent.create("read x")
+        await agent.release(terminal)
+        await refused(UNKNOWN, "has been released", own, agent, "promote", terminal)
+
+
+async def test_promotion_prevents_the_release_after_a_cancelled_turn():
+    async with host_here() as host, agent_of(host) as agent:
+        terminal = await agent.create("trap '' TERM; echo ready; read x; exec sleep 60")
+        await agent.until_output(terminal, "ready")
+        await agent.notify("session/cancel", {"sessionId": agent.session})
+        assert (await own(agent, "promote", terminal))["owner"] == "user"
+        assert host.state.registry.get(terminal).record.release_at is None
+
+
+# Waiting for input
+
+
+@pytest.mark.parametrize("socket", ["agent", "user"])
+async def test_read_until_input_ends_when_the_program_waits_for_input(socket):
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        terminal = await agent.create(ASKS)
+        await agent.until_output(terminal, "name?")
+
+        async def read(**more):
+            if socket == "agent":
+                return await own(agent, "read", terminal, **more)
+            return await user.terminal_request("read", terminal, **more)
+
+        began = time.monotonic()
+        found = await read(since=6, waitMs=30_000, untilInput=True)
+        assert (found["data"], found["position"]) == ("", 6)
+        assert found["waitingForInput"] is True
+        assert time.monotonic() - began < 10
+        assert (await read(since=0, untilInput=True))["data"] == "name? "
+
+
+async def test_read_until_input_ends_with_output_and_at_the_exit():
+    async with agent_here() as agent:
+        terminal = await agent.create("stty -echo; printf go; read x; echo more; sleep 0.3; exit 3")
+        await agent.until_output(terminal, "go")
+        request = await agent.start(
+            "_acpterm/terminal/read",
+            agent.of(terminal, since=2, waitMs=30_000, untilInput=True, format="screen"),
+        )
+        await agent.type(terminal, "\n")
+        position, texts = 2, []
+        found = await agent.result(request)
+        with trio.fail_after(10):
+            while "exitStatus" not in found:
+                found = await agent.read_from(
+                    terminal, since=position, waitMs=30_000, untilInput=True
+                )
+                position = found["position"]
+                texts.append(found["data"])
+        assert "more" in "".join(texts)
+        assert "waitingForInput" not in found
+
+
+async def test_read_until_input_goes_on_while_the_program_works():
+    async with agent_here() as agent:
+        terminal = await agent.create("printf working; exec sleep 60")
+        await agent.until_output(terminal, "working")
+        began = time.monotonic()
+        found = await agent.read_from(terminal, since=7, waitMs=400, untilInput=True)
+        assert time.monotonic() - began >= 0.4
+        assert found["waitingForInput"] is False
+
+
+async def test_input_is_checked_rarely_and_only_while_a_read_waits_for_it(monkeypatch):
+    checks = []
+    async with host_here() as host, agent_of(host) as agent:
+        terminal = await agent.create("printf working; exec sleep 60")
+        await agent.until_output(terminal, "working")
+        pty = host.state.registry.get(terminal).terminal
+        monkeypatch.setattr(Terminal, "waits_for_input", lambda _: bool(checks.append(1)))
+        await poll(lambda: time.monotonic() - pty.timeline.last > 0.2)
+        await agent.read_from(terminal, since=7, waitMs=700)
+        assert len(checks) == 1  # for the response
+        checks.clear()
+        await agent.read_from(terminal, since=7, waitMs=700, untilInput=True)
+        assert 2 <= len(checks) <= 5

@@ -1,0 +1,194 @@
+"""The session tools, with the inputs and outputs that their documentation shows."""
+
+import re
+
+import pytest
+
+from tests.support.mcp import mcp_tools
+
+TOOLS = [
+    "terminal_bash",
+    "terminal_start",
+    "terminal_continue",
+    "terminal_wait",
+    "terminal_output",
+    "terminal_screen",
+    "terminal_list",
+    "terminal_stop",
+]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_tools_have_schemas_and_annotations(tmp_path, mode):
+    async with mcp_tools(tmp_path, mode=mode) as tools:
+        listed = (await tools.client.list_tools()).tools
+    assert [tool.name for tool in listed] == TOOLS
+    for tool in listed:
+        assert tool.input_schema["type"] == "object"
+        assert tool.output_schema is not None
+        assert tool.output_schema["type"] == "object"
+        assert tool.annotations is not None
+    reads_only = {tool.name for tool in listed if tool.annotations.read_only_hint}
+    assert reads_only == {
+        "terminal_wait",
+        "terminal_output",
+        "terminal_screen",
+        "terminal_list",
+    }
+
+
+async def test_terminal_bash_returns_exit_code_and_output(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_bash", command="echo one; echo two >&2; exit 3")
+    assert re.fullmatch(r"\[exited after \d+\.\d s, exit code 3\]", result.state)
+    assert result.text == "Exit Code: 3\n\nOutput:\none\ntwo\n"
+    assert result.data["exitCode"] == 3
+    assert result.data["state"] == "exited"
+    assert result.data["endedBy"] == "exited"
+    assert result.data["output"] == "one\ntwo\n"
+    assert not result.is_error
+
+
+async def test_terminal_bash_runs_ls(tmp_path):
+    (tmp_path / "file").touch()
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_bash", command="ls -la", cwd=str(tmp_path))
+    assert result.text.startswith("Exit Code: 0\n\nOutput:\ntotal ")
+    assert result.data["cwd"] == str(tmp_path)
+
+
+async def test_terminal_start_shows_id_command_and_output(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_start", command="echo 'Server starting...'; sleep 60")
+    assert result.text == (
+        "Terminal Session Started\n"
+        "Terminal Id: term-1\n"
+        "Sent Command: echo 'Server starting...'; sleep 60\n"
+        "\n"
+        "Output:\n"
+        "Server starting...\n"
+    )
+    assert result.data["id"] == "term-1"
+    assert result.data["output"] == "Server starting...\n"
+    assert result.data["position"] == len("Server starting...\r\n")
+    assert result.data["state"] == "running"
+    assert result.state.startswith("[running ")
+    assert 'terminal_wait {"sessionId":"term-1"}' in result.state
+    assert result.state.endswith("the user can: acpterm attach term-1]")
+
+
+async def test_terminal_continue_sends_stdin_and_returns_only_new_output(tmp_path):
+    script = "printf 'Start? '; read answer; echo Server started on port 3000; sleep 60"
+    async with mcp_tools(tmp_path) as tools:
+        started = await tools.call("terminal_start", command=script)
+        assert 'waits for input at "Start?"' in started.state
+        result = await tools.call("terminal_continue", sessionId="term-1", stdin="y\n")
+    assert result.text == ("Terminal Session: term-1\n\nOutput:\ny\nServer started on port 3000\n")
+    assert result.data["output"] == "y\nServer started on port 3000\n"
+    assert result.data["complete"] is False
+    assert result.data["position"] > started.data["position"]
+
+
+async def test_python_repl_of_the_documentation(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        started = await tools.call("terminal_start", command="python3 -q")
+        identifier = started.data["id"]
+        first = await tools.call(
+            "terminal_continue", sessionId=identifier, stdin='print("Hello from Python")\n'
+        )
+        assert "\nHello from Python\n" in first.data["output"]
+        second = await tools.call(
+            "terminal_continue", sessionId=identifier, stdin="x = 42\nprint(x * 2)\n"
+        )
+        assert "\n84\n" in second.data["output"]
+        assert "Hello" not in second.data["output"]
+        assert 'waits for input at ">>>"' in second.state
+        stopped = await tools.call("terminal_stop", sessionId=identifier)
+    assert stopped.text == "Terminal session term-1 terminated."
+
+
+async def test_terminal_list_shows_a_table(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command="sleep 61")
+        await tools.call("terminal_start", command="echo a very long command line; sleep 62")
+        result = await tools.call("terminal_list")
+    lines = result.text.split("\n")
+    assert lines[:3] == [
+        "Active Terminal Sessions:",
+        "ID           | Command                        | Position | Running | Uptime",
+        "-------------|--------------------------------|----------|---------|--------",
+    ]
+    assert re.fullmatch(r"term-1       \| sleep 61 {23}\| 0        \| Yes     \| \d+s", lines[3])
+    assert re.fullmatch(
+        r"term-2       \| echo a very long command line… \| 26       \| Yes     \| \d+s", lines[4]
+    )
+    assert [each["id"] for each in result.data["sessions"]] == ["term-1", "term-2"]
+
+
+async def test_terminal_list_is_empty_after_the_end_was_reported(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        started = await tools.call("terminal_start", command="echo done")
+        assert started.data["complete"] is True
+        result = await tools.call("terminal_list")
+        assert result.text == "No active terminal sessions."
+        output = await tools.call("terminal_output", sessionId="term-1")
+    assert output.text == "Terminal Session: term-1\nComplete Output:\ndone\n"
+
+
+async def test_terminal_output_returns_everything_without_truncation(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        started = await tools.call("terminal_start", command="seq 1 5000; sleep 60")
+        assert started.data["truncated"] is True
+        result = await tools.call("terminal_output", sessionId="term-1")
+    numbers = "".join(f"{n}\n" for n in range(1, 5001))
+    assert result.text == f"Terminal Session: term-1\nComplete Output:\n{numbers}"
+    assert result.data["truncated"] is False
+
+
+async def test_terminal_stop_terminates_the_session(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command="sleep 60")
+        result = await tools.call("terminal_stop", sessionId="term-1")
+        assert result.text == "Terminal session term-1 terminated."
+        again = await tools.call("terminal_stop", sessionId="term-1")
+        listed = await tools.call("terminal_list")
+    assert again.is_error
+    assert again.text == (
+        "there is no terminal session 'term-1': it was stopped, or never existed; the sessions "
+        "are: none"
+    )
+    assert listed.text == "No active terminal sessions."
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("terminal_bash", {"cmd": "echo hi", "workdir": "/tmp"}),
+        ("terminal_bash", {"command": "echo hi", "timeout_ms": 5000, "unknown": [1]}),
+        ("terminal_bash", {"command": "echo hi", "timeout": 120000, "description": "say hi"}),
+        ("terminal_bash", {"command": ["echo", "hi"], "cwd": None}),
+    ],
+)
+async def test_arguments_are_accepted_under_the_names_that_models_know(tmp_path, name, arguments):
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call(name, **arguments)
+    assert result.data["output"] == "hi\n"
+
+
+@pytest.mark.parametrize("session", ["session_id", "sessionId", "terminalId", "id"])
+@pytest.mark.parametrize("text", ["chars", "stdin", "input"])
+async def test_continue_accepts_synonyms(tmp_path, session, text):
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command="read line; echo got $line")
+        result = await tools.call("terminal_continue", **{session: "term-1", text: "it\n"})
+    assert "got it\n" in result.data["output"]
+
+
+async def test_missing_argument_is_an_error_that_names_all_parameters(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_start")
+    assert result.is_error
+    assert result.text == (
+        "terminal_start: Object missing required field `command`; it takes command (required), "
+        "cwd, name, cols, rows, env"
+    )

@@ -1,0 +1,118 @@
+"""MCP clients of the official SDK, connected to the server of `acpterm mcp` in this process."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mcp
+import mcp_types as types
+import trio
+
+import acpterm
+from acpterm.api.client import Client as ApiClient
+from acpterm.config import Settings
+from acpterm.host.host import Host
+from acpterm.mcp.profiles import ToolProfile
+from acpterm.mcp.server import create_server
+from tests.support.hosts import host_here
+
+QUICK: dict[str, Any] = {
+    "tool_min_interval": 0.1,
+    "tool_settle_interval": 0.3,
+    "tool_max_interval": 5.0,
+}
+"""Waits that are long enough for programs that answer at once."""
+
+
+class Result(NamedTuple):
+    """The result of a call: its blocks of text, its structured content, and whether it failed."""
+
+    blocks: list[str]
+    data: dict[str, Any]
+    is_error: bool
+
+    @property
+    def state(self) -> str:
+        """Return the first line."""
+        return self.blocks[0]
+
+    @property
+    def text(self) -> str:
+        """Return the text after the line with the state."""
+        return self.blocks[-1]
+
+
+class Tools(NamedTuple):
+    """An MCP client, and the host that runs its terminals."""
+
+    client: mcp.Client
+    host: Host
+
+    async def call(self, name: str, /, progress: Any = None, **arguments: Any) -> Result:
+        """Call a tool. The SDK checks the structured content with the tool's schema."""
+        result = await self.client.call_tool(name, arguments, progress_callback=progress)
+        return result_of(result)
+
+
+def result_of(result: types.CallToolResult) -> Result:
+    """Return the result of a call in a form that tests can compare."""
+    blocks = [block.text for block in result.content if isinstance(block, types.TextContent)]
+    assert len(blocks) == len(result.content)
+    return Result(blocks, result.structured_content or {}, bool(result.is_error))
+
+
+@asynccontextmanager
+async def listening(host: Host, path: str) -> AsyncIterator[None]:
+    """Let agents connect to a host in this process at a Unix socket."""
+    with trio.socket.socket(trio.socket.AF_UNIX) as listener:
+        await listener.bind(path)
+        listener.listen()
+        async with trio.open_nursery() as nursery:
+
+            async def accept() -> None:
+                while True:
+                    stream, _ = await listener.accept()
+                    nursery.start_soon(host.serve_agent_socket, trio.SocketStream(stream))
+
+            nursery.start_soon(accept)
+            yield
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def mcp_tools(
+    tmp_path: Path,
+    tools: ToolProfile = "session",
+    *,
+    mode: str = "legacy",
+    profile: str | None = None,
+    elicit: Any = None,
+    message_handler: Any = None,
+    agent: str = "test-client",
+    **settings: Any,
+) -> AsyncIterator[Tools]:
+    """Run a host and the MCP server, and connect the SDK's client.
+
+    `mode` is the client's: `legacy` goes through memory streams with the handshake of 2025, `auto`
+    uses the protocol of 2026. `profile` is an additional profile of the policy.
+    """
+    chosen = {"profile": "open", **QUICK, **settings}
+    path = str(tmp_path / "mcp.sock")
+    async with host_here(**chosen) as host, listening(host, path):
+
+        def connect(agent: str) -> AbstractAsyncContextManager[ApiClient]:
+            return acpterm.connect(
+                agent=agent, session="mcp", cwd=os.getcwd(), socket=path, profile=profile
+            )
+
+        server = create_server(tools, Settings(**chosen), connect)
+        async with mcp.Client(
+            server,
+            mode=mode,
+            elicitation_callback=elicit,
+            message_handler=message_handler,
+            client_info=types.Implementation(name=agent, version="1"),
+        ) as client:
+            yield Tools(client, host)
