@@ -5,6 +5,7 @@ from typing import Literal
 import click
 
 from acpterm.cli._async import run
+from acpterm.cli._mcp import mcp_options
 from acpterm.cli._options import BeforeAgent, common, fail, hosted, settings
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.wirelog import LogError
@@ -32,6 +33,8 @@ def command(
     terminals: Literal["ours", "editor"] | None,
     profile: str | None,
     no_chat: bool,
+    mcp: bool,
+    tools: str | None,
     log: str | None,
     config: str | None,
     socket: str | None,
@@ -51,12 +54,13 @@ def command(
             f"--profile {profile} does not apply to the editor's terminals: leave out "
             "--terminals editor, or --profile"
         )
+    added = mcp_options(tools, config, profile, mcp=mcp)
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
     try:
         stream = stdio.take_stdio()
     except OSError as error:
         fail(str(error))
-    options = ProxyOptions(agent, config, embedded, terminals, log, profile, not no_chat)
+    options = ProxyOptions(agent, config, embedded, terminals, log, profile, not no_chat, added)
     expected = TrackingError, KeeperLostError, LogError
     raise SystemExit(run(run_proxy, stream, chosen, options, expected=expected))

@@ -10,7 +10,7 @@ from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._output import echo_once
 from acpterm.cli._params import terminal_argument
 from acpterm.client.chat.actions import ListTerminals, Output, Send, Start, Stop, TerminalAction
-from acpterm.client.chat.steps import Pause, Place, Steps, steps
+from acpterm.client.chat.steps import Intervals, Pause, Place, Steps, steps
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.jsonrpc import RpcError, is_utf8_encodable
@@ -96,9 +96,10 @@ def _perform(action: TerminalAction, config: str | None, socket: str | None) -> 
     for text in _texts(action):
         if not is_utf8_encodable(text):
             fail(f"{text!r} is not UTF-8: it cannot be sent to the daemon")
-    place = Place(_directory(), settings(config).provider)
+    loaded = settings(config)
+    work = steps(action, Place(_directory(), loaded.provider), Intervals.of(loaded))
     starts = isinstance(action, Start)
-    text = call(config, socket, lambda client: _run(client, steps(action, place)), start=starts)
+    text = call(config, socket, lambda client: _run(client, work), start=starts)
     echo_once(escape_invisible_text(text) if os.isatty(1) else text)
 
 

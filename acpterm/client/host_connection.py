@@ -13,7 +13,7 @@ exist, and every request fails from then on. A host in this process has no worke
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
@@ -33,7 +33,7 @@ from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings, agent_socket
 from acpterm.config.profiles import BUILTIN
 from acpterm.host.open_host import open_host
-from acpterm.jsonrpc import RpcError
+from acpterm.jsonrpc import NotificationReceived, RpcError
 from acpterm.runtime import exec_context
 from acpterm.runtime.exec_context import ExecContext
 
@@ -86,14 +86,21 @@ class DaemonConnection(NamedTuple):
     """The token that makes the connection an approver; None if it will be just an agent's."""
 
 
+OnNotification: TypeAlias = Callable[[NotificationReceived], None]
+"""Gets the host's notifications, those about questions too."""
+
+
 async def connect_daemon(
-    settings: Settings, config: str | None, questions: Questions | None = None
+    settings: Settings,
+    config: str | None,
+    questions: Questions | None = None,
+    on_notification: OnNotification | None = None,
 ) -> DaemonConnection:
     """Connect to the agents' socket of the daemon, and start it if it is not running.
 
     `config` is the path of the settings file given on the command line, if any. `questions` gets
-    the questions to the user. Call this before the agent is started, which must not be able to do
-    the same. Raises `DaemonError`.
+    the questions to the user, and `on_notification` all notifications. Call this before the agent
+    is started, which must not be able to do the same. Raises `DaemonError`.
     """
     stream = await connect(settings, config)
     recovery = DaemonRecovery(settings)
@@ -101,7 +108,7 @@ async def connect_daemon(
         stream,
         f"the daemon at {agent_socket(settings)}",
         recovery=recovery,
-        on_notification=None if questions is None else questions.on_notification,
+        on_notification=_receiver(questions, on_notification),
     )
     token = None
     if questions is not None:
@@ -126,13 +133,15 @@ async def open_host_connection(
     context: ExecContext,
     agent: str,
     questions: Questions | None = None,
+    *,
+    on_notification: OnNotification | None = None,
 ) -> AsyncIterator[HostConnection]:
     """Connect to the host and send `initialize`; close the connection at the end of the block.
 
     The host is `daemon`, or if that is None, a host started in this process. Terminals start with
     `context`. `agent` is the name that the user sees as the owner of the terminals. `questions`
-    gets the questions to the user; pass it to `connect_daemon` too. Raises `DaemonError` if the
-    host cannot be used.
+    gets the questions to the user, and `on_notification` all notifications; pass both to
+    `connect_daemon` too. Raises `DaemonError` if the host cannot be used.
     """
     async with AsyncExitStack() as stack:
         if daemon is None:
@@ -142,7 +151,7 @@ async def open_host_connection(
             endpoint = Endpoint(
                 trio.SocketStream(client_end),
                 "the host",
-                on_notification=None if questions is None else questions.on_notification,
+                on_notification=_receiver(questions, on_notification),
             )
         else:
             host, host_end, endpoint = None, None, daemon.endpoint
@@ -196,6 +205,18 @@ async def initialize(
         except RpcError as error:
             raise DaemonError(f"{host.name} cannot be used: {error.message}") from error
     raise no_answer(host.name, settings, seconds)
+
+
+def _receiver(questions: Questions | None, other: OnNotification | None) -> OnNotification:
+    """Return the function that gets all notifications of the host."""
+    first = None if questions is None else questions.on_notification
+    receivers = [receiver for receiver in (first, other) if receiver is not None]
+
+    def on_notification(notification: NotificationReceived) -> None:
+        for receiver in receivers:
+            receiver(notification)
+
+    return on_notification
 
 
 def _check_profile(settings: Settings, questions: Questions | None) -> None:

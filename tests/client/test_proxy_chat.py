@@ -22,6 +22,12 @@ ID           | Command                        | Position | Running | Uptime
 WAITS = "echo ready; read x; echo got $x; exec sleep 60"
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Wait for output only as long as is needed."""
+    monkeypatch.setenv("ACPTERM_TOOL_MIN_INTERVAL", "0.2")
+
+
 def text(content):
     return {"type": "text", "text": content}
 

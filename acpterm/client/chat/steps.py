@@ -11,7 +11,7 @@ next one is tried.
 
 import time
 from collections.abc import Callable, Generator
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from acpterm.acp.agent_api import ReadResponse, WriteResponse
 from acpterm.acp.base import Wire
@@ -38,6 +38,7 @@ from acpterm.client.chat.texts import (
     stopped_text,
 )
 from acpterm.client.user.format import title
+from acpterm.config import Settings
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.keys import depends_on_cursor_mode, key_bytes, looks_like_key
 from acpterm.runtime.command_line import command_line
@@ -72,6 +73,13 @@ class Intervals(NamedTuple):
     minimum: float = 1.0
     settle: float = 2.0
     maximum: float = 30.0
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the intervals of the settings, which are those of agents' tools too."""
+        return cls(
+            settings.tool_min_interval, settings.tool_settle_interval, settings.tool_max_interval
+        )
 
 
 class Place(NamedTuple):

@@ -33,7 +33,7 @@ from acpterm.client.chat.actions import (
     UsageError,
     parse,
 )
-from acpterm.client.chat.steps import Pause, Place, Steps, steps
+from acpterm.client.chat.steps import Intervals, Pause, Place, Steps, steps
 from acpterm.client.chat.texts import list_text
 from acpterm.client.daemon import DaemonError, NotRunningError
 from acpterm.client.envelope import Envelope, cancelled_id
@@ -205,11 +205,13 @@ class Chat:
                 return await self._use_terminals(action, session)
 
     async def _use_terminals(self, action: TerminalAction, session: str) -> str:
-        place = Place(self._cwds.get(session), load(self._config).provider)
+        settings = load(self._config)
+        place = Place(self._cwds.get(session), settings.provider)
+        work = steps(action, place, Intervals.of(settings))
         answer = ""
         try:
             async with self._open_client(isinstance(action, Start)) as client:
-                answer = await _run(client, steps(action, place))
+                answer = await _run(client, work)
         except* NotRunningError:
             if not isinstance(action, ListTerminals):
                 raise

@@ -12,6 +12,8 @@ changed, or go to the host:
   (`editor_questions`). The agent sees neither.
 - The editor's prompts that begin with `/terminal` are answered by `chat`, which also adds that
   command to the agent's `available_commands_update`.
+- With `--mcp`, the editor's requests that open sessions are passed on with acpterm's MCP server,
+  which has a socket for each session (`sockets`).
 
 From some other requests and responses, which are passed on unchanged, the proxy learns when
 sessions and turns begin and end.
@@ -41,7 +43,9 @@ from acpterm.client.proxy.chat_prompt import COMMANDS_UPDATE
 from acpterm.client.proxy.editor_questions import EditorQuestions
 from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.presenter import Presenter, new_presenter
+from acpterm.client.proxy.sessions import WITH_SESSION, Sessions
 from acpterm.client.questions import Questions
+from acpterm.client.session_sockets.sockets import SessionSockets
 from acpterm.client.terminals import HOST_METHODS, Terminals
 from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.client.wirelog import WireLog
@@ -57,18 +61,16 @@ from acpterm.jsonrpc import (
 )
 from acpterm.runtime.send_queue import SendQueue
 
-_OPENING: Final = ("session/new", "session/fork")
-_REOPENING: Final = ("session/load", "session/resume")
-_CLOSING: Final = ("session/close", "session/delete")
-
 
 class Relay:
     """Relays messages between one editor and one agent.
 
-    `editor` and `agent` are the queues of messages to them. `host` runs the agent's terminals;
-    None if the editor runs them. `questions` are the host's questions to the user. `open_user`
-    connects to the user's socket, for the prompts that begin with `/terminal`; None passes these on
-    to the agent. `config` is the path of the settings file given on the command line, if any.
+    `editor` and `agent` are the queues of messages to them. `host` runs the agent's terminals; None
+    if the editor runs them. With `sockets`, `host` runs the terminals of the sessions' MCP servers,
+    and those of the agent only if they are `ours`. `questions` are the host's questions to the
+    user. `open_user` connects to the user's socket, for the prompts that begin with `/terminal`;
+    None passes these on to the agent. `config` is the path of the settings file given on the
+    command line, if any.
     """
 
     def __init__(
@@ -82,6 +84,8 @@ class Relay:
         host: Endpoint | None,
         questions: Questions,
         nursery: trio.Nursery,
+        ours: bool = True,
+        sockets: SessionSockets | None = None,
         open_user: OpenClient | None = None,
         config: str | None = None,
     ) -> None:
@@ -89,8 +93,9 @@ class Relay:
         self._agent = agent
         self._log = log
         self._terminals: Terminals | None = None
+        self._ours: Final = ours and host is not None
         self._presenter: Presenter = new_presenter(
-            editor_capabilities, settings, ours=host is not None, follow=self._follow
+            editor_capabilities, settings, ours=self._ours, follow=self._follow
         )
         self._is_v2 = False
         self._pending: dict[Id, tuple[str, dict[str, Raw]]] = {}
@@ -115,6 +120,7 @@ class Relay:
                 on_exit=self._on_exit,
                 drain=editor.drain,
             )
+        self._sessions: Final = Sessions(self._terminals, self._chat, sockets)
 
     async def from_editor(self, lines: LineReader) -> None:
         """Handle the editor's messages until the stream ends."""
@@ -162,15 +168,12 @@ class Relay:
         if message.is_request and isinstance(message.method, str):
             self._pending[message.key] = message.method, _params_to_keep(message)
             if message.method == "initialize":
-                params = capabilities.with_terminals(
-                    message.params, ours=self._terminals is not None
-                )
+                params = capabilities.with_terminals(message.params, ours=self._ours)
                 line = encode_request(message.key, message.method, params)
-            elif message.method in _REOPENING:
-                fields = members(message.params)
-                self._open_session(fields, fields)
+            else:
+                line = self._sessions.handle_request(line, message, is_v2=self._is_v2)
         elif message.method == "session/cancel" and self._terminals is not None:
-            self._terminals.notify("session/cancel", message.params)
+            self._terminals.notify("session/cancel", self._sessions.cancel_params(message.params))
         elif message.is_response and self._is_for_us(message):
             return
         self._to_agent(line)
@@ -215,7 +218,7 @@ class Relay:
 
     async def _is_for_host(self, line: bytes, message: Envelope) -> bool:
         """Pass a message of the agent on to the host; return False if it is not for the host."""
-        if self._terminals is None:
+        if self._terminals is None or not self._ours:
             return False
         if message is EMPTY and text(members(Raw(line)).get("method")) in HOST_METHODS:
             expected = "its id must be a number, a string or null"
@@ -244,43 +247,19 @@ class Relay:
     async def _handle_response(self, message: Envelope) -> str | None:
         """Handle a response of the agent; return the id of the session that it opens, if any."""
         method, params = self._pending.get(message.key, ("", {}))
-        if message.error is not UNSET and method != "session/prompt":
-            method = ""  # the request has failed: no session was opened or closed
-        if method == "initialize":
+        if method == "initialize" and message.error is UNSET:
             # In ACP v2 the agent runs terminals itself, and clients show them: only pass on.
             self._is_v2 = capabilities.protocol_version(message.result) > 1
             if self._terminals is not None:
                 self._terminals.name_agent(members(members(message.result).get("agentInfo")))
-        elif method in _OPENING:
-            return self._open_session(members(message.result), params)
-        elif (session := text(params.get("sessionId"))) is None:
-            return None
-        elif method in _REOPENING:
-            return session
-        elif method in _CLOSING:
-            self._close_session(session)
-        elif method == "session/prompt":
+        elif method == "session/prompt" and (session := text(params.get("sessionId"))) is not None:
             # All output has to be shown before the response that ends the turn.
             if self._terminals is not None:
                 await self._terminals.end_turn(session)
             self._to_editor(self._presenter.render(session))
+        else:
+            return self._sessions.handle_response(message, method, params)
         return None
-
-    def _open_session(self, with_id: dict[str, Raw], with_cwd: dict[str, Raw]) -> str | None:
-        """Record a session that is open from now on; return its id."""
-        session, cwd = text(with_id.get("sessionId")), text(with_cwd.get("cwd"))
-        if session is not None and cwd is not None:
-            if self._terminals is not None:
-                self._terminals.open_session(session, cwd)
-            if self._chat is not None:
-                self._chat.open_session(session, cwd)
-        return session
-
-    def _close_session(self, session: str) -> None:
-        if self._terminals is not None:
-            self._terminals.close_session(session)
-        if self._chat is not None:
-            self._chat.close_session(session)
 
     def _follow(self, terminal: SessionKey) -> None:
         if self._terminals is not None:
@@ -314,7 +293,7 @@ class Relay:
 
 def _params_to_keep(message: Envelope) -> dict[str, Raw]:
     """Return those params of the request `message` that are needed when its response comes."""
-    if message.method not in (*_OPENING, *_REOPENING, *_CLOSING, "session/prompt"):
+    if message.method not in (*WITH_SESSION, "session/prompt"):
         return {}
     params: dict[str, Any] = members(message.params)
     # Copied, because a Raw value keeps the whole message in memory.
