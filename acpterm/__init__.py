@@ -32,25 +32,51 @@ if TYPE_CHECKING:
         Screen,
         Waited,
     )
+    from acpterm.api.service.service import TerminalService
+    from acpterm.api.service.types import (
+        BadExitCode,
+        ExecuteCommandOptions,
+        ExecuteCommandResult,
+        InteractiveTerminalOutput,
+        OutputWaitOptions,
+        SessionOutput,
+        SessionStatus,
+        Success,
+        TerminalProvider,
+        Timeout,
+        UnknownError,
+    )
     from acpterm.api.terminal import Terminal
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AcptermError",
+    "BadExitCode",
     "Client",
     "ClosedError",
     "CommandCheck",
     "CommandPart",
     "CommandRefused",
     "DaemonError",
+    "ExecuteCommandOptions",
+    "ExecuteCommandResult",
     "Exit",
+    "InteractiveTerminalOutput",
     "Output",
+    "OutputWaitOptions",
     "RawOutput",
     "RequestError",
     "RetainedOutput",
     "Screen",
+    "SessionOutput",
+    "SessionStatus",
+    "Success",
     "Terminal",
+    "TerminalProvider",
+    "TerminalService",
+    "Timeout",
+    "UnknownError",
     "Waited",
     "__version__",
     "connect",
@@ -70,6 +96,12 @@ _MODULES: Final = {
             "Screen",
             "Waited",
         ),
+    ),
+    "service.service": ("TerminalService",),
+    "service.types": (
+        *("BadExitCode", "ExecuteCommandOptions", "ExecuteCommandResult"),
+        *("InteractiveTerminalOutput", "OutputWaitOptions", "SessionOutput", "SessionStatus"),
+        *("Success", "TerminalProvider", "Timeout", "UnknownError"),
     ),
     "terminal": ("Terminal",),
 }

@@ -271,7 +271,8 @@ class InitializeMeta(Wire, omit_defaults=True):
     connection whose stream has ended, to continue that connection. `approver` is a token that makes
     the connection an approver, whose client asks the user (see `approvals`); only the user's own
     programs can get one. `profile` is the name of a profile that the agent's commands must satisfy
-    as well as the one that the user has selected.
+    as well as the one that the user has selected. `elicits` is true if the client shows questions
+    to the user by itself; that counts only if the setting `mcp_elicitation_approves` is on.
     """
 
     context: ExecContextParams | None = None
@@ -282,6 +283,7 @@ class InitializeMeta(Wire, omit_defaults=True):
     )
     approver: str | None = None
     profile: str | None = None
+    elicits: bool | None = None
 
 
 class CancelMeta(Wire):

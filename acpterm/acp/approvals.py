@@ -16,6 +16,8 @@ from acpterm.acp.base import Wire
 
 ApproverKind: TypeAlias = Literal["editor", "prompt"]
 """What asks the user: an editor behind `acpterm proxy`, or `acpterm prompt`."""
+AnswererKind: TypeAlias = ApproverKind | Literal["elicitation"]
+"""What answers questions: an approver, or an agent's own MCP client, if the settings allow it."""
 Decision: TypeAlias = Literal["allow", "deny"]
 Scope: TypeAlias = Literal["once", "always"]
 
@@ -56,8 +58,8 @@ class ApprovalInfo(Wire):
 class ApprovalAnswer(Wire):
     """The answer to a question: `decision`, `scope`, and `by`, which is who or what has answered.
 
-    `by` is ``editor``, ``prompt``, ``approvals`` (a command of the user), ``timeout``,
-    ``cancelled`` or ``unattended``.
+    `by` is ``editor``, ``prompt``, ``elicitation``, ``approvals`` (a command of the user),
+    ``timeout``, ``cancelled`` or ``unattended``.
     """
 
     decision: Decision

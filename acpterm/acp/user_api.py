@@ -74,6 +74,7 @@ class TerminalInfo(Wire):
     determined. `ending` is true while the program, after a kill or release, has not exited yet.
     `provider` says where the program runs, and `isolation` how it is isolated there. `level` is the
     level of an agent's command: `safe`, `unknown` or `dangerous`; it is null for the user's.
+    `hides_input` is true while a line is entered without echo, as a password is.
     `unenforced_limits` has a sentence about each limit that was set but cannot be enforced here.
     """
 
@@ -104,6 +105,7 @@ class TerminalInfo(Wire):
     isolation: Literal["none", "sandbox", "container"] = "none"
     level: str | None = None
     unenforced_limits: list[str] | UnsetType = UNSET
+    hides_input: bool = False
 
 
 class ListResponse(Wire):

@@ -11,6 +11,7 @@ from msgspec import Raw, UnsetType
 
 from acpterm.acp.agent_api import (
     OWN,
+    AgentEventsRequest,
     AgentListRequest,
     CheckRequest,
     CheckResponse,
@@ -160,7 +161,7 @@ class AgentRole(Caller):
 
     def events(self, token: str) -> Any:
         """Return the params of ``_acpterm/events``."""
-        return {"sessionId": self.session, "token": token}
+        return AgentEventsRequest(self.session, token)
 
     async def check(
         self, command: str, args: Sequence[str] | None, cwd: str | None, *, ask: bool

@@ -8,7 +8,7 @@ block the daemon ends the agent's terminals; those of the user live on.
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 from msgspec import Raw
@@ -19,15 +19,19 @@ from acpterm.api.agent_role import AgentRole
 from acpterm.api.connection import Connection
 from acpterm.api.errors import AcptermError
 from acpterm.api.events import EventStream
+from acpterm.api.questions import Asks, Questions
 from acpterm.api.results import CommandCheck
 from acpterm.api.roles import Launch, Role
 from acpterm.api.terminal import Terminal
-from acpterm.api.transport import Opened, open_agent, open_path, open_user
+from acpterm.api.transport import Introduction, Opened, open_agent, open_path, open_user
 from acpterm.api.user_role import UserRole
 from acpterm.client.user.requests import token_of
 from acpterm.config import ConfigError, Settings, load
 from acpterm.jsonrpc import NotificationReceived
 from acpterm.runtime.command_line import command_line
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
 
 DEFAULT_AGENT: Final = "acpterm"
 
@@ -47,6 +51,7 @@ class Client:
         cwd: str | None,
         profile: str | None,
         provider: str | None,
+        asks: Asks | None = None,
     ) -> None:
         self.settings: Final = settings
         self._connection = Connection(
@@ -62,6 +67,8 @@ class Client:
         self._provider = provider
         self._tokens = 0
         self._streams: dict[str, EventStream] = {}
+        self._questions = None if asks is None else Questions(self._connection, asks)
+        self._tasks: TaskGroup | None = None
 
     async def create(
         self,
@@ -157,6 +164,8 @@ class Client:
         return self._cwd if cwd is None else os.path.abspath(os.path.join(self._cwd or "", cwd))
 
     def _notified(self, notification: NotificationReceived) -> None:
+        if self._questions is not None and self._tasks is not None:
+            self._questions.on_notification(self._tasks, notification)
         if isinstance(params := notification.params, Raw):
             stream = self._streams.get(token_of(params) or "")
             if stream is not None:
@@ -172,6 +181,7 @@ class Client:
         failure: BaseException | None = None
         try:
             async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
                 tasks.start_soon(self._connection.run)
                 try:
                     yield self
@@ -197,6 +207,7 @@ async def connect(
     profile: str | None = None,
     provider: str | None = None,
     settings: Settings | None = None,
+    asks: Asks | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to the daemon for the duration of the block; start it if none is running.
 
@@ -208,6 +219,9 @@ async def connect(
     agent's session. `socket` is the path of another socket on which the agents' protocol is spoken.
     `settings` are by default those of the settings file and the environment.
 
+    `asks` shows the user the questions about this agent's commands, if the setting
+    `mcp_elicitation_approves` allows that.
+
     Raises `DaemonError` if the daemon cannot be used. One process must not be both at the same
     daemon: the user's socket refuses the processes of agents.
     """
@@ -217,10 +231,11 @@ async def connect(
         except ConfigError as error:
             raise AcptermError(str(error)) from error
     is_agent = agent is not None or socket is not None
+    introduced = Introduction(agent or DEFAULT_AGENT, profile, elicits=asks is not None)
     if socket is not None:
-        opened = await open_path(socket, settings, agent or DEFAULT_AGENT, profile)
+        opened = await open_path(socket, settings, introduced)
     elif is_agent:
-        opened = await open_agent(settings, agent or DEFAULT_AGENT, profile)
+        opened = await open_agent(settings, introduced)
     else:
         opened = await open_user(settings)
     try:
@@ -231,6 +246,7 @@ async def connect(
             cwd=cwd,
             profile=profile,
             provider=provider,
+            asks=asks,
         )
     except BaseException:
         await anyio.aclose_forcefully(opened.connected.stream)

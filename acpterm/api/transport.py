@@ -53,6 +53,14 @@ class Opened(NamedTuple):
     name: str
 
 
+class Introduction(NamedTuple):
+    """What an agent says in `initialize`: its name, an additional profile, and whether it asks."""
+
+    agent: str
+    profile: str | None = None
+    elicits: bool = False
+
+
 class UserRepeats:
     """The requests on the user's socket that have no response yet. Implements `Repeats`."""
 
@@ -165,36 +173,42 @@ async def open_user(settings: Settings) -> Opened:
     return await _open_daemon(settings, name, recovery, params(None), is_user=True)
 
 
-async def open_agent(settings: Settings, agent: str, profile: str | None) -> Opened:
+async def open_agent(settings: Settings, agent: Introduction) -> Opened:
     """Connect to the agents' socket, and start the daemon if needed. Raises `DaemonError`.
 
-    `agent` is the name that the user sees, and `profile` an additional profile for this connection.
+    `agent` is what the agent says about itself.
     """
     name = f"the daemon at {agent_socket(settings)}"
 
     def resuming(secret: str | None) -> dict[str, Any]:
-        return initialize_params(secret=secret)
+        return _with_elicits(initialize_params(secret=secret), agent)
 
     recovery = DaemonRecovery(settings, name, Unanswered(), resuming, is_user=False)
-    params = _agent_params(agent, profile)
+    params = _agent_params(agent)
     return await _open_daemon(settings, name, recovery, params, is_user=False)
 
 
-async def open_path(path: str, settings: Settings, agent: str, profile: str | None) -> Opened:
+async def open_path(path: str, settings: Settings, agent: Introduction) -> Opened:
     """Connect to the agents' protocol at the Unix socket `path`. Raises `DaemonError`."""
     name = f"the host at {path}"
     try:
         stream = await _stream(daemon.open_socket(path))
     except (OSError, daemon.DaemonError) as error:
         raise DaemonError(f"{name} cannot be used: {error}") from error
-    _, received = await _introduce(stream, settings, name, _agent_params(agent, profile))
+    _, received = await _introduce(stream, settings, name, _agent_params(agent))
     return Opened(Connected(stream, received), None, name)
 
 
-def _agent_params(agent: str, profile: str | None) -> dict[str, Any]:
-    params = initialize_params(agent, exec_context.current())
-    if profile is not None:
-        params["_meta"]["acpterm"]["profile"] = profile
+def _agent_params(agent: Introduction) -> dict[str, Any]:
+    params = initialize_params(agent.agent, exec_context.current())
+    if agent.profile is not None:
+        params["_meta"]["acpterm"]["profile"] = agent.profile
+    return _with_elicits(params, agent)
+
+
+def _with_elicits(params: dict[str, Any], agent: Introduction) -> dict[str, Any]:
+    if agent.elicits:
+        params["_meta"]["acpterm"]["elicits"] = True
     return params
 
 

@@ -61,6 +61,7 @@ def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo
         isolation=entry.record.isolation,
         level=entry.record.level,
         unenforced_limits=limits.unenforced if limits and limits.unenforced else UNSET,
+        hides_input=terminal.hides_input,
     )
 
 

@@ -45,6 +45,11 @@ class Call:
         """Return `seconds`, or what remains if that is less."""
         return min(max(0.0, seconds), self.remaining)
 
+    async def report(self, message: str) -> None:
+        """Send a message as progress, if the client wants progress."""
+        if self._report is not None:
+            await self._report(anyio.current_time() - self._began, message)
+
     async def send_progress(self) -> None:
         """Send progress until cancelled. Returns at once if the client does not want any."""
         if self._report is None:

@@ -6,6 +6,8 @@ Each has the same terminals, under the names and schemas that models know from o
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
+from acpterm.mcp.claude_tools import bash as claude_bash
+from acpterm.mcp.claude_tools import bash_output, kill_shell, monitor
 from acpterm.mcp.codex_tools import exec_command, write_stdin
 from acpterm.mcp.pool_tools import (
     kill_terminal,
@@ -47,6 +49,7 @@ PROFILES: Final[Mapping[ToolProfile, tuple[Tool[Any], ...]]] = {
         kill_terminal.TOOL,
     ),
     "codex": (exec_command.TOOL, write_stdin.TOOL),
+    "claude": (claude_bash.TOOL, bash_output.TOOL, kill_shell.TOOL, monitor.TOOL),
 }
 
 INSTRUCTIONS: Final[Mapping[ToolProfile, str]] = {
@@ -65,5 +68,9 @@ INSTRUCTIONS: Final[Mapping[ToolProfile, str]] = {
     "codex": (
         "Commands run in real terminals on the user's machine. A session continues until it is "
         "interrupted with write_stdin (\u0003) or ends by itself."
+    ),
+    "claude": (
+        "Commands run in real terminals on the user's machine. A command that takes long, or that "
+        "waits for input, continues in the background: BashOutput reads it, KillShell ends it."
     ),
 }

@@ -130,7 +130,7 @@ class Sessions:
             )
         except RequestError as error:
             raise ToolError(str(error)) from error
-        return self.add(terminal, command, os.path.join(self._cwd, cwd or ""))
+        return self.add(terminal, command, os.path.join(self._cwd, cwd) if cwd else self._cwd)
 
     def add(self, terminal: Terminal, command: str, cwd: str) -> Session:
         """Add a session for a terminal that was started elsewhere."""

@@ -64,6 +64,17 @@ class Master:
         """Whether the terminal echoes input. Programs turn echo off to ask for a password."""
         return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
 
+    @property
+    def hides_input(self) -> bool:
+        """Whether a line is entered without echo, as a password is.
+
+        Programs that edit the line themselves turn echo off too, but not the line mode.
+        """
+        if self.closed:
+            return False
+        modes = termios.tcgetattr(self.fd)[3]
+        return bool(modes & termios.ICANON) and not modes & termios.ECHO
+
     def waits_for_input(self, quiet: float = 0.0) -> bool | None:
         """Return whether the program waits for input; None if that cannot be known.
 

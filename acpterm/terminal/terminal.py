@@ -269,6 +269,11 @@ class Terminal:
         self.cols, self.rows = cols, rows
         self._changed.unpark_all()
 
+    @property
+    def hides_input(self) -> bool:
+        """Whether a line is entered without echo, as a password is."""
+        return self._master.hides_input
+
     def waits_for_input(self) -> bool | None:
         """Return whether the program waits for input; None if that is unknown."""
         last_output = self.timeline.last or self.timeline.start

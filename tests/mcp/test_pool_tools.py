@@ -81,7 +81,9 @@ async def test_list_terminals_shows_the_terminals_of_the_user(tmp_path):
         pool(tmp_path, agents_read_user_terminals=True) as tools,
         user_of(tools.host) as user,
     ):
-        await user.request("terminal/create", command="sleep 60", name="pty-abc123", cwd="/")
+        await user.request(
+            "terminal/create", {"command": "sleep 60", "name": "pty-abc123", "cwd": "/"}
+        )
         result = await tools.call("list_terminals")
     created = result.data["terminals"][0]["createdAt"]
     assert result.blocks == [
@@ -191,9 +193,9 @@ async def test_terminal_of_the_user_cannot_be_killed(tmp_path):
         pool(tmp_path, agents_read_user_terminals=True) as tools,
         user_of(tools.host) as user,
     ):
-        created = await user.request("terminal/create", command="sleep 60", cwd="/")
+        created = await user.request("terminal/create", {"command": "sleep 60", "cwd": "/"})
         result = await tools.call("kill_terminal", terminalId=created["terminalId"])
-        info = await user.request("terminal/get", terminalId=created["terminalId"])
+        info = await user.request("terminal/get", {"terminalId": created["terminalId"]})
     assert result.is_error
     assert result.blocks == ["Cannot kill visible or user-owned terminals"]
     assert info["state"] == "running"

@@ -27,6 +27,7 @@ async def test_unknown_resource_is_an_error(tmp_path):
             await tools.client.read_resource("acpterm://terminal/term-9")
 
 
+@pytest.mark.filterwarnings("ignore:resources/")
 async def test_subscriber_of_2025_is_notified_of_output(tmp_path):
     updated = trio.Event()
 

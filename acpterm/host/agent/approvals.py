@@ -6,6 +6,8 @@ answer that the user has given meanwhile.
 
 An agent cannot answer its own questions: `answer` and `decline` are refused unless the connection
 is that of an approver (see `host.approvals`), which relays none of the agent's messages to them.
+The setting `mcp_elicitation_approves` changes that: then an agent's MCP client may answer, once for
+each question.
 """
 
 import time
@@ -96,7 +98,7 @@ def answer(connection: AgentConnection, params: AnswerRequest) -> Empty:
     given = Answer(
         decision=params.decision,
         by=approver.kind,
-        scope=params.scope,
+        scope="once" if approver.kind == "elicitation" else params.scope,
         reason=params.reason or "",
     )
     try:
@@ -122,13 +124,13 @@ def decline(connection: AgentConnection, params: DeclineRequest) -> Empty:
 
 
 def _approver(connection: AgentConnection) -> Approver:
-    if connection.approver is None:
+    if connection.answerer is None:
         raise RpcError(
             INVALID_REQUEST,
             "an agent cannot answer questions about its own commands: the user answers them, in "
             "the editor or with acpterm approve",
         )
-    return connection.approver
+    return connection.answerer
 
 
 def _check_own(connection: AgentConnection, approver: Approver, identifier: str) -> None:
@@ -150,5 +152,5 @@ async def expire_unclaimed(connection: AgentConnection) -> None:
 async def send_pending(connection: AgentConnection) -> None:
     """Send an approver that has reconnected the questions that are pending now."""
     await trio.lowlevel.checkpoint()
-    if connection.approver is not None:
-        connection.approver.send_pending(connection.host.approvals.pending)
+    if connection.answerer is not None:
+        connection.answerer.send_pending(connection.host.approvals.pending)

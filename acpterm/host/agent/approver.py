@@ -6,7 +6,7 @@ from acpterm.acp.approvals import (
     ASKED,
     PENDING,
     WITHDRAWN,
-    ApproverKind,
+    AnswererKind,
     AskedNotification,
     PendingNotification,
     WithdrawnNotification,
@@ -24,7 +24,7 @@ class Approver:
     notifications is limited by the agent's requests, which are not read while many are unread.
     """
 
-    def __init__(self, kind: ApproverKind, connection: str, sender: Sender) -> None:
+    def __init__(self, kind: AnswererKind, connection: str, sender: Sender) -> None:
         self.kind: Final = kind
         self._connection: Final = connection
         self._sender: Final = sender

@@ -29,6 +29,7 @@ from acpterm.host.host_state import HostState
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.memory import ConnectionMemory
+from acpterm.host.names import named
 from acpterm.host.profiles import program_names, programs_of
 from acpterm.host.server.dispatch import Sender
 from acpterm.host.state.records import (
@@ -122,6 +123,8 @@ class AgentConnection:
         self.starts: Final[list[float]] = []
         """When the agent has started terminals, on the boot clock; see `host.quotas`."""
         self._approver: Approver | None = None
+        self._approver_kind: ApproverKind | None = None
+        self._elicitor: Approver | None = None
         self._memory: Final = ConnectionMemory(host.session_memory, self._shrink)
         self._closed = False
         self._key: Final = connection_key(connection)
@@ -215,6 +218,24 @@ class AgentConnection:
         """Asks the user this connection's questions; None if the client does not ask the user."""
         return self._approver
 
+    @property
+    def answerer(self) -> Approver | None:
+        """What may answer this connection's questions: the approver, or what `add_elicitor` added.
+
+        The latter has none of the other rights of an approver.
+        """
+        return self._approver or self._elicitor
+
+    def add_elicitor(self) -> None:
+        """Let the agent's own client answer this connection's questions, if the settings allow it.
+
+        It is not recorded: the client requests it again when it resumes.
+        """
+        allowed = self.settings.mcp_elicitation_approves
+        if allowed and self.answerer is None and not self._closed:
+            self._elicitor = Approver("elicitation", self.agent.connection_id, self.sender)
+            self.host.approvals.add(self._elicitor)
+
     def add_approver(self, request: ApproverRequest) -> None:
         """Let the client ask the user this connection's questions from now on. Idempotent.
 
@@ -229,6 +250,7 @@ class AgentConnection:
             self.mark_changed()
 
     def _add_approver(self, kind: ApproverKind) -> None:
+        self._approver_kind = kind
         self._approver = Approver(kind, self.agent.connection_id, self.sender)
         self.host.approvals.add(self._approver)
 
@@ -248,7 +270,7 @@ class AgentConnection:
         return RightsRecord(
             programs=self.programs,
             directory=pack_text(self.directory),
-            approver=None if self._approver is None else self._approver.kind,
+            approver=self._approver_kind,
             profile=self.chosen_profile,
             requested_profiles=list(self.requested_profiles),
             workspace=None if workspace is None else pack_text(workspace),
@@ -271,9 +293,26 @@ class AgentConnection:
     def readable(self, params: TerminalParams) -> TerminalEntry:
         """Return the terminal that a request names in its `params`, to read its output.
 
-        Raises `RpcError` (-32002) if the session has no such terminal.
+        It is one of the session, or one that the user created, if the user allows that. Raises
+        `RpcError` (-32002) if there is no such terminal.
         """
+        session = self.sessions.get(params.session_id)
+        if session is None or session.find(params.terminal_id) is None:
+            users = {entry.id: entry for entry in self.users_terminals()}
+            found = users.get(params.terminal_id) or named(users.values(), params.terminal_id)
+            if found is not None:
+                return found
         return self.find_session(params).readable(params.terminal_id)
+
+    def users_terminals(self) -> list[TerminalEntry]:
+        """Return the terminals that the user created, if the settings let agents read them."""
+        if not self.settings.agents_read_user_terminals:
+            return []
+        return [
+            entry
+            for entry in self.host.registry
+            if entry.is_created_by_user and entry.released_at is None
+        ]
 
     def session(self, identifier: str) -> Session:
         """Return the session with this id; create the session if there is none.
@@ -336,7 +375,7 @@ class AgentConnection:
             programs=self.programs,
             directory=pack_text(self.directory),
             starts=self.starts,
-            approver=None if self._approver is None else self._approver.kind,
+            approver=self._approver_kind,
             profile=self.chosen_profile,
             requested_profiles=list(self.requested_profiles),
         ).encode()
@@ -417,8 +456,9 @@ class AgentConnection:
         identifier = self.agent.connection_id
         self.host.approvals.withdraw(identifier, reason="the agent has disconnected")
         self.host.approval_records.forget_connection(identifier)
-        if self._approver is not None:
-            self.host.approvals.remove(self._approver)
+        for answerer in (self._approver, self._elicitor):
+            if answerer is not None:
+                self.host.approvals.remove(answerer)
         self._memory.close()
         for session in self.sessions.values():
             for identifier in list(session.entries):

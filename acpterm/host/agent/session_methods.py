@@ -61,18 +61,11 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
     if options and options.resume is not None:
         found = connection.resumption.resume(connection, options.resume)
         connection, resumed = found or connection, found is not None
-    if options and options.profile is not None:
-        connection.request_profile(options.profile)
-    if options and options.relay:
-        connection.add_relayed_agent()
-    if options and options.approver is not None:
-        holder = connection.holders[0] if connection.holders else None
-        approver = connection.host.approver_tokens.redeem(options.approver, holder)
-        if approver is not None:
-            connection.add_approver(approver)
+    if options is not None:
+        _set_rights(connection, options)
     if resumed is True:
         connection.host.start_task(expire_unclaimed, connection)
-    if resumed and connection.approver is not None:
+    if resumed and connection.answerer is not None:
         # In a task, since the client expects the response before everything else.
         connection.host.start_task(send_pending, connection)
     connection.context = requested_context(connection.context, params)
@@ -84,6 +77,21 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
         is_approver = connection.approver is not None
     answer.meta = {OWN: ResumeMeta(resume=connection.secret, resumed=resumed, approver=is_approver)}
     return answer
+
+
+def _set_rights(connection: AgentConnection, options: InitializeMeta) -> None:
+    """Set what the client's `initialize` says about the agent, and about who asks the user."""
+    if options.profile is not None:
+        connection.request_profile(options.profile)
+    if options.relay:
+        connection.add_relayed_agent()
+    if options.approver is not None:
+        holder = connection.holders[0] if connection.holders else None
+        approver = connection.host.approver_tokens.redeem(options.approver, holder)
+        if approver is not None:
+            connection.add_approver(approver)
+    if options.elicits:
+        connection.add_elicitor()
 
 
 def agent_name(info: Raw | UnsetType) -> str | None:

@@ -1,0 +1,90 @@
+"""The host's questions about an agent's commands, and the answers of the agent's own client.
+
+An agent's client may ask its user (`connect(asks=…)`). The host sends it questions, and accepts its
+answers, only if the user has turned on `mcp_elicitation_approves`; otherwise nothing happens here,
+and the user answers with `acpterm approve`. A question that was answered elsewhere is withdrawn:
+`asks` is cancelled. When it returns None, another one may answer.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+from msgspec import Raw
+
+from acpterm.acp.approvals import (
+    ANSWER,
+    ASKED,
+    DECLINE,
+    PENDING,
+    WITHDRAWN,
+    AnswerRequest,
+    ApprovalInfo,
+    AskedNotification,
+    Decision,
+    DeclineRequest,
+    PendingNotification,
+    WithdrawnNotification,
+)
+from acpterm.api.connection import Connection
+from acpterm.api.errors import AcptermError
+from acpterm.jsonrpc import NotificationReceived
+
+Asks: TypeAlias = Callable[[ApprovalInfo], Awaitable[Decision | None]]
+"""Asks the user whether a command may run; None if the user did not decide."""
+
+_DECLINED: Final = "the MCP client has no answer of the user"
+
+
+class Questions:
+    """Passes the questions of a connection to `asks`, in tasks of `group`."""
+
+    def __init__(self, connection: Connection, asks: Asks) -> None:
+        self._connection: Final = connection
+        self._asks: Final = asks
+        self._pending: Final[dict[str, anyio.CancelScope]] = {}
+
+    def on_notification(self, group: TaskGroup, notification: NotificationReceived) -> None:
+        """Handle a notification of the host; ignore those that are not about questions."""
+        params = notification.params
+        if isinstance(params, Raw):
+            with suppress(msgspec.DecodeError):  # of a newer host
+                self._apply(group, notification.method, params)
+
+    def _apply(self, group: TaskGroup, method: str, params: Raw) -> None:
+        if method == ASKED:
+            self._start(group, msgspec.json.decode(params, type=AskedNotification).approval)
+        elif method == WITHDRAWN:
+            withdrawn = msgspec.json.decode(params, type=WithdrawnNotification)
+            self._withdraw(withdrawn.approval_id)
+        elif method == PENDING:
+            found = msgspec.json.decode(params, type=PendingNotification).approvals
+            for identifier in self._pending.keys() - {info.approval_id for info in found}:
+                self._withdraw(identifier)
+            for info in found:
+                self._start(group, info)
+
+    def _start(self, group: TaskGroup, info: ApprovalInfo) -> None:
+        if info.approval_id not in self._pending:
+            scope = self._pending[info.approval_id] = anyio.CancelScope()
+            group.start_soon(self._ask, info, scope)
+
+    def _withdraw(self, identifier: str) -> None:
+        if (scope := self._pending.pop(identifier, None)) is not None:
+            scope.cancel()
+
+    async def _ask(self, info: ApprovalInfo, scope: anyio.CancelScope) -> None:
+        identifier = info.approval_id
+        with scope:
+            decision = await self._asks(info)
+            with suppress(AcptermError):  # another answer came first
+                if decision is None:
+                    declined = DeclineRequest(identifier, _DECLINED)
+                    await self._connection.request(DECLINE, declined)
+                else:
+                    await self._connection.request(ANSWER, AnswerRequest(identifier, decision))
+        if self._pending.get(identifier) is scope:
+            del self._pending[identifier]

@@ -1,0 +1,46 @@
+"""`KillShell`: end a background shell."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from acpterm.mcp.call import Call
+from acpterm.mcp.pool_tools.entries import as_json
+from acpterm.mcp.tool import Reply, Tool
+
+
+class Params(Struct, kw_only=True):
+    """The parameters of `KillShell`."""
+
+    shell_id: Annotated[str, Meta(description="The ID of the background shell to kill")]
+
+
+class Killed(Struct, kw_only=True):
+    """The result of `KillShell`."""
+
+    message: str
+    shell_id: str
+
+
+async def _execute(call: Call, params: Params) -> Reply:
+    session = await call.sessions.get(params.shell_id)
+    await call.sessions.remove(session)
+    killed = Killed(
+        message=f"Successfully killed shell: {session.id} ({session.command})",
+        shell_id=session.id,
+    )
+    return Reply(
+        state=f"[stopped after {session.uptime:.1f} s · its id is no longer valid]",
+        text=as_json(killed),
+        data=killed,
+    )
+
+
+TOOL = Tool(
+    name="KillShell",
+    description="Kills a running background bash shell by its ID.",
+    params=Params,
+    result=Killed,
+    execute=_execute,
+    destructive=True,
+)

@@ -1,0 +1,92 @@
+"""`Monitor`: run a command, and report each line of its output as an event.
+
+Lines are batched for `BATCH_S`, and sent as progress while the call lasts. All of them are in the
+result, too. A command that floods its output is ended: its lines would be no events.
+"""
+
+from typing import Annotated, Final
+
+import anyio
+from msgspec import Meta, Struct
+
+from acpterm.mcp.call import Call
+from acpterm.mcp.claude_tools.replies import cropped, shell_reply
+from acpterm.mcp.sessions import Session
+from acpterm.mcp.states import SessionResult
+from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.waiting import owned, read_new
+
+TIMEOUT_MS: Final = 300_000
+BATCH_S: Final = 0.2
+FLOOD_LINES: Final = 500
+"""More lines in one batch than this are a flood."""
+
+
+class Params(Struct, kw_only=True):
+    """The parameters of `Monitor`."""
+
+    command: Annotated[str, Meta(description="Each line that it prints is an event")]
+    description: Annotated[str, Meta(description="What is monitored, in a few words")] = ""
+    timeout_ms: Annotated[
+        float, Meta(description="Ends the command after this time, unless it is persistent")
+    ] = TIMEOUT_MS
+    persistent: Annotated[bool, Meta(description="Run until KillShell, without a time limit")] = (
+        False
+    )
+
+
+async def _execute(call: Call, params: Params) -> Reply:
+    limit = max(params.timeout_ms, 1) / 1000
+    call.doing = "starting the command"
+    session = await call.sessions.start(
+        params.command, timeout_s=None if params.persistent else limit
+    )
+    async with owned(call, session):
+        is_flood = await _follow(call, session, params.description or params.command)
+        if is_flood:
+            await session.terminal.kill()
+            await session.terminal.wait(call.limited(5))
+        view = await read_new(call, session)
+    note = cropped(view)
+    why = "ended, because it flooded its output" if is_flood else "still monitored"
+    if view.exit is not None and not is_flood:
+        timed_out = view.exit.ended_by == "timeout"
+        why = f"ended after {limit:g} s" if timed_out else f"ended, exit code {view.exit.code}"
+    text = f"Monitor {session.id}: {why}\n{view.cropped.with_note(note)}"
+    return await shell_reply(call, session, view, text, note)
+
+
+async def _follow(call: Call, session: Session, what: str) -> bool:
+    """Send each batch of lines as progress; return whether the command floods its output.
+
+    Returns when the command has ended, or the call has to. Does not move the read position.
+    """
+    position = session.position
+    while call.remaining > 0:
+        call.doing = f"monitoring {what}"
+        output = await session.terminal.read(position, wait=call.limited(10))
+        if output.exit is not None and not output.text:
+            return False
+        if not output.text:
+            continue
+        await anyio.sleep(BATCH_S)
+        batch = await session.terminal.read(position)
+        position = batch.position
+        lines = batch.text.splitlines()
+        if len(lines) > FLOOD_LINES:
+            return True
+        await call.report("\n".join(lines))
+    return False
+
+
+TOOL = Tool(
+    name="Monitor",
+    description=(
+        "Runs a command in the background and reports each line of its output as an event. If it "
+        "still runs when the call returns, read further events with BashOutput."
+    ),
+    params=Params,
+    result=SessionResult,
+    execute=_execute,
+    destructive=True,
+)

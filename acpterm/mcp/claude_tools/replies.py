@@ -1,0 +1,36 @@
+"""What the results of these tools have in common."""
+
+from typing import Final
+
+from acpterm.mcp.call import Call
+from acpterm.mcp.cropping import crop
+from acpterm.mcp.sessions import Session
+from acpterm.mcp.states import View, call_text, session_result, state_line
+from acpterm.mcp.tool import Reply
+
+OUTPUT_CHARS_MAX: Final = 30_000
+
+
+async def shell_reply(call: Call, session: Session, view: View, text: str, note: str) -> Reply:
+    """Return the result about a shell, and remove it if its end is reported by this.
+
+    `note` says how to read what was left out.
+    """
+    next_calls = (
+        call_text("BashOutput", bash_id=session.id),
+        call_text("KillShell", shell_id=session.id),
+    )
+    reply = Reply(
+        state=state_line(session, view, next_calls=next_calls),
+        text=text,
+        data=session_result(session, view, note),
+    )
+    if view.exit is not None:
+        await call.sessions.remove(session)
+    return reply
+
+
+def cropped(view: View) -> str:
+    """Crop the output of a view to what these tools return; return how to read the rest."""
+    view.cropped = crop(view.text, OUTPUT_CHARS_MAX)
+    return "run the command again with its output in a file, and read the file"

@@ -1,0 +1,116 @@
+"""The tools of Claude Code, with its schemas and defaults."""
+
+import re
+
+from acpterm.mcp import call
+from tests.support.mcp import mcp_tools
+from tests.support.user import user_of
+
+
+async def test_schemas_are_those_of_claude_code(tmp_path):
+    async with mcp_tools(tmp_path, "claude") as tools:
+        listed = {tool.name: tool.input_schema for tool in (await tools.client.list_tools()).tools}
+    kinds = {
+        name: {key: value["type"] for key, value in schema["properties"].items()}
+        for name, schema in listed.items()
+    }
+    assert kinds == {
+        "Bash": {
+            "command": "string",
+            "timeout": "number",
+            "description": "string",
+            "run_in_background": "boolean",
+            "dangerouslyDisableSandbox": "boolean",
+        },
+        "BashOutput": {"bash_id": "string", "filter": "string"},
+        "KillShell": {"shell_id": "string"},
+        "Monitor": {
+            "command": "string",
+            "description": "string",
+            "timeout_ms": "number",
+            "persistent": "boolean",
+        },
+    }
+    assert listed["Bash"]["required"] == ["command"]
+    assert listed["BashOutput"]["required"] == ["bash_id"]
+    assert listed["Monitor"]["properties"]["timeout_ms"]["default"] == 300000
+
+
+async def test_bash_returns_the_output(tmp_path):
+    async with mcp_tools(tmp_path, "claude") as tools:
+        result = await tools.call("Bash", command="echo hi", description="Says hi")
+        failed = await tools.call("Bash", command="echo no; exit 2", timeout=5000)
+    assert result.text == "hi\n"
+    assert failed.text == "Exit code 2\nno\n"
+    assert failed.data["exitCode"] == 2
+
+
+async def test_bash_at_its_time_limit_continues_in_the_background(tmp_path):
+    async with mcp_tools(tmp_path, "claude") as tools:
+        result = await tools.call("Bash", command="echo begun; sleep 60", timeout=500)
+        identifier = result.data["id"]
+        assert result.text == (
+            "The command has not ended after 0.5 s, and continues in the background with ID: "
+            f"{identifier}\nbegun\n"
+        )
+        killed = await tools.call("KillShell", shell_id=identifier)
+    assert killed.text == (
+        f'{{"message":"Successfully killed shell: {identifier} (echo begun; sleep 60)",'
+        f'"shell_id":"{identifier}"}}'
+    )
+
+
+async def test_bash_output_returns_new_lines_that_match(tmp_path):
+    script = "seq 1 20; read line; exit 3"
+    async with mcp_tools(tmp_path, "claude") as tools:
+        started = await tools.call("Bash", command=script, run_in_background=True)
+        identifier = started.data["id"]
+        assert started.text.startswith(f"Command running in background with ID: {identifier}\n")
+        silent = await tools.call("BashOutput", bash_id=identifier)
+        assert re.fullmatch(r"<status>running</status>\n\n<timestamp>\S+Z</timestamp>", silent.text)
+        await tools.call("KillShell", shell_id=identifier)
+        started = await tools.call(
+            "Bash", command="sleep 1; seq 1 20; exit 3", run_in_background=True
+        )
+        identifier = started.data["id"]
+        async with user_of(tools.host) as user:
+            await user.request("terminal/wait", {"terminalId": identifier})
+        result = await tools.call("BashOutput", bash_id=identifier, filter="^1.$")
+    numbers = "\n".join(str(n) for n in range(10, 20))
+    assert result.text.startswith(
+        "<status>completed</status>\n\n<exit_code>3</exit_code>\n\n"
+        f"<stdout>\n{numbers}\n</stdout>\n\n<timestamp>"
+    )
+
+
+async def test_monitor_sends_each_line_as_an_event(tmp_path):
+    events = []
+
+    async def on_progress(progress, total, message):
+        events.append(message)
+
+    script = "echo one; sleep 0.6; echo two; sleep 0.6; exit 4"
+    async with mcp_tools(tmp_path, "claude") as tools:
+        result = await tools.call(
+            "Monitor", command=script, description="numbers", progress=on_progress
+        )
+    assert events == ["one", "two"]
+    assert result.text == f"Monitor {result.data['id']}: ended, exit code 4\none\ntwo\n"
+
+
+async def test_monitor_ends_a_flood(tmp_path):
+    async with mcp_tools(tmp_path, "claude", kill_grace=0.2) as tools:
+        result = await tools.call("Monitor", command="yes", description="a flood")
+    assert "ended, because it flooded its output" in result.text
+    assert result.data["state"] == "killed"
+
+
+async def test_monitor_that_still_runs_is_read_with_bash_output(tmp_path, monkeypatch):
+    monkeypatch.setattr(call, "BLOCK_MAX_S", 0.6)
+    async with mcp_tools(tmp_path, "claude") as tools:
+        result = await tools.call(
+            "Monitor", command="echo up; sleep 60", description="a server", persistent=True
+        )
+        assert result.text == f"Monitor {result.data['id']}: still monitored\nup\n"
+        output = await tools.call("BashOutput", bash_id=result.data["id"])
+    assert output.text.startswith("<status>running</status>")

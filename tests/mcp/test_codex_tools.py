@@ -1,0 +1,104 @@
+"""The tools of Codex, with its schemas and defaults."""
+
+import re
+
+from tests.support.mcp import mcp_tools
+
+
+async def test_schemas_are_those_of_codex(tmp_path):
+    async with mcp_tools(tmp_path, "codex") as tools:
+        listed = {tool.name: tool for tool in (await tools.client.list_tools()).tools}
+    assert list(listed) == ["exec_command", "write_stdin"]
+    assert listed["exec_command"].description == (
+        "Runs a command in a PTY, returning output or a session ID for ongoing interaction."
+    )
+    exec_command = listed["exec_command"].input_schema
+    assert exec_command["required"] == ["cmd"]
+    kinds = {name: value.get("type") for name, value in exec_command["properties"].items()}
+    assert kinds == {
+        "cmd": "string",
+        "workdir": "string",
+        "tty": "boolean",
+        "yield_time_ms": "number",
+        "max_output_tokens": "number",
+        "shell": "string",
+        "login": "boolean",
+        "sandbox_permissions": None,
+        "justification": "string",
+        "prefix_rule": "array",
+    }
+    assert set(exec_command["properties"]["sandbox_permissions"]["enum"]) == {
+        "use_default",
+        "with_additional_permissions",
+        "require_escalated",
+    }
+    defaults = {
+        name: value["default"]
+        for name, value in exec_command["properties"].items()
+        if "default" in value
+    }
+    assert defaults == {
+        "tty": False,
+        "yield_time_ms": 10000,
+        "max_output_tokens": 10000,
+        "login": True,
+    }
+    write_stdin = listed["write_stdin"].input_schema
+    assert write_stdin["required"] == ["session_id"]
+    assert write_stdin["properties"]["session_id"]["type"] == "number"
+    assert write_stdin["properties"]["chars"]["default"] == ""
+    output = listed["exec_command"].output_schema
+    assert set(output["properties"]) == {
+        "chunk_id",
+        "wall_time_seconds",
+        "exit_code",
+        "session_id",
+        "original_token_count",
+        "output",
+    }
+    assert set(output["required"]) == {"wall_time_seconds", "output"}
+
+
+async def test_exec_command_returns_output_and_exit_code(tmp_path):
+    async with mcp_tools(tmp_path, "codex") as tools:
+        result = await tools.call(
+            "exec_command", cmd="echo $CODEX_CI $TERM $PAGER; pwd; exit 3", workdir=str(tmp_path)
+        )
+    assert result.data["exit_code"] == 3
+    assert result.data["output"] == f"1 dumb cat\n{tmp_path}\n"
+    assert "session_id" not in result.data
+    assert re.fullmatch(
+        r"Chunk ID: [0-9a-f]{6}\nWall time: \d+\.\d{4} seconds\nProcess exited with code 3\n"
+        rf"Original token count: \d+\nOutput:\n1 dumb cat\n{re.escape(str(tmp_path))}\n",
+        result.text,
+    )
+
+
+async def test_write_stdin_continues_a_session(tmp_path):
+    script = "printf 'name? '; read name; echo hello $name"
+    async with mcp_tools(tmp_path, "codex") as tools:
+        started = await tools.call("exec_command", cmd=script, yield_time_ms=2000)
+        assert started.data["session_id"] == 1
+        assert "Process running with session ID 1\n" in started.text
+        assert started.data["output"] == "name? "
+        result = await tools.call("write_stdin", session_id=1, chars="you\n")
+        again = await tools.call("write_stdin", session_id=1, chars="")
+    assert result.data["output"] == "you\nhello you\n"
+    assert result.data["exit_code"] == 0
+    assert again.is_error
+
+
+async def test_write_stdin_polls_and_interrupts(tmp_path):
+    async with mcp_tools(tmp_path, "codex") as tools:
+        started = await tools.call("exec_command", cmd="sleep 60", yield_time_ms=250)
+        number = started.data["session_id"]
+        result = await tools.call("write_stdin", session_id=number, chars="\x03")
+    assert result.data["exit_code"] != 0
+
+
+async def test_output_is_cut_to_the_tokens_that_are_wanted(tmp_path):
+    async with mcp_tools(tmp_path, "codex") as tools:
+        result = await tools.call("exec_command", cmd="seq 1 10000", max_output_tokens=100)
+    assert len(result.data["output"]) < 600
+    assert result.data["original_token_count"] > 10_000
+    assert "left out" in result.data["output"]

@@ -1,0 +1,113 @@
+"""`acpterm mcp` as a process, with the official client on its stdin and stdout."""
+
+import subprocess
+import sys
+
+import mcp
+import mcp_types as types
+import pytest
+import trio
+from mcp.client.stdio import StdioServerParameters
+
+from tests.support.daemon import daemon
+from tests.support.mcp import QUICK, result_of
+from tests.support.processes import environment
+from tests.support.user import user_at
+
+
+def parameters(tmp_path, path: str, *arguments: str) -> StdioServerParameters:
+    env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), ACPTERM_PROFILE="open")
+    env |= {f"ACPTERM_{name.upper()}": str(value) for name, value in QUICK.items()}
+    return StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "acpterm", "mcp", "--socket", path, *arguments],
+        env=env,
+        cwd=str(tmp_path),
+    )
+
+
+async def call(client: mcp.Client, name: str, **arguments):
+    return result_of(await client.call_tool(name, arguments))
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_client_on_stdio_uses_a_terminal(tmp_path, mode):
+    async with daemon(tmp_path) as running:
+        server = parameters(tmp_path, running.path)
+        async with mcp.Client(
+            server, mode=mode, client_info=types.Implementation(name="my-agent", version="1")
+        ) as client:
+            started = await call(client, "terminal_start", command="cat")
+            assert started.data["cwd"] == str(tmp_path)
+            result = await call(client, "terminal_continue", sessionId="term-1", stdin="hi\n")
+            assert result.data["output"] == "hi\nhi\n"
+            async with user_at(running.user_path) as user:
+                (terminal,) = (await user.request("terminal/list"))["terminals"]
+                assert terminal["name"] == "term-1"
+                assert terminal["owner"] == "agent"
+        # Its terminals end with the client.
+        async with user_at(running.user_path) as user:
+
+            async def remaining() -> int:
+                return len((await user.request("terminal/list"))["terminals"])
+
+            with trio.fail_after(10):
+                while await remaining():
+                    await trio.sleep(0.02)
+
+
+async def test_pool_on_stdio_uses_the_profile_pool(tmp_path):
+    async with daemon(tmp_path) as running:
+        server = parameters(tmp_path, running.path, "--tools", "pool")
+        async with mcp.Client(server, mode="legacy") as client:
+            result = await call(client, "spawn_background_terminal", command=["rm", "x"], cwd="/")
+    assert result.blocks == ["Command blocked for security reasons"]
+
+
+async def test_worker_that_is_replaced_is_not_noticed(tmp_path):
+    async with (
+        daemon(tmp_path) as running,
+        mcp.Client(parameters(tmp_path, running.path), mode="legacy") as client,
+    ):
+        await call(client, "terminal_start", command="cat")
+        await running.kill_worker()
+        result = await call(client, "terminal_continue", sessionId="term-1", stdin="hi\n")
+    assert result.data["output"] == "hi\nhi\n"
+
+
+async def test_daemon_that_has_ended_is_started_again_by_the_next_call(tmp_path):
+    async with daemon(tmp_path, terminate=True) as running:
+        client = mcp.Client(parameters(tmp_path, running.path), mode="legacy")
+        await client.__aenter__()
+        await call(client, "terminal_start", command="cat")
+    try:
+        lost = await call(client, "terminal_list")
+        again = await call(client, "terminal_start", command="echo back")
+        async with user_at(running.user_path) as user:
+            await user.request("shutdown")
+    finally:
+        await client.__aexit__(None, None, None)
+    assert lost.is_error
+    assert "its terminals have ended" in lost.text
+    assert again.data["output"] == "back\n"
+
+
+def test_missing_sdk_is_an_error_that_says_what_to_install(tmp_path):
+    script = (
+        "import importlib.util as u, sys\n"
+        "found = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'mcp' else found(name, *rest)\n"
+        "sys.argv = ['acpterm', 'mcp']\n"
+        "from acpterm.cli.main import main\n"
+        "main()\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=30,
+    )
+    assert result.returncode == 1
+    assert "pip install 'acpterm[mcp]'" in result.stderr

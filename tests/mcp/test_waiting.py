@@ -1,0 +1,189 @@
+"""How long calls wait, and what happens to commands that take longer."""
+
+import pytest
+
+from acpterm.config.tools import ToolsFor
+from acpterm.mcp import call
+from tests.support.mcp import mcp_tools
+
+
+async def test_terminal_bash_continues_in_the_background_at_its_time_limit(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call(
+            "terminal_bash", command="echo begun; sleep 60", timeout_seconds=0.5
+        )
+        assert result.data["state"] == "running"
+        assert result.text == (
+            "Terminal Id: term-1\nThe command has not ended yet, and continues.\n\nOutput:\nbegun\n"
+        )
+        listed = await tools.call("terminal_list")
+    assert "term-1" in listed.text
+
+
+async def test_terminal_bash_is_killed_at_its_time_limit_if_the_settings_say_so(tmp_path):
+    async with mcp_tools(tmp_path, tool_at_timeout="kill", kill_grace=0.2) as tools:
+        result = await tools.call(
+            "terminal_bash", command="echo begun; sleep 60", timeout_seconds=0.5
+        )
+        listed = await tools.call("terminal_list")
+    assert result.data["state"] == "killed"
+    assert result.data["endedBy"] == "timeout"
+    assert "at its time limit" in result.state
+    assert result.text == "Command timed out after 0.5 s, and was killed.\n\nOutput:\nbegun\n"
+    assert listed.text == "No active terminal sessions."
+
+
+async def test_terminal_bash_returns_when_the_command_waits_for_input(tmp_path):
+    script = "printf 'Continue? '; read answer; echo $answer"
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_bash", command=script)
+        assert result.data["state"] == "waiting_for_input"
+        assert 'waits for input at "Continue?"' in result.state
+        assert 'terminal_continue {"sessionId":"term-1","stdin":…}' in result.state
+        answered = await tools.call("terminal_continue", sessionId="term-1", stdin="yes\n")
+    assert answered.data["state"] == "exited"
+
+
+async def test_prompt_for_a_password_points_to_attach_only(tmp_path):
+    script = "printf 'Password: '; stty -echo; read secret; sleep 60"
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_bash", command=script)
+    assert 'waits for input at "Password:", probably a password' in result.state
+    assert "terminal_continue" not in result.state
+    assert result.state.endswith("the user can: acpterm attach term-1]")
+
+
+async def test_terminal_bash_in_the_background_returns_at_once(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call(
+            "terminal_bash", command="echo up; sleep 60", run_in_background=True
+        )
+    assert result.data["state"] == "running"
+    assert result.data["output"] == "up\n"
+
+
+async def test_call_returns_before_clients_give_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(call, "BLOCK_MAX_S", 0.5)
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_bash", command="sleep 60")
+        waited = await tools.call("terminal_wait", sessionId="term-1")
+    assert result.data["state"] == "running"
+    assert "Waited: nothing of this has come yet" in waited.text
+
+
+async def test_call_with_a_progress_token_sends_progress_and_may_take_longer(tmp_path, monkeypatch):
+    monkeypatch.setattr(call, "BLOCK_MAX_S", 0.1)
+    monkeypatch.setattr(call, "PROGRESS_INTERVAL_S", 0.1)
+    messages = []
+
+    async def on_progress(progress, total, message):
+        messages.append(message)
+
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_bash", command="sleep 1", progress=on_progress)
+    assert result.data["state"] == "exited"
+    assert len(messages) >= 3
+    assert messages[0] == "waiting for term-1, 0 s"
+
+
+async def test_settings_of_an_agent_override_the_general_ones(tmp_path):
+    tables = [ToolsFor(agent="other*", crop_output=200), ToolsFor(agent="test-*", crop_output=100)]
+    async with mcp_tools(tmp_path, tools_for=tables) as tools:
+        result = await tools.call("terminal_bash", command="seq 1 1000")
+    assert len(result.data["output"]) < 250
+    assert "left out" in result.text
+
+
+async def test_long_output_shows_its_head_and_tail_and_how_to_read_the_rest(tmp_path):
+    async with mcp_tools(tmp_path, tool_crop_output=1000) as tools:
+        result = await tools.call("terminal_bash", command="seq 1 5000")
+        lines = result.data["output"].splitlines()
+        note = next(line for line in lines if line.startswith("…"))
+        at = lines.index(note)
+        assert lines[0] == "1"
+        assert lines[-1] == "5000"
+        assert sum(len(line) + 1 for line in lines[:at]) <= 200
+        assert sum(len(line) + 1 for line in lines[at + 1 :]) <= 800
+        left_out = 5000 - (len(lines) - 1)
+        assert note == (
+            f"… {left_out:,} lines (23 kB) left out: "
+            f'terminal_output {{"sessionId":"term-1","offset":{at}}} …'
+        )
+        page = await tools.call("terminal_output", sessionId="term-1", offset=at, limit=2)
+    assert page.text == (
+        f"Terminal Session: term-1\nLines {at + 1}-{at + 2} of 5000:\n{at + 1}\n{at + 2}\n"
+    )
+    assert page.data["remainingLines"] == 5000 - at - 2
+    assert f'terminal_output {{"sessionId":"term-1","offset":{at + 2}}}' in page.state
+
+
+async def test_terminal_output_finds_lines(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command="seq 1 100; sleep 60")
+        found = await tools.call("terminal_output", sessionId="term-1", grep="^.?7$")
+        tail = await tools.call("terminal_output", sessionId="term-1", offset=-2)
+        wrong = await tools.call("terminal_output", sessionId="term-1", grep="(")
+    assert found.text.splitlines()[1:4] == ["Matches 1-10 of 10:", "7: 7", "17: 17"]
+    assert tail.data["output"] == "99\n100\n"
+    assert wrong.is_error
+    assert "'(' is not a regular expression" in wrong.text
+
+
+async def test_terminal_wait_ends_when_a_pattern_matches_new_output(tmp_path):
+    script = "echo ready; read line; sleep 0.3; echo ready again; sleep 60"
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command=script)
+        result = await tools.call(
+            "terminal_continue", sessionId="term-1", stdin="\n", wait_for="ready.*"
+        )
+        assert 'matched "ready again"' in result.state
+        # The first output is not searched: it came before the input.
+        waited = await tools.call(
+            "terminal_wait", sessionId="term-1", pattern="^ready$", timeout_seconds=0.3
+        )
+    assert "nothing of this has come yet" in waited.text
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "expected"),
+    [
+        ("sleep 0.3; exit 4", {}, "it has ended"),
+        ("sleep 0.3; read line", {}, "it waits for input"),
+        ("sleep 60", {"for": "idle", "idle_seconds": 0.2}, "no output for 0.2 s"),
+        ("sleep 0.3; echo up; sleep 60", {"pattern": "up"}, "the pattern matched"),
+    ],
+)
+async def test_terminal_wait_says_which_condition_came(tmp_path, command, arguments, expected):
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command=command)
+        result = await tools.call("terminal_wait", sessionId="term-1", **arguments)
+    assert f"Waited: {expected}\n" in result.text
+
+
+async def test_terminal_wait_returns_the_first_of_several_sessions(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command="sleep 60")
+        await tools.call("terminal_start", command="sleep 1; exit 7")
+        result = await tools.call("terminal_wait")
+    assert result.data["id"] == "term-2"
+    assert result.data["exitCode"] == 7
+
+
+async def test_terminal_screen_and_keys_drive_a_full_screen_program(tmp_path):
+    text = tmp_path / "text"
+    text.write_text("".join(f"line {n}\n" for n in range(200)))
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call(
+            "terminal_start", command=f"less {text}", cols=40, rows=10, env={"LESS": ""}
+        )
+        first = await tools.call("terminal_screen", sessionId="term-1")
+        await tools.call("terminal_continue", sessionId="term-1", keys=["PageDown"])
+        second = await tools.call("terminal_screen", sessionId="term-1")
+        wrong = await tools.call("terminal_continue", sessionId="term-1", keys=["NoSuchKey"])
+    assert first.data["alternate"] is True
+    assert first.text.startswith("line 0\nline 1\n")
+    assert second.text.startswith("line 9\n")
+    assert second.data["screenHash"] != first.data["screenHash"]
+    assert "40x10, alternate screen" in first.state
+    assert wrong.is_error
+    assert "nothing was typed" in wrong.text
