@@ -139,6 +139,7 @@ GROUPS = {
         "events",
         "export",
         "replay",
+        "terminal",
     ],
     "What agents may run": ["policy", "provider", "approvals", "approve", "deny", "audit"],
     "The daemon": ["status", "restart", "shutdown", "serve", "doctor", "completion"],

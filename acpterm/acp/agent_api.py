@@ -9,7 +9,7 @@ a terminal's output.
 
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
 from acpterm.acp.base import MetaIn, Wire
 from acpterm.acp.lenient import decode
@@ -284,6 +284,12 @@ class InitializeMeta(Wire, omit_defaults=True):
     approver: str | None = None
     profile: str | None = None
     elicits: bool | None = None
+
+
+class CancelMeta(Wire):
+    """``_meta.acpterm`` of a ``session/cancel``: terminals that go on, such as a server."""
+
+    keep: list[TerminalId] = field(default_factory=list)
 
 
 class ResumeMeta(Wire):

@@ -74,8 +74,16 @@ class BeforeAgent(click.Command):
 
 
 def hosted(function: F) -> F:
-    """Add the options that choose the host of an agent's terminals, and `--log`."""
+    """Add the options that choose the host of an agent's terminals, `--log`, and `--mcp`."""
     for option in (
+        click.option(
+            "--tools",
+            type=click.Choice(["session", "pool", "codex", "claude"]),
+            help="Which tools --mcp provides.  [default: session]",
+        ),
+        click.option(
+            "--mcp", is_flag=True, help="Give the agent terminals as tools of an MCP server, too."
+        ),
         click.option("--log", metavar="FILE", help="Write every message to FILE, one per line."),
         click.option("--socket", metavar="PATH", help="Use the daemon that listens at PATH."),
         click.option(

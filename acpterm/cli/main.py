@@ -43,6 +43,7 @@ _COMMANDS = {
         "Restart a terminal's program, or replace the daemon's worker.",
     ),
     "shutdown": ("acpterm.cli.shutdown", "Shut down the daemon and its terminals."),
+    "terminal": ("acpterm.cli.terminal", "Start and use terminals with the words of /terminal."),
     "provider": ("acpterm.cli.provider", "List or select what isolates terminals."),
     "policy": ("acpterm.cli.policy", "Check and change what agents may run."),
     "doctor": ("acpterm.cli.doctor", "Check this machine for what acpterm needs."),

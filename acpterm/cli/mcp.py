@@ -1,17 +1,12 @@
 """`acpterm mcp`: serve the MCP client that spawned it, on stdin and stdout."""
 
-from importlib.util import find_spec
 from typing import Literal
 
 import click
 
-from acpterm.cli._options import common, fail, settings
+from acpterm.cli._mcp import check_mcp
+from acpterm.cli._options import common, settings
 from acpterm.runtime import logs
-
-_INSTALL = (
-    "acpterm mcp needs the MCP SDK, which is not installed: install it with "
-    "pip install 'acpterm[mcp]' (or pipx inject acpterm mcp), and start it again"
-)
 
 
 @click.command("mcp")
@@ -45,8 +40,7 @@ def command(
     """
     chosen = settings(config, socket=socket, **{"log_level": "warning", **_given(flags)})
     logs.configure(chosen.log_level, chosen.log_format)
-    if find_spec("mcp") is None:
-        fail(_INSTALL)
+    check_mcp()
     import anyio  # noqa: PLC0415  after the check of what is installed
 
     from acpterm.mcp.run import Options, serve  # noqa: PLC0415

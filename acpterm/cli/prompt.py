@@ -8,6 +8,7 @@ import sys
 import click
 
 from acpterm.cli._async import run
+from acpterm.cli._mcp import mcp_options
 from acpterm.cli._options import BeforeAgent, common, hosted, settings
 from acpterm.cli._output import is_colour_wanted
 from acpterm.cli._params import Finite
@@ -72,6 +73,8 @@ def command(
     socket: str | None,
     profile: str | None,
     log: str | None,
+    mcp: bool,
+    tools: str | None,
     config: str | None,
     **flags: object,
 ) -> None:
@@ -106,6 +109,7 @@ def command(
         verbose=verbose,
         log=log,
         profile=profile,
+        mcp=mcp_options(tools, config, profile, mcp=mcp),
     )
     expected = TrackingError, KeeperLostError, LogError
     raise SystemExit(run(run_prompt, chosen, options, expected=expected))

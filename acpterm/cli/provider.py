@@ -1,32 +1,15 @@
 """`acpterm provider`: list the providers, which run terminals' programs, and select one."""
 
 import os
-from typing import Final, NamedTuple
 
 import click
 import trio
 
 from acpterm.cli._options import fail, settings
 from acpterm.cli._output import echo_once, json_text
-from acpterm.config import Settings, default_file
-from acpterm.config.edit import set_value
-from acpterm.config.sources import ENV_PREFIX
-from acpterm.providers.provider import NAMES, Provider, ProviderError
-from acpterm.providers.registry import make
-
-_VARIABLE: Final = f"{ENV_PREFIX}PROVIDER"
-
-
-class _Row(NamedTuple):
-    """One provider, as `list` prints it."""
-
-    name: str
-    isolation: str
-    works: bool
-    selected: bool
-    found: str
-    """What holds here, or why the provider does not work."""
-
+from acpterm.client import provider_choice
+from acpterm.client.provider_choice import SelectError, provider_rows
+from acpterm.providers.provider import NAMES
 
 _config = click.option("--config", metavar="FILE", help="Use the settings in FILE.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -49,16 +32,11 @@ def _list(as_json: bool, config: str | None) -> None:
 
     Each provider runs one command. The selected provider is marked with an asterisk.
     """
-    rows = trio.run(_rows, settings(config))
+    rows = trio.run(provider_rows, settings(config))
     if as_json:
         echo_once(json_text([row._asdict() for row in rows]))
         return
-    lines = [
-        f"{'*' if row.selected else ' '} {row.name:<11}{row.isolation:<11}"
-        f"{'works' if row.works else 'missing':<9}{row.found}"
-        for row in rows
-    ]
-    echo_once("\n".join(lines))
+    echo_once("\n".join(row.line for row in rows))
 
 
 @command.command("get")
@@ -89,7 +67,7 @@ def _choose(config: str | None) -> None:
     """Select a provider from a list, on the terminal."""
     if not (os.isatty(0) and os.isatty(2)):
         fail("there is no terminal to ask on: use acpterm provider set NAME")
-    rows = trio.run(_rows, settings(config))
+    rows = trio.run(provider_rows, settings(config))
     for number, row in enumerate(rows, 1):
         state = row.isolation if row.works else f"does not work here: {row.found}"
         click.echo(f"{number}. {row.name:<11}{state}", err=True)
@@ -98,37 +76,15 @@ def _choose(config: str | None) -> None:
     _select(rows[number - 1].name, config)
 
 
-async def _rows(loaded: Settings) -> list[_Row]:
-    rows = []
-    for name in NAMES:
-        provider: Provider | None = None
-        try:
-            provider = make(name, image=loaded.image)
-            found, works = await provider.check(), True
-        except ProviderError as error:
-            found, works = str(error), False
-        isolation = "" if provider is None else provider.isolation
-        rows.append(_Row(name, isolation, works, name == loaded.provider, found))
-    return rows
-
-
 def _select(name: str, config: str | None, *, as_json: bool = False) -> None:
     """Write the provider `name` into the settings file, and print what that changes."""
-    path = os.path.abspath(config or os.environ.get(f"{ENV_PREFIX}CONFIG") or default_file())
     try:
-        set_value(path, "provider", name)
-    except OSError as error:
-        fail(f"{path}: cannot be written: {error.strerror}")
-    except ValueError as error:
-        fail(f"{path}: is not TOML, and is not changed: {error}")
+        path = provider_choice.select(name, config)
+    except SelectError as error:
+        fail(str(error))
     if as_json:
         echo_once(json_text({"provider": name, "file": path}))
     else:
-        echo_once(
-            f'{path}: provider = "{name}"\n'
-            "A running daemon uses it from its next start: acpterm restart"
-        )
-    if (overriding := os.environ.get(_VARIABLE)) not in (None, name):
-        click.echo(
-            f"acpterm: the environment's {_VARIABLE}={overriding} takes precedence", err=True
-        )
+        echo_once(provider_choice.selected_text(name, path))
+    if (why := provider_choice.override(name)) is not None:
+        click.echo(f"acpterm: {why}", err=True)

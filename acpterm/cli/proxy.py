@@ -5,6 +5,7 @@ from typing import Literal
 import click
 
 from acpterm.cli._async import run
+from acpterm.cli._mcp import mcp_options
 from acpterm.cli._options import BeforeAgent, common, fail, hosted, settings
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.wirelog import LogError
@@ -20,6 +21,9 @@ from acpterm.runtime import logs, stdio
     help="Whose terminals the agent uses.  [default: the editor's if it has any and there is no "
     "--profile, or else ours]",
 )
+@click.option(
+    "--no-chat", is_flag=True, help="Pass prompts that begin with /terminal on to the agent."
+)
 @hosted
 @common
 def command(
@@ -28,6 +32,9 @@ def command(
     embedded: bool,
     terminals: Literal["ours", "editor"] | None,
     profile: str | None,
+    no_chat: bool,
+    mcp: bool,
+    tools: str | None,
     log: str | None,
     config: str | None,
     socket: str | None,
@@ -38,7 +45,7 @@ def command(
     Put this command before the agent's command in the editor's settings. AGENT is started, and
     messages between the two are passed on, except those about terminals: the agent gets terminals
     of the daemon, which is started if it is not running, and the editor shows them as well as it
-    can.
+    can. Prompts that begin with /terminal are yours: acpterm answers them.
 
     When the editor ends, the agent and all processes that it has started are ended too.
     """
@@ -47,12 +54,13 @@ def command(
             f"--profile {profile} does not apply to the editor's terminals: leave out "
             "--terminals editor, or --profile"
         )
+    added = mcp_options(tools, config, profile, mcp=mcp)
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
     try:
         stream = stdio.take_stdio()
     except OSError as error:
         fail(str(error))
-    options = ProxyOptions(agent, config, embedded, terminals, log, profile)
+    options = ProxyOptions(agent, config, embedded, terminals, log, profile, not no_chat, added)
     expected = TrackingError, KeeperLostError, LogError
     raise SystemExit(run(run_proxy, stream, chosen, options, expected=expected))

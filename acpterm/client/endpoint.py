@@ -239,6 +239,11 @@ class Endpoint:
         else:
             self.respond(id_, response)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the send queue is above `HIGH_WATER_BYTES`: the peer reads too slowly."""
+        return self._queue.is_full
+
     async def drain(self) -> None:
         """Wait until the send queue has fallen to `HIGH_WATER_BYTES`."""
         await self._queue.drain()

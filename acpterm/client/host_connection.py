@@ -10,10 +10,10 @@ response. If the daemon has ended or does not know the connection, the agent's t
 exist, and every request fails from then on. A host in this process has no worker to be replaced.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
@@ -33,7 +33,7 @@ from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings, agent_socket
 from acpterm.config.profiles import BUILTIN
 from acpterm.host.open_host import open_host
-from acpterm.jsonrpc import RpcError
+from acpterm.jsonrpc import NotificationReceived, RpcError
 from acpterm.runtime import exec_context
 from acpterm.runtime.exec_context import ExecContext
 
@@ -86,14 +86,21 @@ class DaemonConnection(NamedTuple):
     """The token that makes the connection an approver; None if it will be just an agent's."""
 
 
+OnNotification: TypeAlias = Callable[[NotificationReceived], None]
+"""Gets the host's notifications, those about questions too."""
+
+
 async def connect_daemon(
-    settings: Settings, config: str | None, questions: Questions | None = None
+    settings: Settings,
+    config: str | None,
+    questions: Questions | None = None,
+    on_notification: OnNotification | None = None,
 ) -> DaemonConnection:
     """Connect to the agents' socket of the daemon, and start it if it is not running.
 
     `config` is the path of the settings file given on the command line, if any. `questions` gets
-    the questions to the user. Call this before the agent is started, which must not be able to do
-    the same. Raises `DaemonError`.
+    the questions to the user, and `on_notification` all notifications. Call this before the agent
+    is started, which must not be able to do the same. Raises `DaemonError`.
     """
     stream = await connect(settings, config)
     recovery = DaemonRecovery(settings)
@@ -101,13 +108,22 @@ async def connect_daemon(
         stream,
         f"the daemon at {agent_socket(settings)}",
         recovery=recovery,
-        on_notification=None if questions is None else questions.on_notification,
+        on_notification=_receiver(questions, on_notification),
     )
     token = None
     if questions is not None:
         # Before `initialize`: a process that uses an agent's connection is refused a token.
         token = await request_token(settings, questions.request)
     return DaemonConnection(endpoint, recovery, token)
+
+
+class HostConnection(NamedTuple):
+    """An open connection to the host."""
+
+    endpoint: Endpoint
+    connect_user: Callable[[], trio.abc.Stream] | None = None
+    """Opens another connection to the host, as a client of the user. None if the host is the
+    daemon, which has a socket for that."""
 
 
 @asynccontextmanager
@@ -117,13 +133,15 @@ async def open_host_connection(
     context: ExecContext,
     agent: str,
     questions: Questions | None = None,
-) -> AsyncIterator[Endpoint]:
-    """Open an endpoint to the host, and send `initialize` on it; close it at the end of the block.
+    *,
+    on_notification: OnNotification | None = None,
+) -> AsyncIterator[HostConnection]:
+    """Connect to the host and send `initialize`; close the connection at the end of the block.
 
     The host is `daemon`, or if that is None, a host started in this process. Terminals start with
     `context`. `agent` is the name that the user sees as the owner of the terminals. `questions`
-    gets the questions to the user; pass it to `connect_daemon` too. Raises `DaemonError` if the
-    host cannot be used.
+    gets the questions to the user, and `on_notification` all notifications; pass both to
+    `connect_daemon` too. Raises `DaemonError` if the host cannot be used.
     """
     async with AsyncExitStack() as stack:
         if daemon is None:
@@ -133,15 +151,23 @@ async def open_host_connection(
             endpoint = Endpoint(
                 trio.SocketStream(client_end),
                 "the host",
-                on_notification=None if questions is None else questions.on_notification,
+                on_notification=_receiver(questions, on_notification),
             )
         else:
             host, host_end, endpoint = None, None, daemon.endpoint
+        connect_user: Callable[[], trio.abc.Stream] | None = None
         nursery = await stack.enter_async_context(trio.open_nursery())
         if host is not None and host_end is not None:
             approver = None if questions is None else questions.request
             serve = partial(host.serve, approver=approver)
             nursery.start_soon(serve, trio.SocketStream(host_end), context)
+            serve_user = host.serve_user
+
+            def connect_user() -> trio.abc.Stream:
+                client_end, host_end = trio.socket.socketpair()
+                nursery.start_soon(serve_user, trio.SocketStream(host_end), context)
+                return trio.SocketStream(client_end)
+
         running = trio.CancelScope()
         nursery.start_soon(_run, endpoint, running)
         try:
@@ -150,7 +176,7 @@ async def open_host_connection(
             if daemon is not None:
                 _check_approver(welcome, questions)
                 daemon.recovery.welcomed(welcome)
-            yield endpoint
+            yield HostConnection(endpoint, connect_user)
         finally:
             running.cancel()
             nursery.cancel_scope.deadline = trio.current_time() + _CLOSE_TIMEOUT_S
@@ -179,6 +205,18 @@ async def initialize(
         except RpcError as error:
             raise DaemonError(f"{host.name} cannot be used: {error.message}") from error
     raise no_answer(host.name, settings, seconds)
+
+
+def _receiver(questions: Questions | None, other: OnNotification | None) -> OnNotification:
+    """Return the function that gets all notifications of the host."""
+    first = None if questions is None else questions.on_notification
+    receivers = [receiver for receiver in (first, other) if receiver is not None]
+
+    def on_notification(notification: NotificationReceived) -> None:
+        for receiver in receivers:
+            receiver(notification)
+
+    return on_notification
 
 
 def _check_profile(settings: Settings, questions: Questions | None) -> None:

@@ -11,7 +11,7 @@ call embeds the terminal: then the terminal has an `OutputPoller` until it has e
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 import trio
 from msgspec import Raw, UnsetType
@@ -122,7 +122,7 @@ class Terminals:
         """Wait until the send queue to the host has fallen to its high-water mark."""
         await self._host.drain()
 
-    def notify(self, method: str, params: Raw | UnsetType | dict[str, str]) -> None:
+    def notify(self, method: str, params: Raw | UnsetType | dict[str, Any]) -> None:
         """Pass a notification on to the host: a `session/update` or a `session/cancel`."""
         self._host.notify(method, params)
 

@@ -55,7 +55,9 @@ class Host:
         self._trees: Final = trees
         self._connections: set[Connection] = set()
         self._resumption: Final = resumption
-        self._admission: Final = Admission(trees, state.registry.get, resumption.holders)
+        self._admission: Final = Admission(
+            trees, state.registry.get, resumption.holders, resumption.approvers
+        )
         self._user_names: Final = itertools.count(1)
         self._ending = False
         self.lost_keeper: KeeperLostError | None = None

@@ -2,7 +2,6 @@
 
 import os
 from contextlib import AbstractAsyncContextManager
-from typing import Final
 
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.stdio import stdio_server
@@ -10,12 +9,10 @@ from msgspec import Struct
 
 import acpterm
 from acpterm.api.client import Client
+from acpterm.client.session_sockets.server_entry import CWD_VARIABLE, SOCKET_VARIABLE
 from acpterm.config import Settings
 from acpterm.mcp.profiles import ToolProfile
 from acpterm.mcp.server import create_server
-
-SOCKET_VARIABLE: Final = "ACPTERM_MCP_SOCKET"
-"""The path of a socket that `acpterm proxy --mcp` serves for one session."""
 
 
 class Options(Struct, kw_only=True):
@@ -35,7 +32,7 @@ async def serve(settings: Settings, options: Options) -> None:
         return acpterm.connect(
             agent=agent,
             session="mcp",
-            cwd=os.getcwd(),
+            cwd=os.environ.get(CWD_VARIABLE) or os.getcwd(),
             socket=os.environ.get(SOCKET_VARIABLE) or None,
             profile=profile,
             settings=settings,

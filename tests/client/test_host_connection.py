@@ -31,8 +31,8 @@ async def connected(tmp_path, *, secret=SECRET, **settings):
 
             nursery.start_soon(welcome)
             opening = open_host_connection(daemon, chosen, exec_context.current(), "an agent")
-            async with opening as endpoint:
-                yield endpoint, first, host
+            async with opening as connection:
+                yield connection.endpoint, first, host
 
 
 async def test_connection_fails_when_the_daemon_does_not_respond(tmp_path, autojump_clock):

@@ -69,7 +69,7 @@ async def test_unknown_messages_pass_unchanged_in_both_directions():
 @pytest.mark.parametrize("id_", ["", "é", 0, -1, 1.5, 2**64, None])
 @pytest.mark.long
 async def test_response_has_the_id_of_the_request(id_):
-    async with proxied() as editor:
+    async with proxied(chat=False) as editor:
         begin = {"id": id_, "method": "initialize", "params": {"protocolVersion": 1}}
         await editor.send_message(**begin)
         await editor.until(lambda: editor.messages)
@@ -473,7 +473,7 @@ def of_v2():
 
 
 async def test_v2_terminals_become_text_for_a_v1_editor():
-    async with proxied() as editor:
+    async with proxied(chat=False) as editor:
         await editor.open("/tmp")
         await editor.prompt(*of_v2())
         assert editor.texts()[-1] == "```console\n$ make\n☃☃\n[exit status 1]\n```"
@@ -978,7 +978,7 @@ async def test_lone_surrogate_in_a_command_or_call_is_replaced():
 
 
 async def test_permission_request_may_be_the_first_to_embed_a_terminal():
-    async with proxied() as editor:
+    async with proxied(chat=False) as editor:
         await editor.open("/tmp", **SHOWS)
         editor.on_request = lambda _: {"outcome": {"outcome": "cancelled"}}
         tool = {"toolCallId": "c", "title": "run", "content": [embed()]}

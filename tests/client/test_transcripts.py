@@ -198,7 +198,7 @@ async def replay(entries, tmp_path):
     )
     context = current()
     async with (
-        open_host_connection(None, settings, context, "an agent") as host,
+        open_host_connection(None, settings, context, "an agent") as connection,
         trio.open_nursery() as nursery,
     ):
         queues = SendQueue(proxy_editor), SendQueue(proxy_agent)
@@ -207,7 +207,7 @@ async def replay(entries, tmp_path):
             editor_capabilities=parsed,
             settings=settings,
             log=WireLog(None),
-            host=host,
+            host=connection.endpoint,
             questions=Questions(ApproverRequest("editor")),
             nursery=nursery,
         )

@@ -24,6 +24,7 @@ from tests.support.agent import agent_at
 from tests.support.daemon import Daemon, daemon, user_socket
 from tests.support.polling import poll
 from tests.support.processes import environment
+from tests.support.proxies import editor_of
 from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux
 from tests.support.user import user_at
@@ -359,6 +360,21 @@ async def test_agent_behind_a_proxy_is_refused(tmp_path):
             proxy.stdin.flush()
             error = await script.error()
         assert f"you descend from process {proxy.pid}, which holds" in error
+
+
+async def test_proxy_that_asks_the_user_is_admitted_and_its_agent_is_not(tmp_path):
+    async with peer_script(tmp_path) as script, editor_of(tmp_path, script.path) as editor:
+        await editor.open("/tmp")
+        for _ in range(2):
+            prompt = [{"type": "text", "text": "/terminal list"}]
+            params = {"sessionId": editor.session, "prompt": prompt}
+            await editor.request("session/prompt", params)
+            assert "No active terminal sessions." in editor.texts_sent[-1]
+            command, arguments = script.command()
+            await editor.prompt({"do": "spawn", "argv": [command, *arguments]})
+            assert "you descend from process" in await script.error()
+            # The next worker knows which process may connect, before that process has resumed.
+            await Daemon(None, script.path).kill_worker()
 
 
 async def test_holder_is_known_to_the_next_worker_before_it_has_resumed(tmp_path):

@@ -16,7 +16,8 @@ A cancel ends the turn at once with `cancelled`, without releasing terminals, as
 Options: `--stay` does not exit when stdin closes; `--deaf` ignores SIGTERM; `--garbage` first
 prints lines that are not JSON; `--silent` never responds to `initialize`; `--die` exits with status
 7 when it receives `initialize`; `--login` requires authentication; `--v2` claims protocol version
-2; `--stubborn` ignores cancels; `--name=NAME` sets the name in `agentInfo`.
+2; `--stubborn` ignores cancels; `--name=NAME` sets the name in `agentInfo`; `--commands` sends a
+list of commands before it responds to `session/new`.
 """
 
 from __future__ import annotations
@@ -187,8 +188,13 @@ def initialize(id_: Any, params: dict[str, Any]) -> None:
 def new_session(id_: Any, params: dict[str, Any]) -> None:
     if "--login" in OPTIONS:
         send({"id": id_, "error": {"code": -32000, "message": "Authentication required"}})
-    else:
-        send({"id": id_, "result": {"sessionId": f"s{next(sessions)}"}})
+        return
+    session = f"s{next(sessions)}"
+    if "--commands" in OPTIONS:
+        command = {"name": "web", "description": "Search the web"}
+        update = {"sessionUpdate": "available_commands_update", "availableCommands": [command]}
+        send({"method": "session/update", "params": {"sessionId": session, "update": update}})
+    send({"id": id_, "result": {"sessionId": session}})
 
 
 def prompt_in_thread(id_: Any, params: dict[str, Any]) -> None:

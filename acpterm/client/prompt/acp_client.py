@@ -11,10 +11,12 @@ The file is long because it has one method for each method of ACP.
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import trio
+from msgspec import Raw
+from msgspec.json import encode
 
 from acpterm import __version__
 from acpterm.acp.agent import (
@@ -27,6 +29,7 @@ from acpterm.acp.agent import (
 )
 from acpterm.acp.initialize import ClientCapabilities, FileSystemCapabilities, Implementation
 from acpterm.acp.lenient import decode
+from acpterm.acp.raw_json import members
 from acpterm.acp.session import SessionNotification
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.prompt.files import Files
@@ -34,6 +37,7 @@ from acpterm.client.prompt.permissions import Permissions
 from acpterm.client.prompt.request_tasks import Handler, RequestTasks
 from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
 from acpterm.client.prompt.turn import Turn
+from acpterm.client.session_sockets.sockets import SessionSockets
 from acpterm.client.terminals import EXTENSIONS_META, HOST_METHODS, Terminals
 from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, SessionKey, parse_update
 from acpterm.jsonrpc import (
@@ -48,6 +52,9 @@ from acpterm.jsonrpc import (
     quote,
 )
 from acpterm.runtime.threads import run_blocking
+
+# Identifies the request that opens the session.
+_OPENING: Final = 0
 
 
 class AcpError(Exception):
@@ -69,7 +76,7 @@ class AcpClient:
     `before_question` is awaited with a tool call before the user is asked to permit the call.
     `max_line` is the maximum length of a line from the agent, in bytes. `on_invalid` is called for
     each line that is not a message. `exit_reason` is awaited when the stream has ended, and returns
-    the reason.
+    the reason. With `sockets`, acpterm's MCP server is added to the session.
     """
 
     def __init__(
@@ -88,6 +95,7 @@ class AcpClient:
         before_question: Callable[[ToolCallState], Awaitable[None]],
         on_invalid: Callable[[RpcError], None],
         exit_reason: Callable[[], Awaitable[str]],
+        sockets: SessionSockets | None = None,
     ) -> None:
         self._agent = Endpoint(
             stream,
@@ -120,6 +128,7 @@ class AcpClient:
         self._turn = turn
         self._drain = drain
         self._before_question = before_question
+        self._sockets = sockets
         self._agent_info = InitializeResponse(0)
         self._calls = calls
         self.session: str | None = None
@@ -163,9 +172,15 @@ class AcpClient:
                 raise AcpError("the agent knows no additional directories (--add-dir)")
             params["additionalDirectories"] = list(workspace.additional_directories)
         try:
+            if self._sockets is not None:
+                params = self._sockets.opening(
+                    _OPENING, members(Raw(encode(params))), session=resume
+                )
             if resume is None:
                 created = await self._request("session/new", params, NewSessionResponse)
                 session: str = created.session_id
+                if self._sockets is not None:
+                    self._sockets.opened(_OPENING, session)
             else:
                 session = resume
                 # Until it responds, the agent may replay the session: those updates are ignored.

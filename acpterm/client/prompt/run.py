@@ -42,6 +42,9 @@ from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
 from acpterm.client.prompt.turn import Turn
 from acpterm.client.questions import Questions
 from acpterm.client.sanitize import strip_controls
+from acpterm.client.session_sockets.routes import EventRoutes
+from acpterm.client.session_sockets.server_entry import McpOptions
+from acpterm.client.session_sockets.sockets import SessionSockets, open_session_sockets
 from acpterm.client.wirelog import LoggedStream, WireLog, open_log
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
@@ -89,6 +92,8 @@ class PromptOptions(NamedTuple):
     """The file for the wire log."""
     profile: str | None = None
     """The profile of the agent's terminals; None for that of the settings."""
+    mcp: McpOptions | None = None
+    """How to add acpterm's MCP server to the session; None to add none."""
 
 
 async def run_prompt(settings: Settings, options: PromptOptions) -> int:
@@ -155,17 +160,31 @@ class _Run:
             questions = Questions(
                 ApproverRequest("prompt", agent=list(options.command), profile=options.profile)
             )
+            routes = EventRoutes()
             # Before the trees, which make us a subreaper: the daemon must not become our child.
             daemon = (
                 None
                 if options.embedded
-                else await connect_daemon(settings, options.config, questions)
+                else await connect_daemon(
+                    settings, options.config, questions, routes.on_notification
+                )
             )
             async with AsyncExitStack() as stack:
                 trees = await stack.enter_async_context(open_trees(settings.tracking))
                 name = command_line(options.command[0], options.command[1:])
-                opening = open_host_connection(daemon, settings, context, name, questions)
-                host = await stack.enter_async_context(opening)
+                opening = open_host_connection(
+                    daemon,
+                    settings,
+                    context,
+                    name,
+                    questions,
+                    on_notification=routes.on_notification,
+                )
+                host = (await stack.enter_async_context(opening)).endpoint
+                sockets = None
+                if options.mcp is not None:
+                    with_sockets = open_session_sockets(host, routes, options.mcp)
+                    sockets = await stack.enter_async_context(with_sockets)
                 grace = settings.kill_grace
                 stderr_filter = _strip_stderr if options.verbose else None
                 opened = open_agent(
@@ -173,7 +192,7 @@ class _Run:
                 )
                 agent = await stack.enter_async_context(opened)
                 nursery = await stack.enter_async_context(trio.open_nursery())
-                await self._prompt(agent, host, questions, log, nursery)
+                await self._prompt(agent, host, questions, log, nursery, sockets=sockets)
                 nursery.cancel_scope.cancel()
         except* (StartError, DaemonError, AcpError, RpcError) as errors:
             self._outcome.error = root_error(errors)
@@ -185,6 +204,8 @@ class _Run:
         questions: Questions,
         log: WireLog,
         nursery: trio.Nursery,
+        *,
+        sockets: SessionSockets | None,
     ) -> None:
         options = self._options
         stream = LoggedStream(agent.stream, log, ("client->agent", "agent->client"))
@@ -214,6 +235,7 @@ class _Run:
             before_question=self._before_question,
             on_invalid=self._on_invalid,
             exit_reason=partial(self._exit_reason, agent),
+            sockets=sockets,
         )
         nursery.start_soon(client.run)
         nursery.start_soon(asking.run)

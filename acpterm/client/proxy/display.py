@@ -102,9 +102,13 @@ class Display:
             # The first line may lack its beginning: drop it unless it is the only one.
             lines = lines[max(1, len(lines) - max_lines) :] if len(lines) > 1 else lines
         body += lines + ending
-        text = "\n".join(body)
-        fence = "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
-        return f"{fence}console\n{text}\n{fence}"
+        return fenced("\n".join(body), "console")
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Return text as a block of Markdown in which nothing is markup."""
+    fence = "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _shorten(command: str) -> str:

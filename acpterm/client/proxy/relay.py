@@ -10,6 +10,10 @@ changed, or go to the host:
   translated into what the editor can show (`presenter`). Updates of tool calls go to the host too.
 - The host's questions to the user go to the editor, and the editor's responses to them to the host
   (`editor_questions`). The agent sees neither.
+- The editor's prompts that begin with `/terminal` are answered by `chat`, which also adds that
+  command to the agent's `available_commands_update`.
+- With `--mcp`, the editor's requests that open sessions are passed on with acpterm's MCP server,
+  which has a socket for each session (`sockets`).
 
 From some other requests and responses, which are passed on unchanged, the proxy learns when
 sessions and turns begin and end.
@@ -34,10 +38,14 @@ from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.envelope import EMPTY, Envelope, cancelled_id, parse_envelope
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
+from acpterm.client.proxy.chat import Chat, OpenClient
+from acpterm.client.proxy.chat_prompt import COMMANDS_UPDATE
 from acpterm.client.proxy.editor_questions import EditorQuestions
 from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.presenter import Presenter, new_presenter
+from acpterm.client.proxy.sessions import WITH_SESSION, Sessions
 from acpterm.client.questions import Questions
+from acpterm.client.session_sockets.sockets import SessionSockets
 from acpterm.client.terminals import HOST_METHODS, Terminals
 from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.client.wirelog import WireLog
@@ -53,16 +61,16 @@ from acpterm.jsonrpc import (
 )
 from acpterm.runtime.send_queue import SendQueue
 
-_OPENING: Final = ("session/new", "session/fork")
-_REOPENING: Final = ("session/load", "session/resume")
-_CLOSING: Final = ("session/close", "session/delete")
-
 
 class Relay:
     """Relays messages between one editor and one agent.
 
-    `editor` and `agent` are the queues of messages to them. `host` runs the agent's terminals;
-    None if the editor runs them. `questions` are the host's questions to the user.
+    `editor` and `agent` are the queues of messages to them. `host` runs the agent's terminals; None
+    if the editor runs them. With `sockets`, `host` runs the terminals of the sessions' MCP servers,
+    and those of the agent only if they are `ours`. `questions` are the host's questions to the
+    user. `open_user` connects to the user's socket, for the prompts that begin with `/terminal`;
+    None passes these on to the agent. `config` is the path of the settings file given on the
+    command line, if any.
     """
 
     def __init__(
@@ -76,17 +84,27 @@ class Relay:
         host: Endpoint | None,
         questions: Questions,
         nursery: trio.Nursery,
+        ours: bool = True,
+        sockets: SessionSockets | None = None,
+        open_user: OpenClient | None = None,
+        config: str | None = None,
     ) -> None:
         self._editor = editor
         self._agent = agent
         self._log = log
         self._terminals: Terminals | None = None
+        self._ours: Final = ours and host is not None
         self._presenter: Presenter = new_presenter(
-            editor_capabilities, settings, ours=host is not None, follow=self._follow
+            editor_capabilities, settings, ours=self._ours, follow=self._follow
         )
         self._is_v2 = False
         self._pending: dict[Id, tuple[str, dict[str, Raw]]] = {}
         self._changed = trio.Event()
+        self._chat: Chat | None = None
+        if open_user is not None:
+            self._chat = Chat(
+                config, open_user, editor=editor, send=self._to_editor, nursery=nursery
+            )
         self._questions: EditorQuestions | None = None
         if host is not None:
             self._questions = EditorQuestions(
@@ -102,6 +120,7 @@ class Relay:
                 on_exit=self._on_exit,
                 drain=editor.drain,
             )
+        self._sessions: Final = Sessions(self._terminals, self._chat, sockets)
 
     async def from_editor(self, lines: LineReader) -> None:
         """Handle the editor's messages until the stream ends."""
@@ -137,30 +156,40 @@ class Relay:
         """Send `error` as the response to all pending requests of the editor."""
         pending, self._pending = self._pending, {}
         self._to_editor([encode_error(id_, error) for id_ in pending])
+        if self._chat is not None:
+            self._chat.fail(error)
 
     def handle_editor_line(self, line: bytes) -> None:
         """Handle one message of the editor, which is `line`."""
         self._log.write("editor->proxy", line)
         message = parse_envelope(line)
+        if self._chat is not None and not self._is_v2 and self._chat.take(message, self._has_turn):
+            return
         if message.is_request and isinstance(message.method, str):
             self._pending[message.key] = message.method, _params_to_keep(message)
             if message.method == "initialize":
-                params = capabilities.with_terminals(
-                    message.params, ours=self._terminals is not None
-                )
+                params = capabilities.with_terminals(message.params, ours=self._ours)
                 line = encode_request(message.key, message.method, params)
-            elif message.method in _REOPENING:
-                fields = members(message.params)
-                self._open_session(fields, fields)
+            else:
+                line = self._sessions.handle_request(line, message, is_v2=self._is_v2)
         elif message.method == "session/cancel" and self._terminals is not None:
-            self._terminals.notify("session/cancel", message.params)
+            self._terminals.notify("session/cancel", self._sessions.cancel_params(message.params))
         elif message.is_response and self._is_for_us(message):
             return
         self._to_agent(line)
 
     def _is_for_us(self, message: Envelope) -> bool:
-        """Handle the editor's response to a question of the host; return False for any other."""
+        """Handle the editor's response to a request of ours; return False for any other."""
+        if self._chat is not None and self._chat.take_response(message):
+            return True
         return self._questions is not None and self._questions.take_response(message)
+
+    def _has_turn(self, session: str) -> bool:
+        """Return whether the agent works on a turn of the session."""
+        return any(
+            method == "session/prompt" and text(params.get("sessionId")) == session
+            for method, params in self._pending.values()
+        )
 
     async def _handle_agent_line(self, line: bytes) -> None:
         self._log.write("agent->proxy", line)
@@ -168,8 +197,9 @@ class Relay:
         if message is EMPTY:
             # Parse it leniently to see what it is for; it is still passed on as received.
             message = parse_envelope(replace_lone_surrogates(line))
+        opened: str | None = None
         if message.is_response:
-            await self._handle_response(message)
+            opened = await self._handle_response(message)
             # Only now: if this is cancelled before, the request is still to be answered by `fail`.
             self._pending.pop(message.key, None)
         elif message.method == SESSION_UPDATE and not self._is_v2:
@@ -180,68 +210,56 @@ class Relay:
             self._to_editor(before)
             if params is not None:
                 line = encode_request(message.key, "session/request_permission", params)
-        elif self._terminals is not None:
-            if message is EMPTY and self._is_for_host(line):
-                expected = "its id must be a number, a string or null"
-                error = RpcError(INVALID_REQUEST, f"the message is no request: {expected}")
-                self._to_agent(encode_error(None, error))
-                return
-            if (
-                message.method in HOST_METHODS
-                and message.is_request
-                and isinstance(message.method, str)
-            ):
-                self._terminals.request(message.key, message.method, message.params)
-                await self._terminals.settle()
-                return
-            if message.method == "$/cancel_request" and self._terminals.cancel(
-                cancelled_id(message.params)
-            ):
-                return
+        elif await self._is_for_host(line, message):
+            return
         self._to_editor([line])
+        if opened is not None and self._chat is not None and not self._is_v2:
+            self._chat.announce(opened)
 
-    @staticmethod
-    def _is_for_host(line: bytes) -> bool:
-        """Return whether the method of `line`, a message with an invalid id, is in `HOST_METHODS`.
-
-        The caller then sends the agent an error response with a null id.
-        """
-        return text(members(Raw(line)).get("method")) in HOST_METHODS
+    async def _is_for_host(self, line: bytes, message: Envelope) -> bool:
+        """Pass a message of the agent on to the host; return False if it is not for the host."""
+        if self._terminals is None or not self._ours:
+            return False
+        if message is EMPTY and text(members(Raw(line)).get("method")) in HOST_METHODS:
+            expected = "its id must be a number, a string or null"
+            error = RpcError(INVALID_REQUEST, f"the message is no request: {expected}")
+            self._to_agent(encode_error(None, error))
+            return True
+        method = message.method
+        if method in HOST_METHODS and message.is_request and isinstance(method, str):
+            self._terminals.request(message.key, method, message.params)
+            await self._terminals.settle()
+            return True
+        cancels = method == "$/cancel_request"
+        return cancels and self._terminals.cancel(cancelled_id(message.params))
 
     def _translate(self, line: bytes, message: Envelope) -> list[bytes]:
         parsed = update.parse_update(message.params)
         if parsed is None:
             return [line]
+        if parsed.kind == COMMANDS_UPDATE and self._chat is not None:
+            return [self._chat.translate(parsed)]
         if parsed.kind in TOOL_CALLS and self._terminals is not None:
             self._terminals.notify(SESSION_UPDATE, message.params)
         self._changed.set()
         return self._presenter.translate(line, parsed)
 
-    async def _handle_response(self, message: Envelope) -> None:
+    async def _handle_response(self, message: Envelope) -> str | None:
+        """Handle a response of the agent; return the id of the session that it opens, if any."""
         method, params = self._pending.get(message.key, ("", {}))
-        if message.error is not UNSET and method != "session/prompt":
-            method = ""  # the request has failed: no session was opened or closed
-        if method == "initialize":
+        if method == "initialize" and message.error is UNSET:
             # In ACP v2 the agent runs terminals itself, and clients show them: only pass on.
             self._is_v2 = capabilities.protocol_version(message.result) > 1
             if self._terminals is not None:
                 self._terminals.name_agent(members(members(message.result).get("agentInfo")))
-        elif method in _OPENING:
-            self._open_session(members(message.result), params)
-        elif (session := text(params.get("sessionId"))) is None:
-            return
-        elif method in _CLOSING and self._terminals is not None:
-            self._terminals.close_session(session)
-        elif method == "session/prompt":
+        elif method == "session/prompt" and (session := text(params.get("sessionId"))) is not None:
             # All output has to be shown before the response that ends the turn.
             if self._terminals is not None:
                 await self._terminals.end_turn(session)
             self._to_editor(self._presenter.render(session))
-
-    def _open_session(self, with_id: dict[str, Raw], with_cwd: dict[str, Raw]) -> None:
-        session, cwd = text(with_id.get("sessionId")), text(with_cwd.get("cwd"))
-        if session is not None and cwd is not None and self._terminals is not None:
-            self._terminals.open_session(session, cwd)
+        else:
+            return self._sessions.handle_response(message, method, params)
+        return None
 
     def _follow(self, terminal: SessionKey) -> None:
         if self._terminals is not None:
@@ -275,7 +293,7 @@ class Relay:
 
 def _params_to_keep(message: Envelope) -> dict[str, Raw]:
     """Return those params of the request `message` that are needed when its response comes."""
-    if message.method not in (*_OPENING, *_CLOSING, "session/prompt"):
+    if message.method not in (*WITH_SESSION, "session/prompt"):
         return {}
     params: dict[str, Any] = members(message.params)
     # Copied, because a Raw value keeps the whole message in memory.

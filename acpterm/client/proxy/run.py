@@ -31,9 +31,13 @@ from acpterm.client.errors import root_error
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
+from acpterm.client.proxy.chat import client_opener
 from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.relay import Relay
 from acpterm.client.questions import Questions
+from acpterm.client.session_sockets.routes import EventRoutes
+from acpterm.client.session_sockets.server_entry import McpOptions
+from acpterm.client.session_sockets.sockets import open_session_sockets
 from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError, encode_error
@@ -71,6 +75,10 @@ class ProxyOptions(NamedTuple):
     """The file for the wire log."""
     profile: str | None = None
     """The profile of the agent's terminals; None for that of the settings."""
+    chat: bool = True
+    """Whether prompts that begin with `/terminal` are answered here."""
+    mcp: McpOptions | None = None
+    """How to add acpterm's MCP server to each session; None to add none."""
 
 
 async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyOptions) -> int:
@@ -160,19 +168,31 @@ class _Run:
         questions = Questions(
             ApproverRequest("editor", agent=list(options.command), profile=options.profile)
         )
+        routes = EventRoutes()
+        needs_host = ours or options.mcp is not None
         # Before the trees, which make us a subreaper: the daemon must not become our child.
         daemon = (
-            await connect_daemon(settings, options.config, questions)
-            if ours and not options.embedded
+            await connect_daemon(settings, options.config, questions, routes.on_notification)
+            if needs_host and not options.embedded
             else None
         )
         async with AsyncExitStack() as stack:
             trees = await stack.enter_async_context(open_trees(settings.tracking))
-            host = None
-            if ours:
+            host = connect_user = sockets = None
+            if needs_host:
                 name = command_line(options.command[0], options.command[1:])
-                opening = open_host_connection(daemon, settings, context, name, questions)
-                host = await stack.enter_async_context(opening)
+                opening = open_host_connection(
+                    daemon,
+                    settings,
+                    context,
+                    name,
+                    questions,
+                    on_notification=routes.on_notification,
+                )
+                host, connect_user = await stack.enter_async_context(opening)
+                if options.mcp is not None:
+                    with_sockets = open_session_sockets(host, routes, options.mcp)
+                    sockets = await stack.enter_async_context(with_sockets)
             grace = settings.kill_grace
             opened = open_agent(options.command, trees, grace=grace, stderr_filter=bytes)
             agent = await stack.enter_async_context(opened)
@@ -190,6 +210,12 @@ class _Run:
                 host=host,
                 questions=questions,
                 nursery=nursery,
+                ours=ours,
+                sockets=sockets,
+                open_user=client_opener(settings, options.config, connect_user)
+                if options.chat
+                else None,
+                config=options.config,
             )
             for line in first:
                 relay.handle_editor_line(line)

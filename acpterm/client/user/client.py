@@ -243,12 +243,24 @@ async def open_user_client(
     daemon that is started reads the settings file `config`, if given. Raises `DaemonError` if the
     daemon cannot be used. Later failures raise `RpcError` from each request.
     """
-    path = user_socket(settings)
     stream = await (connect(settings, config, user=True) if start else connect_running(settings))
     if stream is None:
         raise not_running(settings)
+    name = f"the daemon at {user_socket(settings)}"
+    async with user_client_on(stream, name, settings) as client:
+        yield client
+
+
+@asynccontextmanager
+async def user_client_on(
+    stream: trio.abc.Stream, name: str, settings: Settings
+) -> AsyncIterator[UserClient]:
+    """Use an open connection for the duration of the block, and close it then.
+
+    `name` is how error messages refer to the host. Raises `DaemonError` if the host refuses.
+    """
     async with trio.open_nursery() as nursery:
-        client = UserClient(stream, f"the daemon at {path}", settings, nursery)
+        client = UserClient(stream, name, settings, nursery)
         try:
             await client.initialize()
             yield client

@@ -78,6 +78,17 @@ class Resumption:
             for holder in connection.holders
         }
 
+    def approvers(self) -> set[tuple[int, float]]:
+        """Return the processes that ask the user an agent's questions, each as pid and start time.
+
+        Each is the process that opened the connection, not an agent behind it.
+        """
+        return {
+            connection.holders[0]
+            for connection in self._transports
+            if connection.approver is not None and connection.holders
+        }
+
     def connected(self, connection: AgentConnection, transport: Transport) -> None:
         """Add a new connection, served by `transport`."""
         self._transports[connection] = transport

@@ -11,6 +11,7 @@ from acpterm import __version__
 from acpterm.acp.agent_api import (
     EXTENSIONS,
     OWN,
+    CancelMeta,
     InitializeMeta,
     ResumeMeta,
     SetSessionRequest,
@@ -140,8 +141,12 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     """`session/cancel`: kill the session's running terminals, and release them after a delay.
 
     A terminal that is still being created is released once it exists (`terminal_methods.create`).
-    Terminals that the user owns, or that an earlier cancellation will release, are not affected.
+    Terminals that the user owns, that an earlier cancellation will release, or that the
+    notification names in `_meta.acpterm.keep`, are not affected.
     """
+    kept = CancelMeta()
+    with suppress(RpcError):  # a turn is cancelled whatever else the notification says
+        kept = own_meta(params.meta, CancelMeta) or kept
     session = connection.sessions.get(params.session_id)
     if session is None:
         return
@@ -152,7 +157,10 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     running = [
         entry
         for entry in session.entries.values()
-        if entry.terminal.exit is None and not entry.is_users and entry.record.release_at is None
+        if entry.terminal.exit is None
+        and not entry.is_users
+        and entry.record.release_at is None
+        and entry.id not in kept.keep
     ]
     release_at = boot_time() + RELEASE_AFTER_CANCEL_S
     for entry in running:

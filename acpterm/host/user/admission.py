@@ -5,14 +5,15 @@ closed: every request on it fails with an error that says the reason, so that th
 it. The processes of the user's uid are admitted, except:
 
 - processes in a terminal that an agent created, even if it was promoted;
-- descendants of a process that uses an agent's connection;
+- processes that use an agent's connection, and their descendants. A process that asks the user an
+  agent's questions is admitted, since the user has started it; its descendants are not;
 - processes from a terminal of another daemon, and processes whose origin cannot be determined.
 
 This keeps agents from using the user's commands by mistake. It is not a security boundary: see
 docs/security.md.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, TypeAlias
 
 import trio
@@ -47,7 +48,7 @@ class Admission:
     """Decides which connections to the user's socket are admitted.
 
     `find` returns the terminal with an id. `holders` returns the processes that use agents'
-    connections.
+    connections, and `approvers` those of them that ask the user.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class Admission:
         trees: Trees,
         find: Callable[[str], TerminalEntry | None],
         holders: Callable[[], Collection[Identity]],
+        approvers: Callable[[], Collection[Identity]],
     ) -> None:
         self._trees: Final = trees
         self._find: Final = find
         self._holders: Final = holders
+        self._approvers: Final = approvers
 
     async def judge(self, stream: trio.SocketStream) -> Verdict:
         """Decide whether the connection `stream` is the user's or an agent's.
@@ -104,7 +107,7 @@ class Admission:
                     f"you run in an agent's terminal ({name}): ask the user, or use the terminal "
                     "methods of your own connection"
                 )
-        if (holder := _first(origin, self._holders())) is not None:
+        if (holder := self._holder(origin)) is not None:
             return (
                 f"you descend from process {holder}, which holds an agent's connection: ask the "
                 "user, or use the terminal methods of your own connection"
@@ -121,7 +124,10 @@ class Admission:
             )
         return None
 
-
-def _first(origin: Origin, holders: Iterable[Identity]) -> int | None:
-    found = set(holders)
-    return next((one.pid for one in origin.ancestry if (one.pid, one.started) in found), None)
+    def _holder(self, origin: Origin) -> int | None:
+        """Return the pid of the process because of which the connection is an agent's, if any."""
+        ancestry = [(one.pid, one.started) for one in origin.ancestry]
+        if ancestry and ancestry[0] in self._approvers():
+            del ancestry[0]
+        holders = self._holders()
+        return next((process[0] for process in ancestry if process in holders), None)

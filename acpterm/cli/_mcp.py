@@ -1,0 +1,34 @@
+"""The options of the MCP server that `proxy --mcp` and `prompt --mcp` add to sessions."""
+
+from importlib.util import find_spec
+
+import click
+
+from acpterm.cli._options import fail
+from acpterm.client.session_sockets.server_entry import McpOptions
+
+
+def check_mcp() -> None:
+    """Exit with an error message if `acpterm mcp` cannot run, for lack of the MCP SDK."""
+    if find_spec("mcp") is None:
+        fail(
+            "acpterm mcp needs the MCP SDK, which is not installed: install it with "
+            "pip install 'acpterm[mcp]' (or pipx inject acpterm mcp), and start it again"
+        )
+
+
+def mcp_options(
+    tools: str | None, config: str | None, profile: str | None, *, mcp: bool
+) -> McpOptions | None:
+    """Return the options for the MCP server that `--mcp` adds; None without `--mcp`.
+
+    `tools`, `config` and `profile` are the values of the options of these names.
+    """
+    if not mcp:
+        if tools is not None:
+            raise click.UsageError("--tools are those of --mcp: add --mcp")
+        return None
+    check_mcp()
+    if tools == "pool" and profile is None:
+        raise click.UsageError("--tools pool needs the limits of its profile: add --profile pool")
+    return McpOptions(tools or "session", config, profile)

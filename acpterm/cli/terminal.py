@@ -1,0 +1,138 @@
+"""`acpterm terminal`: the words of the chat command `/terminal`, in a shell."""
+
+import os
+import time
+
+import click
+
+from acpterm.cli._daemon import call
+from acpterm.cli._options import at_daemon, fail, settings
+from acpterm.cli._output import echo_once
+from acpterm.cli._params import terminal_argument
+from acpterm.client.chat.actions import ListTerminals, Output, Send, Start, Stop, TerminalAction
+from acpterm.client.chat.steps import Intervals, Pause, Place, Steps, steps
+from acpterm.client.sanitize import escape_invisible_text
+from acpterm.client.user.blocking_client import BlockingClient
+from acpterm.jsonrpc import RpcError, is_utf8_encodable
+
+
+class _Words(click.Group):
+    """A group whose subcommand `provider` is that of `acpterm`, imported only when it is used."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the subcommand with this name."""
+        if cmd_name == "provider":
+            from acpterm.cli.provider import command as provider  # noqa: PLC0415  it imports trio
+
+            return provider
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the subcommands, in the order of the help."""
+        return [*super().list_commands(ctx), "provider"]
+
+
+@click.group("terminal", cls=_Words)
+def command() -> None:
+    """Start, list and use your terminals with the words of the chat command /terminal.
+
+    In an editor whose agent runs behind acpterm proxy, the same words are a chat command, such as
+    /terminal start npm run dev.
+    """
+
+
+@command.command("list")
+@at_daemon
+def list_terminals(config: str | None, socket: str | None) -> None:
+    """List all active terminal sessions."""
+    _perform(ListTerminals(), config, socket)
+
+
+@command.command("start", context_settings={"allow_interspersed_args": False})
+@click.argument("words", metavar="COMMAND [ARG]…", nargs=-1, required=True, type=click.UNPROCESSED)
+@at_daemon
+def start(words: tuple[str, ...], config: str | None, socket: str | None) -> None:
+    """Start a new terminal session, and print its first output.
+
+    A single COMMAND is a line for the shell. Several words are a program and its arguments. The
+    terminal is yours, gets the first free name of term-1, term-2, …, and runs in the background,
+    where the selected provider says (acpterm terminal provider get).
+
+    Output is awaited for at least a second, then until none has come for two seconds or the program
+    waits for input, and for at most half a minute.
+    """
+    _perform(Start(words[0], list(words[1:]) or None), config, socket)
+
+
+@command.command("send", context_settings={"ignore_unknown_options": True})
+@terminal_argument()
+@click.argument("words", metavar="INPUT…", nargs=-1, type=click.UNPROCESSED)
+@at_daemon
+def send(terminal: str, words: tuple[str, ...], config: str | None, socket: str | None) -> None:
+    """Type INPUT and Enter into a session, and print the new output.
+
+    If INPUT is the name of a key, such as C-c or Up, that key is pressed instead.
+    """
+    _perform(Send(terminal, " ".join(words)), config, socket)
+
+
+@command.command("output")
+@terminal_argument()
+@at_daemon
+def output(terminal: str, config: str | None, socket: str | None) -> None:
+    """Print the complete output of a session."""
+    _perform(Output(terminal), config, socket)
+
+
+@command.command("stop")
+@terminal_argument()
+@at_daemon
+def stop(terminal: str, config: str | None, socket: str | None) -> None:
+    """End a session's program, and remove the session if it is yours."""
+    _perform(Stop(terminal), config, socket)
+
+
+def _perform(action: TerminalAction, config: str | None, socket: str | None) -> None:
+    for text in _texts(action):
+        if not is_utf8_encodable(text):
+            fail(f"{text!r} is not UTF-8: it cannot be sent to the daemon")
+    loaded = settings(config)
+    work = steps(action, Place(_directory(), loaded.provider), Intervals.of(loaded))
+    starts = isinstance(action, Start)
+    text = call(config, socket, lambda client: _run(client, work), start=starts)
+    echo_once(escape_invisible_text(text) if os.isatty(1) else text)
+
+
+def _texts(action: TerminalAction) -> list[str]:
+    found: list[str] = []
+    for value in action:
+        found += value if isinstance(value, list) else [value] if value is not None else []
+    return found
+
+
+def _directory() -> str | None:
+    """Return the working directory; None if its name is not UTF-8: the daemon finds it itself."""
+    try:
+        directory = os.getcwd()
+    except OSError as error:
+        fail(f"the current directory cannot be found: {error.strerror}; change to another one")
+    return directory if is_utf8_encodable(directory) else None
+
+
+def _run(client: BlockingClient, work: Steps) -> str:
+    """Send the requests of `work` one after the other; return the text of the answer."""
+    try:
+        step = next(work)
+        while True:
+            if isinstance(step, Pause):
+                time.sleep(step.seconds)
+                step = next(work)
+                continue
+            try:
+                result = client.call(*step)
+            except RpcError as error:
+                step = work.throw(error)
+            else:
+                step = work.send(result)
+    except StopIteration as end:
+        return str(end.value)

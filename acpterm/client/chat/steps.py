@@ -1,0 +1,231 @@
+"""What an action does: requests on the user's socket and pauses, and the text of the answer.
+
+`steps` returns a generator. It yields each `Request`, and is sent the result, or its `RpcError` is
+thrown into it; and it yields each `Pause`. It returns the text of the answer. If a request fails
+for good, the generator raises its `RpcError`.
+
+Terminals that `start` creates are the user's, and live on when the client ends. They are named
+`term-N`, with the smallest number that no terminal has: if another client takes the name first, the
+next one is tried.
+"""
+
+import time
+from collections.abc import Callable, Generator
+from typing import Any, Final, NamedTuple, Self, TypeAlias
+
+from acpterm.acp.agent_api import ReadResponse, WriteResponse
+from acpterm.acp.base import Wire
+from acpterm.acp.terminal import Empty
+from acpterm.acp.user_api import (
+    GetRequest,
+    ListRequest,
+    ListResponse,
+    OutputResponse,
+    ScreenResponse,
+    TerminalInfo,
+    UserCreateRequest,
+    UserReadRequest,
+    UserTerminalRequest,
+    UserWriteRequest,
+)
+from acpterm.client.chat.actions import ListTerminals, Output, Send, Start, Stop, TerminalAction
+from acpterm.client.chat.texts import (
+    list_text,
+    new_output,
+    output_text,
+    sent_text,
+    started_text,
+    stopped_text,
+)
+from acpterm.client.user.format import title
+from acpterm.config import Settings
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.keys import depends_on_cursor_mode, key_bytes, looks_like_key
+from acpterm.runtime.command_line import command_line
+
+# Interval between two requests for the state of a terminal whose output is awaited.
+_POLL_S: Final = 0.1
+# Bytes of new output that an answer shows at most: the last ones.
+_SHOWN_BYTES: Final = 32 * 1024
+
+
+class Request(NamedTuple):
+    """A request on the user's socket. `method` lacks the prefix `_acpterm/`."""
+
+    method: str
+    params: Wire
+    into: type[Wire]
+
+
+class Pause(NamedTuple):
+    """A pause before the next step."""
+
+    seconds: float
+
+
+class Intervals(NamedTuple):
+    """How long new output is awaited, in seconds.
+
+    At least `minimum`, then until nothing has come for `settle`, and at most `maximum`. The wait
+    ends at once when the program has ended, and after `minimum` when it waits for input.
+    """
+
+    minimum: float = 1.0
+    settle: float = 2.0
+    maximum: float = 30.0
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the intervals of the settings, which are those of agents' tools too."""
+        return cls(
+            settings.tool_min_interval, settings.tool_settle_interval, settings.tool_max_interval
+        )
+
+
+class Place(NamedTuple):
+    """Where `start` runs a command: the directory, and the name of the provider."""
+
+    cwd: str | None
+    provider: str
+
+
+Steps: TypeAlias = Generator[Request | Pause, Any, str]
+_Ask: TypeAlias = Generator[Request | Pause, Any, Any]
+
+
+def steps(
+    action: TerminalAction,
+    place: Place,
+    intervals: Intervals = Intervals(),  # noqa: B008  it is immutable
+    clock: Callable[[], float] = time.monotonic,
+) -> Steps:
+    """Return the steps of an action. `clock` returns the time in seconds."""
+    match action:
+        case ListTerminals():
+            return _list()
+        case Start():
+            return _start(action, place, intervals, clock)
+        case Send():
+            return _send(action, intervals, clock)
+        case Output(terminal):
+            return _output(terminal)
+        case Stop(terminal):
+            return _stop(terminal)
+
+
+def _list() -> Steps:
+    response: ListResponse = yield Request("terminal/list", ListRequest(), ListResponse)
+    return list_text(response.terminals, time.time())
+
+
+def _start(action: Start, place: Place, intervals: Intervals, clock: Callable[[], float]) -> Steps:
+    params = UserCreateRequest(
+        command=action.command,
+        args=action.args,
+        cwd=place.cwd,
+        provider=None if place.provider == "local" else place.provider,
+    )
+    created: TerminalInfo | None = None
+    while created is None:
+        params.name = yield from _free_name()
+        try:
+            created = yield Request("terminal/create", params, TerminalInfo)
+        except RpcError as error:
+            # Another client may have taken the name. The error of any other reason is raised.
+            if error.code != INVALID_PARAMS or (yield from _free_name()) == params.name:
+                raise
+    output = yield from _collect(created, 0, intervals, clock)
+    return started_text(title(created), command_line(action.command, action.args), output)
+
+
+def _free_name() -> _Ask:
+    response: ListResponse = yield Request("terminal/list", ListRequest(all=True), ListResponse)
+    taken = {terminal.name for terminal in response.terminals}
+    number = 1
+    while f"term-{number}" in taken:
+        number += 1
+    return f"term-{number}"
+
+
+def _send(action: Send, intervals: Intervals, clock: Callable[[], float]) -> Steps:
+    info = yield from _get(action.terminal)
+    data = f"{action.text}\r"
+    if looks_like_key(action.text):
+        data = yield from _key(info, action)
+    params = UserWriteRequest(info.terminal_id, data)
+    yield from _request(info, action.terminal, "write", params, WriteResponse)
+    output = yield from _collect(info, info.position, intervals, clock)
+    return sent_text(title(info), output)
+
+
+def _key(info: TerminalInfo, action: Send) -> _Ask:
+    """Return what pressing a key sends, which may depend on a mode that the program has set."""
+    application = False
+    if depends_on_cursor_mode(action.text):
+        params = UserTerminalRequest(info.terminal_id)
+        screen: ScreenResponse = yield from _request(
+            info, action.terminal, "screen", params, ScreenResponse
+        )
+        application = screen.application_cursor
+    return key_bytes(action.text, application=application).decode()
+
+
+def _output(terminal: str) -> Steps:
+    info = yield from _get(terminal)
+    params = UserTerminalRequest(info.terminal_id)
+    response: OutputResponse = yield from _request(info, terminal, "output", params, OutputResponse)
+    text = response.text
+    if response.truncated:
+        text = f"[the beginning is no longer retained]\n{text}"
+    return output_text(title(info), text)
+
+
+def _stop(terminal: str) -> Steps:
+    info = yield from _get(terminal)
+    # An agent can still read the output of its own terminal, and releases it itself.
+    method = "release" if info.owner == "user" else "kill"
+    params = UserTerminalRequest(info.terminal_id)
+    yield from _request(info, terminal, method, params, Empty)
+    return stopped_text(title(info))
+
+
+def _get(terminal: str) -> _Ask:
+    """Return the terminal that the user has named: what follows must not concern another one."""
+    info: TerminalInfo = yield Request("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
+    return info
+
+
+def _request(info: TerminalInfo, typed: str, method: str, params: Wire, into: type[Wire]) -> _Ask:
+    """Return the result of a request about a terminal; errors name it as the user has `typed`."""
+    try:
+        result = yield Request(f"terminal/{method}", params, into)
+    except RpcError as error:
+        message = error.message.replace(info.terminal_id, typed)
+        raise RpcError(error.code, message, error.data) from error
+    return result
+
+
+def _collect(
+    terminal: TerminalInfo, since: int, intervals: Intervals, clock: Callable[[], float]
+) -> _Ask:
+    """Wait for output after the position `since`, and return it as text."""
+    identifier = terminal.terminal_id
+    began = changed_at = clock()
+    position = since
+    while True:
+        info: TerminalInfo = yield Request("terminal/get", GetRequest(identifier), TerminalInfo)
+        now = clock()
+        if info.position != position:
+            position, changed_at = info.position, now
+        if info.exit_status is not None or now - began >= intervals.maximum:
+            break
+        if now - began >= intervals.minimum and (
+            info.waiting_for_input or now - changed_at >= intervals.settle
+        ):
+            break
+        yield Pause(_POLL_S)
+    first = max(since, position - _SHOWN_BYTES)
+    params = UserReadRequest(identifier, since=first, format="text")
+    response: ReadResponse = yield Request("terminal/read", params, ReadResponse)
+    left_out = first + response.lost - since
+    return new_output(response.data, left_out, info.exit_status, title(terminal))

@@ -1,0 +1,86 @@
+"""The providers as the user sees them: which of them work here, and which is selected.
+
+The selected provider is the setting `provider`. `select` writes it into the settings file, and a
+running daemon uses it from its next start.
+"""
+
+import os
+from typing import Final, NamedTuple
+
+from acpterm.config import Settings, default_file
+from acpterm.config.edit import set_value
+from acpterm.config.sources import ENV_PREFIX
+from acpterm.providers.provider import NAMES, Provider, ProviderError
+from acpterm.providers.registry import make
+
+_VARIABLE: Final = f"{ENV_PREFIX}PROVIDER"
+
+
+class SelectError(Exception):
+    """The settings file cannot be changed; the message says why."""
+
+
+class ProviderRow(NamedTuple):
+    """One provider in the list of all."""
+
+    name: str
+    isolation: str
+    works: bool
+    selected: bool
+    found: str
+    """What holds here, or why the provider does not work."""
+
+    @property
+    def line(self) -> str:
+        """The row as a line of text."""
+        return (
+            f"{'*' if self.selected else ' '} {self.name:<11}{self.isolation:<11}"
+            f"{'works' if self.works else 'missing':<9}{self.found}"
+        )
+
+
+async def provider_rows(settings: Settings) -> list[ProviderRow]:
+    """Try each provider, and return a row for each."""
+    rows = []
+    for name in NAMES:
+        provider: Provider | None = None
+        try:
+            provider = make(name, image=settings.image)
+            found, works = await provider.check(), True
+        except ProviderError as error:
+            found, works = str(error), False
+        isolation = "" if provider is None else provider.isolation
+        rows.append(ProviderRow(name, isolation, works, name == settings.provider, found))
+    return rows
+
+
+def select(name: str, config: str | None) -> str:
+    """Write the provider `name` into the settings file; return the path of the file.
+
+    `config` is the path of the settings file given on the command line, if any. Raises
+    `SelectError`.
+    """
+    path = os.path.abspath(config or os.environ.get(f"{ENV_PREFIX}CONFIG") or default_file())
+    try:
+        set_value(path, "provider", name)
+    except OSError as error:
+        raise SelectError(f"{path}: cannot be written: {error.strerror}") from error
+    except ValueError as error:
+        raise SelectError(f"{path}: is not TOML, and is not changed: {error}") from error
+    return path
+
+
+def selected_text(name: str, path: str) -> str:
+    """Return what `select` has changed, as text for the user."""
+    return (
+        f'{path}: provider = "{name}"\n'
+        "A running daemon uses it from its next start: acpterm restart"
+    )
+
+
+def override(name: str) -> str | None:
+    """Return why the provider `name` is not used although it is selected; None if it is used."""
+    overriding = os.environ.get(_VARIABLE)
+    if overriding in (None, name):
+        return None
+    return f"the environment's {_VARIABLE}={overriding} takes precedence"

@@ -1,0 +1,97 @@
+"""The sessions that the editor opens and closes, and what depends on them.
+
+These are: the host's record of a session's directory, and its terminals (`terminals`); the chat
+command (`chat`); and the socket for the session's MCP server (`sockets`), which a request that
+opens a session is given before it is passed on. The id of a new session is known only from the
+agent's response; that of a session which is opened again, from the request.
+"""
+
+from typing import Any, Final
+
+from msgspec import UNSET, Raw, UnsetType
+
+from acpterm.acp.agent_api import OWN, CancelMeta
+from acpterm.acp.raw_json import members, text
+from acpterm.client.envelope import Envelope
+from acpterm.client.proxy.chat import Chat
+from acpterm.client.session_sockets.sockets import SessionSockets
+from acpterm.client.terminals import Terminals
+from acpterm.jsonrpc import encode_request
+
+_OPENING: Final = ("session/new", "session/fork")
+_REOPENING: Final = ("session/load", "session/resume")
+_CLOSING: Final = ("session/close", "session/delete")
+WITH_SESSION: Final = (*_OPENING, *_REOPENING, *_CLOSING)
+"""The methods whose responses are handled here."""
+
+
+class Sessions:
+    """The sessions of one agent. Each collaborator may be None."""
+
+    def __init__(
+        self, terminals: Terminals | None, chat: Chat | None, sockets: SessionSockets | None
+    ) -> None:
+        self._terminals = terminals
+        self._chat = chat
+        self._sockets = sockets
+
+    def handle_request(self, line: bytes, message: Envelope, *, is_v2: bool) -> bytes:
+        """Handle a request of the editor, which is `line`; return the line to send to the agent."""
+        method, fields, session = message.method, members(message.params), None
+        if not isinstance(method, str) or method not in (*_OPENING, *_REOPENING):
+            return line
+        if method in _REOPENING:
+            session = self._open(fields, fields)
+        if self._sockets is None:
+            return line
+        params = self._sockets.opening(message.key, fields, session=session, is_v2=is_v2)
+        return encode_request(message.key, method, params)
+
+    def handle_response(self, message: Envelope, method: str, params: dict[str, Raw]) -> str | None:
+        """Handle the response to a request of the editor; return the session that is open then.
+
+        `method` and `params` are those of the request.
+        """
+        failed = message.error is not UNSET
+        session = text(params.get("sessionId"))
+        if method in _OPENING:
+            session = None if failed else self._open(members(message.result), params)
+            if self._sockets is not None:
+                self._sockets.opened(message.key, session)
+            return session
+        if session is None or failed:
+            return None
+        if method in _CLOSING:
+            self._close(session)
+        return session if method in _REOPENING else None
+
+    def cancel_params(self, params: Raw | UnsetType) -> Raw | UnsetType | dict[str, Any]:
+        """Return the params of the host's `session/cancel`, which leaves an MCP server's terminals.
+
+        A program that the agent has started in an earlier turn, such as a server, goes on.
+        """
+        fields = members(params)
+        session = text(fields.get("sessionId"))
+        kept = [] if self._sockets is None else self._sockets.terminals(session or "")
+        if not kept:
+            return params
+        meta = members(fields.get("_meta"))
+        return {**fields, "_meta": {**meta, OWN: CancelMeta(keep=kept)}}
+
+    def _open(self, with_id: dict[str, Raw], with_cwd: dict[str, Raw]) -> str | None:
+        """Record a session that is open from now on; return its id."""
+        session, cwd = text(with_id.get("sessionId")), text(with_cwd.get("cwd"))
+        if session is not None and cwd is not None:
+            if self._terminals is not None:
+                self._terminals.open_session(session, cwd)
+            if self._chat is not None:
+                self._chat.open_session(session, cwd)
+        return session
+
+    def _close(self, session: str) -> None:
+        if self._terminals is not None:
+            self._terminals.close_session(session)
+        if self._chat is not None:
+            self._chat.close_session(session)
+        if self._sockets is not None:
+            self._sockets.close(session)

@@ -1,0 +1,96 @@
+"""The entry for `acpterm mcp` in `mcpServers`, which is added to a session of an agent.
+
+See ACP v1, "MCP Servers". The entries of the editor are kept. If one of them runs `acpterm mcp`
+already, it is bound to the session instead of adding a second one; one that is bound to a socket,
+by another proxy before this one, is left as it is.
+"""
+
+import os
+import sys
+from typing import Any, Final, NamedTuple
+
+from msgspec import Raw
+
+from acpterm.acp.raw_json import items, members, text
+
+SOCKET_VARIABLE: Final = "ACPTERM_MCP_SOCKET"
+"""The environment variable that tells `acpterm mcp` the path of the session's socket."""
+CWD_VARIABLE: Final = "ACPTERM_MCP_CWD"
+"""The environment variable that tells `acpterm mcp` the directory of the session."""
+_NAME: Final = "acpterm"
+# MCP clients start servers with few variables: the server reads the same settings as this process.
+_PASSED_ON: Final = ("ACPTERM_CONFIG", "XDG_CONFIG_HOME")
+
+
+class McpOptions(NamedTuple):
+    """The options of `proxy --mcp` and `prompt --mcp`."""
+
+    tools: str = "session"
+    """Which tools `acpterm mcp` offers."""
+    config: str | None = None
+    """The path of the settings file given on the command line, if any."""
+    profile: str | None = None
+    """The profile of the agent's terminals, if the user has chosen one."""
+
+
+def with_server(
+    servers: Raw | None, options: McpOptions, path: str, cwd: str | None, *, is_v2: bool
+) -> list[Any]:
+    """Return the MCP servers of a session with `acpterm mcp` among them.
+
+    `path` is that of the session's socket, and `cwd` the session's directory. `is_v2`: the agent
+    speaks version 2 of ACP.
+    """
+    given = items(servers)
+    variables = [{"name": SOCKET_VARIABLE, "value": path}]
+    if cwd is not None:
+        variables.append({"name": CWD_VARIABLE, "value": cwd})
+    for at, server in enumerate(given):
+        if _runs_acpterm(server):
+            return [*given[:at], _bound(server, variables), *given[at + 1 :]]
+    names = {text(members(server).get("name")) for server in given}
+    entry: dict[str, Any] = {
+        "name": next(name for name in _names() if name not in names),
+        "command": sys.executable,
+        "args": ["-P", "-m", "acpterm", "mcp", *_arguments(options)],
+        "env": [
+            *variables,
+            *(
+                {"name": name, "value": os.environ[name]}
+                for name in _PASSED_ON
+                if name in os.environ
+            ),
+        ],
+    }
+    return [*given, {"type": "stdio", **entry} if is_v2 else entry]
+
+
+def _names() -> Any:
+    yield _NAME
+    yield from (f"{_NAME}-{number}" for number in range(2, sys.maxsize))
+
+
+def _arguments(options: McpOptions) -> list[str]:
+    found = ["--tools", options.tools] if options.tools != "session" else []
+    if options.config is not None:
+        found += ["--config", os.path.abspath(options.config)]
+    if options.profile is not None:
+        found += ["--profile", options.profile]
+    return found
+
+
+def _runs_acpterm(server: Raw) -> bool:
+    """Return whether an entry of `mcpServers` runs `acpterm mcp`."""
+    fields = members(server)
+    words = [text(fields.get("command")), *map(text, items(fields.get("args")))]
+    names = [os.path.basename(word or "") for word in words]
+    return "mcp" in words and bool({"acpterm", "acpterm.pyz"} & set(names[: names.index("mcp")]))
+
+
+def _bound(server: Raw, variables: list[dict[str, str]]) -> Any:
+    """Return an entry of `mcpServers` with `variables`, unless it has a socket already."""
+    fields = members(server)
+    env = items(fields.get("env"))
+    if any(text(members(one).get("name")) == SOCKET_VARIABLE for one in env):
+        return server
+    return {**fields, "env": [*env, *variables]}

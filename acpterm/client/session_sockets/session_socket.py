@@ -1,0 +1,87 @@
+"""The socket of one session, and its clients.
+
+States: *listening*, from the beginning; *bound*, once the id of the session is known; *closed*: the
+socket file is removed, the clients are disconnected, and their terminals end.
+"""
+
+import os
+import socket
+from contextlib import suppress
+from typing import Final
+
+import structlog
+import trio
+
+from acpterm.client.endpoint import Endpoint
+from acpterm.client.session_sockets.routes import EventRoutes
+from acpterm.client.session_sockets.socket_client import SocketClient
+from acpterm.runtime.unix_socket import peer_of
+
+_QUEUED_MAX: Final = 16
+
+_log = structlog.get_logger("acpterm.mcp")
+
+
+class SessionSocket:
+    """Listens at `path` from the beginning; `run` accepts clients. Raises `OSError`.
+
+    `host` is the connection to the host, and `routes` has the requests for events on it. `profile`
+    is the profile that the user has chosen for the agent, if any.
+    """
+
+    def __init__(self, path: str, host: Endpoint, routes: EventRoutes, profile: str | None) -> None:
+        self.path: Final = path
+        self._host = host
+        self._routes = routes
+        self._profile = profile
+        self._session: str | None = None
+        self._clients: set[SocketClient] = set()
+        self._scope = trio.CancelScope()
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            listener.bind(path)
+            listener.listen(_QUEUED_MAX)
+        except BaseException:
+            listener.close()
+            raise
+        self._listener = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+
+    @property
+    def terminals(self) -> list[str]:
+        """The ids of the terminals that the clients have created and not released."""
+        return [terminal for client in self._clients for terminal in client.terminals]
+
+    async def run(self) -> None:
+        """Accept and serve clients until `close` is called or this is cancelled."""
+        try:
+            with self._scope:
+                await trio.serve_listeners(self._serve, [self._listener])
+        finally:
+            self._listener.socket.close()
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)
+
+    def bind(self, session: str) -> None:
+        """Let the clients use the session `session`, which the agent has opened."""
+        self._session = session
+        for client in self._clients:
+            client.bind(session)
+
+    def close(self) -> None:
+        """Stop to listen, and disconnect all clients. Their terminals end."""
+        self._scope.cancel()
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        uid = peer_of(stream.socket).uid
+        if uid != os.geteuid():
+            _log.warning("connection refused: it is another user's", uid=uid)
+            await stream.aclose()
+            return
+        client = SocketClient(stream, self._host, self._routes, self._profile)
+        self._clients.add(client)
+        if self._session is not None:
+            client.bind(self._session)
+        try:
+            await client.run()
+        finally:
+            self._clients.discard(client)

@@ -1,0 +1,167 @@
+"""One client of a session's socket: relays its requests to the host, in the name of the session.
+
+`initialize` is answered here, as the host would. All other requests wait until the id of the
+session is known: the agent starts its MCP servers while it opens the session. Only the methods that
+agents have are passed on, since the connection to the host is the user's client's, which may answer
+questions too.
+
+States: *waiting* for the session's id, *bound*, *closed*. When the client closes the connection, or
+the session is closed, its pending requests are cancelled, and the terminals that it has created and
+not released are released; a terminal that is created after that is released at once.
+"""
+
+from typing import Any, Final
+
+import trio
+from msgspec import Raw
+
+from acpterm import __version__
+from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS, EXTENSIONS, OWN
+from acpterm.acp.initialize import host_answer
+from acpterm.acp.raw_json import members, text
+from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest
+from acpterm.client.endpoint import Endpoint, Response
+from acpterm.client.session_sockets.routes import EventRoutes
+from acpterm.jsonrpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    REQUEST_CANCELLED,
+    Id,
+    RequestReceived,
+    RpcError,
+    quote,
+)
+
+_METHODS: Final = frozenset((*TERMINAL_METHODS, *EXTENSION_METHODS))
+# Requests of one client that wait for the session's id.
+_WAITING_MAX: Final = 100
+
+
+class SocketClient:
+    """Relays between the client at the other end of `stream` and `host`.
+
+    `profile` is the profile that the user has chosen for the agent, if any.
+    """
+
+    def __init__(
+        self, stream: trio.abc.Stream, host: Endpoint, routes: EventRoutes, profile: str | None
+    ) -> None:
+        self._host = host
+        self._routes = routes
+        self._profile = profile
+        self._session: str | None = None
+        self._waiting: list[RequestReceived] = []
+        self._host_ids: dict[Id, int] = {}
+        self._tokens: dict[Id, str] = {}
+        self._is_closed = False
+        self.terminals: Final[set[str]] = set()
+        """The ids of the terminals that the client has created and not released."""
+        self._endpoint = Endpoint(
+            stream,
+            "the MCP server",
+            on_request=self._on_request,
+            on_cancel=self._on_cancel,
+            throttle=host.drain,
+        )
+
+    async def run(self) -> None:
+        """Relay until the client closes the connection or this is cancelled."""
+        try:
+            await self._endpoint.run()
+        finally:
+            self._close()
+
+    def bind(self, session: str) -> None:
+        """Pass on the requests that have waited for the session's id, and all later ones."""
+        self._session = session
+        waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            self._forward(request, session)
+
+    def _on_request(self, request: RequestReceived) -> None:
+        if request.method == "initialize":
+            self._initialize(request)
+        elif request.method not in _METHODS:
+            message = f"there is no method {quote(request.method)} here"
+            self._endpoint.fail(request.id, RpcError(METHOD_NOT_FOUND, message))
+        elif self._session is not None:
+            self._forward(request, self._session)
+        elif len(self._waiting) < _WAITING_MAX:
+            self._waiting.append(request)
+        else:
+            message = f"{_WAITING_MAX} requests wait for the session to be open: wait for it first"
+            self._endpoint.fail(request.id, RpcError(INVALID_REQUEST, message))
+
+    def _initialize(self, request: RequestReceived) -> None:
+        own = members(members(members(request.params).get("_meta")).get(OWN))
+        requested = text(own.get("profile"))
+        if requested not in (None, self._profile):
+            message = (
+                f"the profile {quote(requested or '')} cannot be used for one session of an agent: "
+                "choose it for all terminals of the agent, with --profile before --mcp"
+            )
+            self._endpoint.fail(request.id, RpcError(INVALID_PARAMS, message))
+            return
+        self._endpoint.respond(request.id, host_answer(__version__, EXTENSIONS))
+
+    def _forward(self, request: RequestReceived, session: str) -> None:
+        id_, method = request.id, request.method
+        params: dict[str, Any] = {**members(request.params), "sessionId": session}
+        if method == EVENTS and (token := params.get("token")) is not None:
+            params["token"] = self._tokens[id_] = self._routes.add(token, self._notify)
+
+        def on_response(response: Response) -> None:
+            self._host_ids.pop(id_, None)
+            if (used := self._tokens.pop(id_, None)) is not None:
+                self._routes.remove(used)
+            if not isinstance(response, RpcError):
+                self._on_result(method, params, response)
+            self._endpoint.respond_raw(id_, response)
+
+        host_id = self._host.call(method, params, on_response)
+        if host_id is not None:
+            self._host_ids[id_] = host_id
+
+    def _on_result(self, method: str, params: dict[str, Any], result: Raw) -> None:
+        if method == "terminal/create":
+            terminal = text(members(result).get("terminalId"))
+            if terminal is not None:
+                self.terminals.add(terminal)
+            if self._is_closed:
+                self._release()
+        elif method == "terminal/release":
+            self.terminals.discard(text(params.get("terminalId")) or "")
+
+    def _notify(self, method: str, params: dict[str, Any]) -> None:
+        # The client does not read: it may also ask for the state of a terminal.
+        if not self._endpoint.is_full:
+            self._endpoint.notify(method, params)
+
+    def _on_cancel(self, id_: Id) -> None:
+        for request in self._waiting:
+            if request.id == id_:
+                self._waiting.remove(request)
+                self._endpoint.fail(id_, RpcError(REQUEST_CANCELLED, "the request was cancelled"))
+                return
+        if (host_id := self._host_ids.get(id_)) is not None:
+            self._host.cancel(host_id)
+
+    def _close(self) -> None:
+        self._is_closed = True
+        for host_id in list(self._host_ids.values()):
+            self._host.cancel(host_id)
+        for used in self._tokens.values():
+            self._routes.remove(used)
+        self._release()
+
+    def _release(self) -> None:
+        if self._session is not None:
+            for terminal in self.terminals:
+                params = TerminalRequest(self._session, terminal)
+                self._host.call("terminal/release", params, _ignore)
+        self.terminals.clear()
+
+
+def _ignore(response: Response) -> None:
+    del response

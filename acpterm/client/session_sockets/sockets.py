@@ -1,0 +1,137 @@
+"""The sockets of all sessions of one agent, in a private directory that is removed at the end.
+
+A session gets its socket before the agent receives the request that opens the session, since that
+request tells the agent where the socket is. `opening` is called with that request, and `opened` or
+`failed` with its response. A session that is opened again keeps its socket.
+"""
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import structlog
+import trio
+from msgspec import Raw
+
+from acpterm.acp.raw_json import text
+from acpterm.client.daemon import PATH_BYTES_MAX
+from acpterm.client.endpoint import Endpoint
+from acpterm.client.session_sockets.routes import EventRoutes
+from acpterm.client.session_sockets.server_entry import McpOptions, with_server
+from acpterm.client.session_sockets.session_socket import SessionSocket
+from acpterm.jsonrpc import Id
+
+_NAME_BYTES: Final = 8
+# Length of what is added to the path of the directory's parent.
+_ADDED_BYTES: Final = len("/acpterm-mcp-") + 8 + 1 + 2 * _NAME_BYTES
+
+_log = structlog.get_logger("acpterm.mcp")
+
+
+class SessionSockets:
+    """Creates the sockets in `directory`; `open_session_sockets` creates this object."""
+
+    def __init__(
+        self,
+        directory: str,
+        host: Endpoint,
+        routes: EventRoutes,
+        options: McpOptions,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._directory = directory
+        self._host = host
+        self._routes = routes
+        self._options = options
+        self._nursery = nursery
+        self._sockets: dict[str, SessionSocket] = {}
+        # The sockets of sessions whose id is not known yet, by the id of the request.
+        self._opening: dict[Id, SessionSocket] = {}
+
+    def opening(
+        self, id_: Id, fields: dict[str, Raw], *, session: str | None = None, is_v2: bool = False
+    ) -> dict[str, Any]:
+        """Return the params `fields` of a request that opens a session, with the MCP server added.
+
+        `id_` is the id of the request, and `session` that of the session, if it is known. `is_v2`:
+        the agent speaks version 2 of ACP.
+        """
+        socket = None if session is None else self._sockets.get(session)
+        if socket is None:
+            try:
+                socket = self._listen()
+            except OSError as error:
+                _log.error("no socket can be created for a session", error=error.strerror)
+                return {**fields}
+            if session is None:
+                self._opening[id_] = socket
+            else:
+                self._sockets[session] = socket
+                socket.bind(session)
+        cwd = text(fields.get("cwd"))
+        servers = with_server(
+            fields.get("mcpServers"), self._options, socket.path, cwd, is_v2=is_v2
+        )
+        return {**fields, "mcpServers": servers}
+
+    def opened(self, id_: Id, session: str | None) -> None:
+        """Bind the socket of the request `id_` to the session that the agent has opened.
+
+        If there is no session, since the request has failed, close the socket.
+        """
+        if (socket := self._opening.pop(id_, None)) is None:
+            return
+        if session is None:
+            socket.close()
+            return
+        if (earlier := self._sockets.get(session)) is not None:
+            earlier.close()
+        self._sockets[session] = socket
+        socket.bind(session)
+
+    def close(self, session: str) -> None:
+        """Close the socket of a session, which ends its terminals."""
+        if (socket := self._sockets.pop(session, None)) is not None:
+            socket.close()
+
+    def terminals(self, session: str) -> list[str]:
+        """Return the ids of the terminals that were created over the socket of a session."""
+        socket = self._sockets.get(session)
+        return [] if socket is None else socket.terminals
+
+    def _listen(self) -> SessionSocket:
+        path = os.path.join(self._directory, secrets.token_hex(_NAME_BYTES))
+        socket = SessionSocket(path, self._host, self._routes, self._options.profile)
+        self._nursery.start_soon(socket.run)
+        return socket
+
+
+@asynccontextmanager
+async def open_session_sockets(
+    host: Endpoint, routes: EventRoutes, options: McpOptions
+) -> AsyncIterator[SessionSockets]:
+    """Create the sockets' directory for the duration of the block, then close and remove all.
+
+    `host` is the connection to the host, whose notifications go to `routes`. Raises `OSError`.
+    """
+    parents = [os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir(), tempfile.gettempdir()]
+    directory = tempfile.mkdtemp(prefix="acpterm-mcp-", dir=_parent(parents))
+    try:
+        async with trio.open_nursery() as nursery:
+            yield SessionSockets(directory, host, routes, options, nursery)
+            nursery.cancel_scope.cancel()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _parent(parents: Iterable[str]) -> str:
+    """Return the first of `parents` in which a directory for sockets can be created."""
+    for parent in parents:
+        fits = len(os.fsencode(parent)) + _ADDED_BYTES <= PATH_BYTES_MAX
+        if fits and os.path.isabs(parent) and os.access(parent, os.W_OK | os.X_OK):
+            return parent
+    return "/tmp"  # noqa: S108  `mkdtemp` creates a private directory

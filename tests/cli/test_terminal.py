@@ -1,0 +1,98 @@
+"""`acpterm terminal`: the words of the chat command, in a shell."""
+
+import json
+import os
+import re
+
+import pytest
+
+from tests.support.commands import run, running
+from tests.support.polling import poll
+
+WAITS = "echo ready; read x; echo got $x; exec sleep 60"
+
+
+async def test_terminal_is_started_used_and_stopped(path, tmp_path):
+    done = await run(path, "terminal", "start", WAITS)
+    assert done == (
+        0,
+        f"Terminal Session Started\nTerminal Id: term-1\nSent Command: {WAITS}\n\nOutput:\nready\n",
+        "",
+    )
+    done = await run(path, "terminal", "send", "term-1", "two", "words")
+    assert done.out.startswith("Terminal Session: term-1\n\nOutput:\ntwo words\ngot two words")
+    done = await run(path, "terminal", "list")
+    assert re.fullmatch(
+        r"Active Terminal Sessions:\n"
+        r"ID           \| Command                        \| Position \| Running \| Uptime\n"
+        r"-------------\|--------------------------------\|----------\|---------\|--------\n"
+        r"term-1       \| echo ready; read x; echo got … \| \d+ +\| Yes     \| \d+s\n",
+        done.out,
+    )
+    done = await run(path, "terminal", "output", "term-1")
+    assert done.out.startswith("Terminal Session: term-1\nComplete Output:\nready\ntwo words\n")
+    done = await run(path, "terminal", "stop", "term-1")
+    assert done == (0, "Terminal session term-1 terminated.\n", "")
+    assert await run(path, "terminal", "list") == (0, "No active terminal sessions.\n", "")
+    done = await run(path, "terminal", "stop", "term-1")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("acpterm: there is no terminal 'term-1'")
+
+
+async def test_start_runs_a_program_with_its_arguments(path):
+    done = await run(path, "terminal", "start", "printf", "%s|", "a b", "$HOME", "-d")
+    assert "Sent Command: printf '%s|' 'a b' '$HOME' -d\n" in done.out
+    assert done.out.endswith("Output:\na b|$HOME|-d|\n[exited with 0]\n")
+
+
+async def test_start_runs_in_the_current_directory(path):
+    done = await run(path, "terminal", "start", "pwd")
+    assert f"Output:\n{os.getcwd()}\n" in done.out
+
+
+async def test_start_runs_where_the_selected_provider_says(path, tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text('provider = "podman"\nimage = ""\n')
+    done = await run(path, "terminal", "start", "true", ACPTERM_CONFIG=str(config))
+    assert done.status == 1
+    assert "podman" in done.err or "image" in done.err
+
+
+async def test_send_presses_a_key(path):
+    await run(path, "terminal", "start", "trap 'echo caught; exit 4' INT; echo ready; read x")
+    done = await run(path, "terminal", "send", "term-1", "C-c")
+    assert done.out.endswith("caught\n[exited with 4]\n")
+
+
+async def test_send_types_words_that_look_like_options(path):
+    await run(path, "terminal", "start", WAITS)
+    done = await run(path, "terminal", "send", "term-1", "-y", "--all")
+    assert "got -y --all" in done.out
+
+
+async def test_interrupted_start_leaves_the_terminal(path, tmp_path):
+    words = ["terminal", "start", f"touch {tmp_path}/ran; exec sleep 60"]
+    async with running(tmp_path, path, *words) as command:
+        await poll((tmp_path / "ran").exists)
+        command.interrupt()
+        assert await command.wait() == 130
+    listed = await run(path, "ls", "--json")
+    assert [one["name"] for one in json.loads(listed.out)] == ["term-1"]
+
+
+@pytest.mark.long
+async def test_provider_words_are_those_of_acpterm_provider(path, tmp_path):
+    config = tmp_path / "config.toml"
+    env = {"ACPTERM_CONFIG": str(config)}
+    config.write_text("")
+    done = await run(path, "terminal", "provider", "set", "landlock", **env)
+    assert (done.status, config.read_text()) == (0, 'provider = "landlock"\n')
+    assert (await run(path, "terminal", "provider", "get", **env)).out == "landlock\n"
+    assert "* landlock" in (await run(path, "terminal", "provider", "list", **env)).out
+    assert "acpterm provider set" in (await run(path, "terminal", "provider", "select", **env)).err
+
+
+async def test_list_without_a_daemon_is_an_error(tmp_path):
+    done = await run(str(tmp_path / "agent.sock"), "terminal", "list")
+    assert done.status == 1
+    assert "there are no terminals" in done.err
