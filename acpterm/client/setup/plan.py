@@ -1,0 +1,107 @@
+"""Plans a change of one file, and carries it out.
+
+A `Plan` has the contents of the file before and after the change. Nothing is written until `apply`,
+which fails if the file has changed since. `plan_setup` first takes acpterm's earlier entries away,
+so that a second setup replaces the first one, and `--undo` restores what was there before both.
+"""
+
+from dataclasses import dataclass
+from difflib import unified_diff
+from typing import Final
+
+from acpterm.client.setup import files
+from acpterm.client.setup.journal import Journal, Record, make_record, matches, reverted
+from acpterm.client.setup.targets import Target
+
+# A file on one line, or a key in it, is not printed as a whole.
+_LINE_MAX: Final = 160
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A change of a target's file; None is no file."""
+
+    target: Target
+    before: bytes | None
+    after: bytes | None
+    original: bytes | None
+    """The contents without acpterm's entries, which `--undo` restores."""
+    is_undo: bool
+    parents: int
+    directories: list[str]
+    """Directories that acpterm has created for the file."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Return whether the change is one."""
+        return self.before != self.after
+
+    def diff(self) -> list[str]:
+        """Return the lines of a unified diff. Long lines are cut."""
+        old, new = (_lines(content) for content in (self.before, self.after))
+        path = self.target.path
+        names = (
+            (path if self.before is not None else "/dev/null"),
+            (path if self.after is not None else "/dev/null"),
+        )
+        lines = unified_diff(old, new, *names, lineterm="")
+        return [line if len(line) <= _LINE_MAX else f"{line[:_LINE_MAX]}…" for line in lines]
+
+
+def plan_setup(target: Target, journal: Journal) -> Plan:
+    """Plan to write the target. Raises `SetupError`."""
+    before = files.read(target.path)
+    if target.is_set_up(before):
+        return _plan(target, before, before)
+    files.check_writable(target.path)
+    record = journal.load(target.name)
+    original, directories = _original(target, before, record)
+    after, parents = target.within(original, before)
+    return Plan(target, before, after, original, False, parents, directories)
+
+
+def plan_undo(target: Target, journal: Journal) -> Plan:
+    """Plan to remove what acpterm has in the target. Raises `SetupError`."""
+    before = files.read(target.path)
+    original, directories = _original(target, before, journal.load(target.name))
+    if before != original:
+        files.check_writable(target.path)
+    return Plan(target, before, original, original, True, 0, directories)
+
+
+def apply(plan: Plan, journal: Journal) -> None:
+    """Carry the plan out. Raises `SetupError` if the file has changed since, or is not writable."""
+    target = plan.target
+    if plan.after is None:
+        files.delete(target.path, plan.before)
+        files.remove_directories(plan.directories)
+        journal.drop(target.name)
+        return
+    created = files.replace(target.path, plan.before, plan.after, target.mode)
+    if plan.is_undo:
+        journal.drop(target.name)
+        return
+    directories = [*plan.directories, *created]
+    record = make_record(target.path, plan.original, plan.after, directories, plan.parents)
+    journal.store(target.name, record)
+
+
+def _plan(target: Target, before: bytes | None, after: bytes | None) -> Plan:
+    return Plan(target, before, after, before, False, 0, [])
+
+
+def _original(
+    target: Target, content: bytes | None, record: Record | None
+) -> tuple[bytes | None, list[str]]:
+    """Return the contents before acpterm's first change, and the directories that it created."""
+    if content is None:
+        return None, []
+    if record is None or record.path != target.path:
+        return target.without(content, 0), []
+    if matches(record, target.path, content):
+        return reverted(record, content), record.directories
+    return target.without(content, record.parents), record.directories
+
+
+def _lines(content: bytes | None) -> list[str]:
+    return (content or b"").decode(errors="replace").removeprefix("\ufeff").splitlines()
