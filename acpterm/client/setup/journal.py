@@ -7,6 +7,7 @@ is now. A record that is lost or damaged is no error.
 """
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 
@@ -39,8 +40,8 @@ def make_record(
     """Return the record of a change of the file from `before` to `after`."""
     old = before or b""
     # The part that differs, from the first difference to the last one.
-    start = _common_length(old, after)
-    common = _common_length(old[start:][::-1], after[start:][::-1])
+    start = common_length(old, after)
+    common = common_length(old[start:][::-1], after[start:][::-1])
     return Record(
         path=path,
         digest=sha256(after).hexdigest(),
@@ -53,7 +54,7 @@ def make_record(
     )
 
 
-def _common_length(one: bytes, other: bytes) -> int:
+def common_length(one: Sequence[object], other: Sequence[object]) -> int:
     """Return the length of the longest common beginning."""
     shorter = min(len(one), len(other))
     return next((at for at in range(shorter) if one[at] != other[at]), shorter)

@@ -185,4 +185,6 @@ def _without(text: str, parent: Node, member: Member) -> str:
         assert comma is not None  # noqa: S101  there is one between two members
         return text[:comma] + text[comma + 1 : start] + text[member.value.end :]
     rest = text[member.value.end : parent.end - 1]
-    return text[:start] + (rest if rest.strip() else "") + text[parent.end - 1 :]
+    # White space around comments stays: a comment can end only at the end of its line.
+    has_comments = (text[parent.start + 1 : start] + rest).strip()
+    return text[:start] + (rest if has_comments else "") + text[parent.end - 1 :]

@@ -10,11 +10,19 @@ from difflib import unified_diff
 from typing import Final
 
 from acpterm.client.setup import files
-from acpterm.client.setup.journal import Journal, Record, make_record, matches, reverted
+from acpterm.client.setup.journal import (
+    Journal,
+    Record,
+    common_length,
+    make_record,
+    matches,
+    reverted,
+)
 from acpterm.client.setup.targets import Target
 
-# A file on one line, or a key in it, is not printed as a whole.
+# A file on one line is not printed as a whole.
 _LINE_MAX: Final = 160
+_AROUND: Final = 30
 
 
 @dataclass(frozen=True)
@@ -37,15 +45,14 @@ class Plan:
         return self.before != self.after
 
     def diff(self) -> list[str]:
-        """Return the lines of a unified diff. Long lines are cut."""
+        """Return the lines of a unified diff. Of long lines only the part that differs is shown."""
         old, new = (_lines(content) for content in (self.before, self.after))
         path = self.target.path
         names = (
             (path if self.before is not None else "/dev/null"),
             (path if self.after is not None else "/dev/null"),
         )
-        lines = unified_diff(old, new, *names, lineterm="")
-        return [line if len(line) <= _LINE_MAX else f"{line[:_LINE_MAX]}…" for line in lines]
+        return _cut(list(unified_diff(old, new, *names, lineterm="")))
 
 
 def plan_setup(target: Target, journal: Journal) -> Plan:
@@ -105,3 +112,23 @@ def _original(
 
 def _lines(content: bytes | None) -> list[str]:
     return (content or b"").decode(errors="replace").removeprefix("\ufeff").splitlines()
+
+
+def _cut(lines: list[str]) -> list[str]:
+    """Return the lines of a diff with each long line cut to the part that differs."""
+    result = list(lines)
+    for at, line in enumerate(lines):
+        if len(line) <= _LINE_MAX or line[0] == "@":
+            continue
+        other = line
+        if line[0] == "-" and lines[at + 1 : at + 2] and lines[at + 1][0] == "+":
+            other = lines[at + 1]
+        elif line[0] == "+" and lines[at - 1][0] == "-":
+            other = lines[at - 1]
+        text = line[1:]
+        start = common_length(text, other[1:])
+        end = len(text) - common_length(text[start:][::-1], other[1 + start :][::-1])
+        start, end = max(start - _AROUND, 0), max(end + _AROUND, _LINE_MAX)
+        before, after = "…" if start else "", "…" if end < len(text) else ""
+        result[at] = f"{line[0]}{before}{text[start:end]}{after}"
+    return result
