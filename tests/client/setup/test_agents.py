@@ -164,7 +164,8 @@ args = ["mcp"]
         '{\r\n  "mcpServers": {}\r\n}\r\n',
         (
             '{\r\n  "mcpServers": {\r\n    "acpterm": {\r\n      "type": "stdio",\r\n'
-            '      "command": "HOME/bin/acpterm",\r\n      "args": [\r\n        "mcp"\r\n      ],\r\n'
+            '      "command": "HOME/bin/acpterm",\r\n'
+            '      "args": [\r\n        "mcp"\r\n      ],\r\n'
             '      "env": {}\r\n    }\r\n  }\r\n}\r\n'
         ),
     ),
