@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from acpterm.client.setup import files
+from acpterm.client.setup import files, json_edit
 from acpterm.client.setup.errors import SetupError
 from acpterm.client.setup.plan import apply, plan_setup
 from tests.client.setup.conftest import server
@@ -74,6 +74,19 @@ def test_dangling_link_is_an_error(file, setup):
 def test_read_only_file_is_not_changed(file, setup):
     file.chmod(0o444)
     with pytest.raises(SetupError, match=r"is read-only.*chmod u"):
+        setup.write(server("gemini"))
+    assert file.read_bytes() == OTHER
+
+
+def test_entry_in_another_style_is_set_up_already_also_in_a_read_only_file(file, setup):
+    file.write_bytes(b'{"mcpServers":\n {"acpterm": {"args": ["mcp"], "command": "acpterm"}}}')
+    file.chmod(0o444)
+    assert not setup.write(server("gemini")).is_needed
+
+
+def test_edit_that_would_change_other_settings_is_not_written(file, setup, monkeypatch):
+    monkeypatch.setattr(json_edit, "add", lambda *_, **__: '{"mcpServers": {"acpterm": 1}}')
+    with pytest.raises(SetupError, match=r"without a change to other settings"):
         setup.write(server("gemini"))
     assert file.read_bytes() == OTHER
 
