@@ -62,31 +62,43 @@ def command(
 
     Exit status: 0 if the change was made or is not needed, 1 if not.
     """
-    from acpterm.client.setup.agents import AGENTS  # noqa: PLC0415  other commands start faster
-    from acpterm.client.setup.errors import SetupError  # noqa: PLC0415
+    from acpterm.client.setup.errors import SetupError  # noqa: PLC0415  other commands start faster
     from acpterm.client.setup.overview import has_skill  # noqa: PLC0415
 
     if proxy and skill:
         raise click.UsageError("--proxy and --skill do not go together: run the command twice")
     if tools and (proxy or skill or undo):
         raise click.UsageError("--tools is for the MCP entry: leave out the other option")
+    if as_json and (agent or proxy or skill or tools or undo):
+        raise click.UsageError("--json is for the list: leave out the other options")
     if agent is None and not skill:
         if proxy or tools or undo:
             raise click.UsageError("say which AGENT")
         _list(as_json)
         return
-    if as_json:
-        raise click.UsageError("--json is for the list: leave out the other options")
-    if not (proxy or skill or undo) and find_spec("mcp") is None:
+    is_entry = not (proxy or skill)
+    if is_entry and not undo and find_spec("mcp") is None:
         fail(_NO_SDK)
-    chosen = [each for each in AGENTS if agent == each.name or (not agent and each.is_installed())]
+    chosen = _agents(agent)
     try:
         for titles, target in _targets(chosen, proxy=proxy, skill=skill, tools=tools, undo=undo):
             _change(titles, target, undo=undo, yes=yes, dry_run=dry_run)
     except SetupError as error:
         fail(str(error))
-    if not (proxy or skill or undo or dry_run or has_skill(chosen[0])):
+    if is_entry and not (undo or dry_run or has_skill(chosen[0])):
         echo_once(f"The skill teaches it the tools: acpterm setup {agent} --skill")
+
+
+def _agents(name: str | None) -> "list[Agent]":
+    """Return the agent `name`; without a name, those that are installed."""
+    from acpterm.client.setup.agents import AGENTS  # noqa: PLC0415
+
+    if name is not None:
+        return [agent for agent in AGENTS if agent.name == name]
+    installed = [agent for agent in AGENTS if agent.is_installed()]
+    if not installed:
+        fail("none of the agents is installed: acpterm setup lists them. Say which AGENT")
+    return installed
 
 
 def _list(as_json: bool) -> None:

@@ -5,7 +5,9 @@ import os
 import pty
 
 import pytest
+from click.testing import CliRunner
 
+from acpterm.cli.setup import command
 from tests.support.commands import command_environment, run
 from tests.support.polling import poll
 from tests.support.starting import start
@@ -122,6 +124,21 @@ async def test_options_that_do_not_go_together(env, words, message):
     status, _, err = await run(NOWHERE, "setup", *words, **env)
     assert status == 2
     assert message in err
+
+
+def test_setup_without_the_sdk_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("acpterm.cli.setup.find_spec", lambda _: None)
+    result = CliRunner().invoke(command, ["claude", "--yes"])
+    assert result.exit_code == 1
+    assert "pip install 'acpterm[mcp]'" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_skill_for_no_installed_agent_is_an_error(env, tmp_path):
+    status, _, err = await run(NOWHERE, "setup", "--skill", "--yes", **env)
+    assert status == 1
+    assert "none of the agents is installed" in err
 
 
 async def test_text_in_settings_cannot_control_the_terminal(env, tmp_path):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from acpterm.cli.setup import command
 from acpterm.client.setup.agents import AGENTS
 from acpterm.client.setup.errors import SetupError
 from acpterm.client.setup.overview import overview
@@ -206,8 +207,10 @@ def content_of(target):
     return Path(target.path).read_bytes()
 
 
-def test_each_agent_has_a_format():
-    assert list(FORMATS) == [agent.name for agent in AGENTS]
+def test_each_agent_has_a_format_and_is_a_choice_of_the_command():
+    names = [agent.name for agent in AGENTS]
+    assert list(FORMATS) == names
+    assert list(command.params[0].type.choices) == names
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -369,6 +372,22 @@ def test_proxy_adds_the_installed_agents_to_zed(home, setup):
     setup.write(proxy_target(zed))
     assert len(proxy_target(zed).own(file.read_bytes())) == 3
     setup.undo(proxy_target(zed, undo=True))
+    assert file.read_text() == before
+
+
+@pytest.mark.parametrize("proxy_first", [False, True])
+def test_server_and_proxy_in_one_file_are_undone_in_any_order(home, setup, proxy_first):
+    program(home / "bin" / "gemini")
+    path, before, _ = FORMATS["zed"]
+    file = home / path
+    file.parent.mkdir(parents=True)
+    file.write_text(before)
+    zed = agent("zed")
+    setup.write(server("zed"))
+    setup.write(proxy_target(zed))
+    undone = [server("zed"), proxy_target(zed, undo=True)]
+    for target in reversed(undone) if proxy_first else undone:
+        setup.undo(target)
     assert file.read_text() == before
 
 
