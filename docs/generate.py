@@ -143,7 +143,7 @@ GROUPS = {
     ],
     "What agents may run": ["policy", "provider", "approvals", "approve", "deny", "audit"],
     "The daemon": ["status", "restart", "shutdown", "serve", "doctor", "completion"],
-    "For agents, editors and scripts": ["stdio", "proxy", "prompt"],
+    "For agents, editors and scripts": ["setup", "stdio", "proxy", "prompt"],
 }
 
 # The names that the shells look for.

@@ -39,6 +39,11 @@ run "$@" policy check 'ls | head' >/dev/null || fail "acpterm policy check: a sa
 # tomlkit changes the settings file.
 run "$@" provider set local >/dev/null
 run "$@" provider list | sed 's/:.*//' | grep -E '^[* ] [a-z]+ ' || fail "acpterm provider list"
+# The skill is a file in the package.
+run "$@" setup claude --skill --yes >/dev/null
+grep -q '^name: acpterm$' .claude/skills/acpterm/SKILL.md || fail "acpterm setup --skill"
+run "$@" setup claude --skill --undo --yes >/dev/null
+[ ! -e .claude ] || fail "acpterm setup --undo"
 # An agent. It does not read the result, so the commands need not have ended.
 mkdir project
 for request in '1 rm -r project' '2 echo created'; do

@@ -46,6 +46,7 @@ _COMMANDS = {
     "terminal": ("acpterm.cli.terminal", "Start and use terminals with the words of /terminal."),
     "provider": ("acpterm.cli.provider", "List or select what isolates terminals."),
     "policy": ("acpterm.cli.policy", "Check and change what agents may run."),
+    "setup": ("acpterm.cli.setup", "Give agents terminals: write acpterm into their settings."),
     "doctor": ("acpterm.cli.doctor", "Check this machine for what acpterm needs."),
     "completion": ("acpterm.cli.completion", "Print a shell completion script."),
     "serve": ("acpterm.cli.serve", "Run the daemon, which listens for agents on a Unix socket."),

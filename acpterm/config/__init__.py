@@ -11,6 +11,7 @@ from acpterm.config.paths import (
     default_file,
     default_record_dir,
     default_socket,
+    setup_dir,
     user_socket,
 )
 from acpterm.config.settings import Settings
@@ -26,5 +27,6 @@ __all__ = [
     "default_record_dir",
     "default_socket",
     "load",
+    "setup_dir",
     "user_socket",
 ]

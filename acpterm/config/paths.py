@@ -41,6 +41,11 @@ def default_audit_dir() -> str:
     return os.path.join(_state_dir(), "audit")
 
 
+def setup_dir() -> str:
+    """Return the directory of the records of `acpterm setup`."""
+    return os.path.join(_state_dir(), "setup")
+
+
 def _state_dir() -> str:
     """Return acpterm's directory in the user's state directory."""
     if sys.platform == "darwin":

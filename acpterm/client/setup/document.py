@@ -1,0 +1,127 @@
+"""The text of a settings file in one of three formats: JSON, JSON with comments, or TOML.
+
+Stateless: a `Document` is the text, and changes return a new one. Each change is checked: the data
+of the new text is that of the old one with exactly this change. What does not pass is a
+`SetupError`, and nothing is written. So a mistake in an edit cannot damage a file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from acpterm.client.setup import json_edit, toml_edit
+from acpterm.client.setup.errors import SetupError
+from acpterm.client.setup.json_parser import ParseError
+from acpterm.client.setup.json_parser import parse as parse_json
+
+Format = Literal["json", "jsonc", "toml"]
+
+
+@dataclass(frozen=True)
+class Document:
+    """The text of the settings file at `path`, for messages; empty if there is no file."""
+
+    path: str
+    format: Format
+    text: str
+
+    @classmethod
+    def decode(cls, path: str, form: Format, content: bytes | None) -> "Document":
+        """Return the document that the file's bytes are. Raises `SetupError` unless it is valid."""
+        try:
+            document = cls(path, form, (content or b"").decode())
+        except UnicodeDecodeError as error:
+            line = (content or b"").count(b"\n", 0, error.start) + 1
+            raise SetupError(f"{path}:{line}: is not UTF-8. Nothing was changed") from None
+        document.data()
+        return document
+
+    def encode(self) -> bytes:
+        """Return the file's bytes."""
+        return self.text.encode()
+
+    def data(self) -> dict[str, Any]:
+        """Return the settings. Raises `SetupError` if the text is not valid."""
+        try:
+            found = toml_edit.parse(self.text) if self.format == "toml" else self._json()
+        except ParseError as error:
+            raise self._invalid(error) from None
+        return found
+
+    def get(self, path: Sequence[str]) -> Any:
+        """Return the value at `path`, or None."""
+        found: Any = self.data()
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    def missing_parents(self, path: Sequence[str]) -> int:
+        """Return how many of the objects around `path` do not exist."""
+        return sum(self.get(path[:depth]) is None for depth in range(1, len(path)))
+
+    def add(self, path: Sequence[str], entry: Mapping[str, Any]) -> "Document":
+        """Return the document with `entry` at `path`, which must not exist. Raises `SetupError`."""
+        try:
+            if self.format == "toml":
+                text = toml_edit.add(self.text, path, entry)
+            else:
+                text = json_edit.add(self.text, path, entry, comments=self._comments)
+        except ParseError as error:
+            raise self._invalid(error) from None
+        expected = self.data()
+        around = expected
+        for name in path[:-1]:
+            around = around.setdefault(name, {})
+        around[path[-1]] = entry
+        return self._checked(text, expected, path)
+
+    def remove(self, path: Sequence[str], parents: int) -> "Document":
+        """Return the document without the value at `path`, which must exist.
+
+        Of the objects around it, up to `parents` are removed if they are empty then. Raises
+        `SetupError`.
+        """
+        if self.format == "toml":
+            text = toml_edit.remove(self.text, path, parents=parents)
+        else:
+            text = json_edit.remove(self.text, path, parents=parents, comments=self._comments)
+        expected = self.data()
+        for depth in range(len(path), max(len(path) - parents, 1) - 1, -1):
+            around = expected
+            for name in path[: depth - 1]:
+                around = around[name]
+            if depth == len(path) or not around[path[depth - 1]]:
+                del around[path[depth - 1]]
+        return self._checked(text, expected, path)
+
+    @property
+    def _comments(self) -> bool:
+        return self.format == "jsonc"
+
+    def _json(self) -> dict[str, Any]:
+        root = parse_json(self.text, comments=self._comments)
+        if root is None:
+            return {}
+        if not isinstance(root.data, dict):
+            line = self.text.count("\n", 0, root.start) + 1
+            raise ParseError("the top level is not an object {…}", line)
+        return root.data
+
+    def _checked(self, text: str, expected: dict[str, Any], path: Sequence[str]) -> "Document":
+        changed = replace(self, text=text)
+        try:
+            is_right = changed.data() == expected
+        except SetupError:
+            is_right = False
+        if not is_right:
+            raise SetupError(
+                f"{self.path}: {'.'.join(path)} cannot be changed without a change to other "
+                "settings. Nothing was changed: edit the file yourself"
+            )
+        return changed
+
+    def _invalid(self, error: ParseError) -> SetupError:
+        return SetupError(
+            f"{self.path}:{error.line}: {error}. Nothing was changed: repair the file, and run "
+            "the command again"
+        )

@@ -1,0 +1,103 @@
+"""Records what `acpterm setup` has changed, so that `--undo` can restore it byte for byte.
+
+One JSON file for each target in the state directory, with the change as one piece of text that was
+replaced by another one, not the file: settings have secrets. A record is only used while the file
+is as the change has left it. If its program has written it since, the entry is removed from what it
+is now. A record that is lost or damaged is no error.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import sha256
+
+import msgspec
+
+from acpterm.client.setup import files
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One change of a file. The bytes `inserted` are at `offset`, and `removed` were there."""
+
+    path: str
+    digest: str
+    """SHA-256 of the file after the change."""
+    offset: int
+    removed: bytes
+    inserted: int
+    """Number of bytes that were inserted."""
+    is_new: bool
+    """Whether there was no file."""
+    directories: list[str]
+    """Directories that were created for the file."""
+    parents: int
+    """Number of objects that were created around the entries."""
+
+
+def make_record(
+    path: str, before: bytes | None, after: bytes, directories: list[str], parents: int
+) -> Record:
+    """Return the record of a change of the file from `before` to `after`."""
+    old = before or b""
+    # The part that differs, from the first difference to the last one.
+    start = common_length(old, after)
+    common = common_length(old[start:][::-1], after[start:][::-1])
+    return Record(
+        path=path,
+        digest=sha256(after).hexdigest(),
+        offset=start,
+        removed=old[start : len(old) - common],
+        inserted=len(after) - common - start,
+        is_new=before is None,
+        directories=directories,
+        parents=parents,
+    )
+
+
+def common_length(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return the length of the longest common beginning."""
+    shorter = min(len(one), len(other))
+    return next((at for at in range(shorter) if one[at] != other[at]), shorter)
+
+
+def matches(record: Record, path: str, content: bytes | None) -> bool:
+    """Return whether the file at `path` still is as the recorded change has left it."""
+    return (
+        content is not None and record.path == path and record.digest == sha256(content).hexdigest()
+    )
+
+
+def reverted(record: Record, content: bytes) -> bytes | None:
+    """Return the contents before the change; None if there was no file."""
+    if record.is_new:
+        return None
+    end = record.offset + record.inserted
+    return content[: record.offset] + record.removed + content[end:]
+
+
+class Journal:
+    """The records in a directory."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def load(self, name: str) -> Record | None:
+        """Return the record of the target `name`, if there is one."""
+        try:
+            with open(self._file(name), "rb") as file:
+                return msgspec.json.decode(file.read(), type=Record)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def store(self, name: str, record: Record) -> None:
+        """Store the record of the target `name`. Raises `SetupError`."""
+        path = self._file(name)
+        files.replace(path, files.read(path), msgspec.json.encode(record), 0o600)
+
+    def drop(self, name: str) -> None:
+        """Delete the record of the target `name`, if there is one."""
+        with suppress(OSError):
+            os.unlink(self._file(name))
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self._directory, f"{name}.json")

@@ -1,0 +1,190 @@
+"""Adds members to JSON text, and removes them, without a change to anything else in the text.
+
+Stateless. `add` and `remove` return new text in which every other byte is that of the old one:
+comments, order, indentation, line ends, a byte order mark. A new member is written in the style of
+its neighbours: on a line of its own, or on the same line. `remove` is the inverse of `add`, except
+that it cannot know whether an empty object existed before: `add` creates missing ones.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from acpterm.client.setup.json_parser import Member, Node, ParseError, parse
+
+# What may follow a value on its line and belongs to it: comments.
+_SAME_LINE: Final = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/))+")
+
+
+def add(text: str, path: Sequence[str], value: object, *, comments: bool) -> str:
+    """Return `text` with `value` as the member at `path`, which must not exist.
+
+    Raises `ParseError` if the text is not JSON, or something on the path is no object.
+    """
+    root = parse(text, comments=comments)
+    if root is None:
+        between = newline(text) if text.strip("\ufeff \t\r\n") else ""
+        return text + between + _dump(_nested(path, value), "  ", newline(text)) + newline(text)
+    parent, rest = _innermost(text, root, path)
+    member = f"{json.dumps(rest[0], ensure_ascii=False)}: "
+    content = _nested(rest[1:], value)
+    if _is_inline(text, root, parent):
+        compact = ", " not in text and ": " not in text
+        separators = (",", ":") if compact else (", ", ": ")
+        written = member.rstrip() if compact else member
+        written += json.dumps(content, ensure_ascii=False, separators=separators)
+        return _insert_inline(text, parent, written, "" if compact else " ")
+    unit = _unit(text, root)
+    if parent.members:
+        indent = _line_indent(text, parent.members[0].start)
+    else:
+        indent = _line_indent(text, parent.start) + unit
+    end = newline(text)
+    lines = _dump(content, unit, end).replace(end, end + indent)
+    return _insert_line(text, parent, f"{end}{indent}{member}{lines}", comments=comments)
+
+
+def remove(text: str, path: Sequence[str], *, parents: int, comments: bool) -> str:
+    """Return `text` without the member at `path`, which must exist.
+
+    Of the objects around it, up to `parents` are removed if they are empty then.
+    """
+    root = parse(text, comments=comments)
+    assert root is not None  # noqa: S101  it has a member
+    parent = node_at(root, path[:-1])
+    member = parent.member(path[-1]) if parent else None
+    assert parent is not None  # noqa: S101
+    assert member is not None  # noqa: S101
+    text = _without(text, parent, member)
+    if parents > 0 and len(path) > 1:
+        root = parse(text, comments=comments)
+        around = node_at(root, path[:-1]) if root else None
+        if around and not around.members and around.end - around.start == len("{}"):
+            return remove(text, path[:-1], parents=parents - 1, comments=comments)
+    return text
+
+
+def node_at(root: Node, path: Sequence[str]) -> Node | None:
+    """Return the value at `path`, or None."""
+    node: Node | None = root
+    for name in path:
+        member = node.member(name) if node else None
+        node = member.value if member else None
+    return node
+
+
+def newline(text: str) -> str:
+    """Return the line end that `text` uses."""
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _innermost(text: str, root: Node, path: Sequence[str]) -> tuple[Node, Sequence[str]]:
+    """Return the innermost object on the path that exists, and the names of those that do not."""
+    node = root
+    for depth, name in enumerate(path):
+        if node.members is None:
+            what = f'"{path[depth - 1]}"' if depth else "the top level"
+            line = text.count("\n", 0, node.start) + 1
+            raise ParseError(f"{what} is not an object {{…}}", line)
+        member = node.member(name)
+        if member is None:
+            return node, path[depth:]
+        node = member.value
+    line = text.count("\n", 0, node.start) + 1
+    raise ParseError(f'"{".".join(path)}" exists already', line)
+
+
+def _nested(path: Sequence[str], value: object) -> Any:
+    for name in reversed(path):
+        value = {name: value}
+    return value
+
+
+def _dump(value: object, unit: str, end: str) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=unit).replace("\n", end)
+
+
+def _is_inline(text: str, root: Node, parent: Node) -> bool:
+    """Return whether members of `parent` are on one line, as in a file without line ends."""
+    for node in (parent, root):
+        if node.members:
+            return "\n" not in text[node.start : node.members[0].start]
+    return False
+
+
+def _line_indent(text: str, at: int) -> str:
+    """Return the white space at the beginning of the line of the position `at`."""
+    start = text.rfind("\n", 0, at) + 1
+    line = text[start:at].lstrip("\ufeff")
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _unit(text: str, root: Node) -> str:
+    """Return the white space by which each level is indented."""
+    if root.members:
+        indent = _line_indent(text, root.members[0].start)
+        return indent.removeprefix(_line_indent(text, root.start)) or "  "
+    return "  "
+
+
+def _insert_inline(text: str, parent: Node, written: str, space: str) -> str:
+    if not parent.members:
+        at = parent.end - 1
+        return text[:at] + written + text[at:]
+    last = parent.members[-1]
+    if last.comma is not None:
+        at = last.comma + 1
+        return f"{text[:at]}{space}{written},{text[at:]}"
+    at = last.value.end
+    return f"{text[:at]},{space}{written}{text[at:]}"
+
+
+def _insert_line(text: str, parent: Node, written: str, *, comments: bool) -> str:
+    if not parent.members:
+        at = parent.end - 1
+        if "\n" in text[parent.start : at]:
+            at = _start_of_line(text, at)
+            return text[:at] + written + text[at:]
+        closing = newline(text) + _line_indent(text, parent.start)
+        return text[:at].rstrip(" \t") + written + closing + text[at:]
+    last = parent.members[-1]
+    if last.comma is not None:
+        at = _end_of_comments(text, last.comma + 1, comments=comments)
+        return f"{text[:at]}{written},{text[at:]}"
+    end = last.value.end
+    at = _end_of_comments(text, end, comments=comments)
+    return f"{text[:end]},{text[end:at]}{written}{text[at:]}"
+
+
+def _end_of_comments(text: str, at: int, *, comments: bool) -> int:
+    """Return where the comments end that follow the position `at` on its line."""
+    found = _SAME_LINE.match(text, at) if comments else None
+    return found.end() if found else at
+
+
+def _start_of_line(text: str, at: int) -> int:
+    """Return `at` minus the white space before it, and the line end before that, if any."""
+    at = len(text[:at].rstrip(" \t"))
+    if text[:at].endswith("\n"):
+        at -= 1
+    return at - text[:at].endswith("\r")
+
+
+def _without(text: str, parent: Node, member: Member) -> str:
+    """Return `text` without the member and one of the commas beside it."""
+    members = parent.members or []
+    index = members.index(member)
+    start = _start_of_line(text, member.start)
+    if member.comma is not None:
+        rest = text[member.comma + 1 :]
+        first_of_line = index == 0 and start == member.start
+        return text[:start] + (rest.lstrip(" ") if first_of_line else rest)
+    if index:
+        comma = members[index - 1].comma
+        assert comma is not None  # noqa: S101  there is one between two members
+        return text[:comma] + text[comma + 1 : start] + text[member.value.end :]
+    rest = text[member.value.end : parent.end - 1]
+    # White space around comments stays: a comment can end only at the end of its line.
+    has_comments = (text[parent.start + 1 : start] + rest).strip()
+    return text[:start] + (rest if has_comments else "") + text[parent.end - 1 :]

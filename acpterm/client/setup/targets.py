@@ -1,0 +1,224 @@
+"""What `acpterm setup` writes: MCP entries, proxy lines, and the skill.
+
+A target is one file, and what acpterm has in it. `EntriesTarget` has entries in a settings file,
+next to those of others; `SkillTarget` is a whole file. Both tell what the file is with and without
+them, and know acpterm's own entries, also those that were written by hand. An entry that has the
+same name but runs another program is never changed.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files as package_files
+from typing import Any, Final, NamedTuple
+
+from acpterm.client.setup.agents import ACP_COMMANDS, Agent, Entry, acp_agents
+from acpterm.client.setup.document import Document, Format
+from acpterm.client.setup.errors import SetupError
+from acpterm.client.setup.launch import Launch, acpterm_words, environment, is_acpterm
+
+SERVER: Final = "acpterm"
+"""The name of the MCP server in settings."""
+_PROXIED: Final = " (acpterm)"
+"""The end of the names of agents that run behind the proxy."""
+
+Path = tuple[str, ...]
+
+
+class Content(NamedTuple):
+    """A file's contents, None if there is no file, and how many objects `add` had to create."""
+
+    data: bytes | None
+    parents: int
+
+
+@dataclass(frozen=True)
+class EntriesTarget:
+    """Entries in a settings file."""
+
+    name: str
+    path: str
+    format: Format
+    entries: Mapping[Path, Callable[[Any], Entry]]
+    """For each path a function that returns the entry, given what is there now, or None."""
+    container: Path
+    is_own: Callable[[str, Any], bool]
+    """Return whether acpterm's entry has this name and this value."""
+    mode: int = 0o600
+
+    def own(self, content: bytes | None) -> dict[Path, Any]:
+        """Return acpterm's entries in the file. Raises `SetupError`."""
+        return dict(self._own(self._decode(content)))
+
+    def is_set_up(self, content: bytes | None) -> bool:
+        """Return whether the file has exactly the entries. Raises `SetupError`."""
+        document = self._decode(content)
+        wanted = {path: self._entry(document, path) for path in self.entries}
+        return dict(self._own(document)) == wanted
+
+    def without(self, content: bytes | None, parents: int) -> bytes | None:
+        """Return the file's contents without acpterm's entries. Raises `SetupError`."""
+        document = self._decode(content)
+        for path, _ in list(self._own(document)):
+            document = document.remove(path, parents)
+        return content if content is None else document.encode()
+
+    def within(self, content: bytes | None, current: bytes | None) -> Content:
+        """Return the contents `content`, which have no entry of acpterm, with the entries.
+
+        Additional members of the entries in the contents `current` are kept. Raises `SetupError`.
+        """
+        document, present = self._decode(content), self._decode(current)
+        parents = document.missing_parents(next(iter(self.entries)))
+        for path in self.entries:
+            entry = self._entry(present, path)
+            if document.get(path) is not None:
+                raise SetupError(
+                    f"{self.path}: {'.'.join(path)} exists, and does not run acpterm. Rename it, "
+                    "or remove it"
+                )
+            document = document.add(path, entry)
+        return Content(document.encode(), parents)
+
+    def _decode(self, content: bytes | None) -> Document:
+        return Document.decode(self.path, self.format, content)
+
+    def _entry(self, document: Document, path: Path) -> Entry:
+        present = document.get(path)
+        return self.entries[path](present if self.is_own(path[-1], present) else None)
+
+    def _own(self, document: Document) -> Iterator[tuple[Path, Any]]:
+        container = document.get(self.container)
+        if isinstance(container, dict):
+            for name, value in container.items():
+                if self.is_own(name, value):
+                    yield (*self.container, name), value
+
+
+@dataclass(frozen=True)
+class SkillTarget:
+    """The skill: a file of its own."""
+
+    name: str
+    path: str
+    mode: int = 0o644
+
+    def is_set_up(self, content: bytes | None) -> bool:
+        """Return whether the file is the skill of this version."""
+        return content == skill()
+
+    def without(self, content: bytes | None, parents: int) -> bytes | None:
+        """Return None: no file. Raises `SetupError` if the user has changed the skill."""
+        del parents
+        if content not in (None, skill()):
+            raise SetupError(
+                f"{self.path}: has been changed since it was installed. Delete it yourself"
+            )
+        return None
+
+    def within(self, content: bytes | None, current: bytes | None) -> Content:
+        """Return the skill of this version."""
+        del content, current
+        return Content(skill(), 0)
+
+
+Target = EntriesTarget | SkillTarget
+
+
+def skill() -> bytes:
+    """Return the contents of SKILL.md."""
+    return (package_files("acpterm") / "skill" / "SKILL.md").read_bytes()
+
+
+def server_target(agent: Agent, tools: str | None) -> EntriesTarget:
+    """Return the target for `acpterm mcp` as an MCP server of the agent.
+
+    `tools` is the set of tools; None keeps that of an existing entry.
+    """
+    path = (agent.servers, SERVER)
+    return EntriesTarget(
+        name=f"{agent.name}-mcp",
+        path=agent.settings(),
+        format=agent.format,
+        entries={path: partial(_server_entry, agent, tools)},
+        container=path[:-1],
+        is_own=_is_server,
+    )
+
+
+def proxy_target(agent: Agent, *, undo: bool = False) -> EntriesTarget:
+    """Return the target for the agents with ACP that an editor runs, behind the proxy.
+
+    With `undo` it has no entries: it is the target for their removal. Raises `SetupError` if the
+    agent is no editor that runs others, or no agent with ACP is installed.
+    """
+    if agent.editor_agents is None:
+        raise SetupError(
+            f"{agent.title} runs no agents over ACP, so its settings have no place for acpterm "
+            "proxy. Of the editors with ACP, setup knows zed; docs/proxy.md has the lines for "
+            f"others. To give {agent.title} terminals: acpterm setup {agent.name}"
+        )
+    found = {} if undo else acp_agents()
+    if not found and not undo:
+        raise SetupError(f"no agent with ACP is on the PATH: {', '.join(ACP_COMMANDS)}")
+    container = (agent.editor_agents,)
+    entries: dict[Path, Callable[[Any], Entry]] = {
+        (*container, title + _PROXIED): partial(_proxy_entry, agent, words)
+        for title, words in found.items()
+    }
+    return EntriesTarget(
+        name=f"{agent.name}-proxy",
+        path=agent.settings(),
+        format=agent.format,
+        entries=entries,
+        container=container,
+        is_own=_is_proxied,
+    )
+
+
+def skill_target(agent: Agent) -> SkillTarget:
+    """Return the target for the skill in the directory that the agent reads."""
+    directory = agent.skills()
+    owner = os.path.basename(os.path.dirname(directory)).lstrip(".")
+    return SkillTarget(f"{owner}-skill", os.path.join(directory, "acpterm", "SKILL.md"))
+
+
+def _server_entry(agent: Agent, tools: str | None, present: Any) -> Entry:
+    words = acpterm_words(from_desktop=agent.from_desktop)
+    arguments = [] if tools in (None, "session") else ["--tools", tools or ""]
+    env: dict[str, str] = {}
+    if present is not None:
+        line = _words(present)
+        if tools is None:
+            arguments = line[line.index("mcp") + 1 :]
+        env = present.get("env") or present.get("environment") or {}
+    if agent.clears_environment:
+        env = {**env, **environment()}
+    entry = agent.entry(Launch(words[0], [*words[1:], "mcp", *arguments], env))
+    return {**(present or {}), **entry}
+
+
+def _proxy_entry(agent: Agent, command: list[str], present: Any) -> Entry:
+    words = acpterm_words(from_desktop=agent.from_desktop)
+    args = [*words[1:], "proxy", "--terminals", "ours", "--", *command]
+    env = (present or {}).get("env") or {}
+    return {**(present or {}), "type": "custom", "command": words[0], "args": args, "env": env}
+
+
+def _is_server(name: str, value: Any) -> bool:
+    return name == SERVER and is_acpterm(_words(value), "mcp")
+
+
+def _is_proxied(name: str, value: Any) -> bool:
+    return name.endswith(_PROXIED) and is_acpterm(_words(value), "proxy")
+
+
+def _words(value: Any) -> list[str]:
+    """Return the command line of an entry; empty if it has none."""
+    if not isinstance(value, dict):
+        return []
+    command, args = value.get("command"), value.get("args", [])
+    words: list[Any] = command if isinstance(command, list) else [command]
+    words = [*words, *args] if isinstance(args, list) else words
+    return words if all(isinstance(word, str) for word in words) else []
