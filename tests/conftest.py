@@ -5,9 +5,13 @@ install.
 
 Hypothesis checks no deadlines, since the time of an example depends mostly on the load of the
 machine. A timeout ends each test that hangs.
+
+A shell's background job, and `nohup`, ignore some signals, and so would the programs of the tests:
+these signals are not ignored here.
 """
 
 import os
+import signal
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -26,6 +30,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("acpterm")
+
+for _number, _handler in (
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 NO_SKIPS = os.environ.get("ACPTERM_NO_SKIPS", "0") not in ("", "0")
 
