@@ -32,6 +32,20 @@ if TYPE_CHECKING:
         Screen,
         Waited,
     )
+    from acpterm.api.service.service import TerminalService
+    from acpterm.api.service.types import (
+        BadExitCode,
+        ExecuteCommandOptions,
+        ExecuteCommandResult,
+        InteractiveTerminalOutput,
+        OutputWaitOptions,
+        SessionOutput,
+        SessionStatus,
+        Success,
+        TerminalProvider,
+        Timeout,
+        UnknownError,
+    )
     from acpterm.api.shell import Completed, Shell, ShellBusyError, ShellError
     from acpterm.api.terminal import Terminal
 
@@ -39,6 +53,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AcptermError",
+    "BadExitCode",
     "Client",
     "ClosedError",
     "CommandCheck",
@@ -46,16 +61,27 @@ __all__ = [
     "CommandRefused",
     "Completed",
     "DaemonError",
+    "ExecuteCommandOptions",
+    "ExecuteCommandResult",
     "Exit",
+    "InteractiveTerminalOutput",
     "Output",
+    "OutputWaitOptions",
     "RawOutput",
     "RequestError",
     "RetainedOutput",
     "Screen",
+    "SessionOutput",
+    "SessionStatus",
     "Shell",
     "ShellBusyError",
     "ShellError",
+    "Success",
     "Terminal",
+    "TerminalProvider",
+    "TerminalService",
+    "Timeout",
+    "UnknownError",
     "Waited",
     "__version__",
     "connect",
@@ -65,16 +91,14 @@ _MODULES: Final = {
     "client": ("Client", "connect"),
     "errors": ("AcptermError", "ClosedError", "CommandRefused", "DaemonError", "RequestError"),
     "results": (
-        *(
-            "CommandCheck",
-            "CommandPart",
-            "Exit",
-            "Output",
-            "RawOutput",
-            "RetainedOutput",
-            "Screen",
-            "Waited",
-        ),
+        *("CommandCheck", "CommandPart", "Exit", "Output", "RawOutput", "RetainedOutput"),
+        *("Screen", "Waited"),
+    ),
+    "service.service": ("TerminalService",),
+    "service.types": (
+        *("BadExitCode", "ExecuteCommandOptions", "ExecuteCommandResult"),
+        *("InteractiveTerminalOutput", "OutputWaitOptions", "SessionOutput", "SessionStatus"),
+        *("Success", "TerminalProvider", "Timeout", "UnknownError"),
     ),
     "shell": ("Completed", "Shell", "ShellBusyError", "ShellError"),
     "terminal": ("Terminal",),

@@ -65,9 +65,10 @@ def command(
     """Print the audit log: what ran, who decided on it, and how it ended.
 
     Each line has the time, the event, the agent, its session, the terminal, and details such as the
-    command, its level, the rule and the provider. The events are create, decision, refused,
-    started, kill, exit, promote, attach, detach, input, release and gap. A gap is a time in which
-    the log could not be written, such as on a full disk; gaps are printed whatever is selected.
+    command, its level, the rule and the provider. The events are create, check, decision,
+    refused, started, kill, exit, promote, attach, detach, input, release and gap. A gap is a time
+    in which the log could not be written, such as on a full disk; gaps are printed whatever is
+    selected.
 
     Secrets are redacted before they are written to the log. Of input the log has only the number of
     bytes. If stdout is a terminal, lines are cut to its width; --json prints all of each entry.

@@ -254,6 +254,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         str | None,
         Meta(title="Image of the containers of the providers `podman` and `docker`."),
     ] = None
+    agents_read_user_terminals: Annotated[
+        bool,
+        Meta(
+            title="Let agents list and read the terminals that you have created, such as one in "
+            "which you run a build. They can never type into them or end them."
+        ),
+    ] = False
     audit: Annotated[
         bool, Meta(title="Record what agents and the user do with terminals (`acpterm audit`).")
     ] = True

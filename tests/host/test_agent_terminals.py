@@ -308,3 +308,71 @@ async def test_input_is_checked_rarely_and_only_while_a_read_waits_for_it(monkey
         checks.clear()
         await agent.read_from(terminal, since=7, waitMs=700, untilInput=True)
         assert 2 <= len(checks) <= 5
+
+
+# Terminals of the user
+
+
+async def test_agent_can_read_the_users_terminals_only_if_the_user_allows_it():
+    for allowed in (False, True):
+        async with (
+            host_here(agents_read_user_terminals=allowed) as host,
+            agent_of(host) as agent,
+            agent_of(host) as other,
+            user_of(host) as user,
+        ):
+            command = {"command": "echo mine; read x", "name": "build"}
+            terminal = (await user.request("terminal/create", command))["terminalId"]
+            theirs, _ = await create(other, name="theirs")
+            promoted, _ = await create(other)
+            await own(other, "promote", promoted)
+            for name in (theirs, "theirs", promoted):
+                for method in ("get", "read", "screen"):
+                    await refused(UNKNOWN, "no terminal", own, agent, method, name)
+            if not allowed:
+                assert await listed(agent) == []
+                for method in ("get", "read", "screen"):
+                    await refused(UNKNOWN, "no terminal", own, agent, method, terminal)
+                continue
+            (found,) = await listed(agent)
+            assert (found["terminalId"], found["owner"]) == (terminal, "user")
+            assert await listed(agent, user=False) == []
+            for name in (terminal, "build"):
+                assert (await own(agent, "get", name))["command"] == "echo mine; read x"
+                read = await own(agent, "read", name, waitMs=5000)
+                assert read["data"].startswith("mine")
+                assert (await own(agent, "screen", name))["rows"][0] == "mine"
+
+
+async def test_agent_cannot_change_a_terminal_of_the_user_that_it_can_read():
+    async with (
+        host_here(agents_read_user_terminals=True) as host,
+        agent_of(host) as agent,
+        user_of(host) as user,
+    ):
+        created = await user.request("terminal/create", {"command": "read x", "name": "build"})
+        await agent.create("read x")
+        for method, more in (
+            ("terminal/kill", {}),
+            ("terminal/release", {}),
+            ("_acpterm/terminal/promote", {}),
+            ("_acpterm/terminal/write", {"data": "x"}),
+            ("_acpterm/terminal/resize", {"cols": 9, "rows": 9}),
+            ("_acpterm/terminal/signal", {"signal": "SIGINT"}),
+        ):
+            for name in ("build", created["terminalId"]):
+                params = agent.of(name, **more)
+                await refused(UNKNOWN, "no terminal", agent.request, method, params)
+        assert (await user.terminal_request("get", "build"))["state"] == "running"
+
+
+async def test_own_terminal_is_found_before_one_of_the_user_with_the_same_name():
+    async with (
+        host_here(agents_read_user_terminals=True) as host,
+        agent_of(host) as agent,
+        user_of(host) as user,
+    ):
+        await user.request("terminal/create", {"command": "true", "name": "build"})
+        await user.terminal_request("wait", "build")
+        terminal, _ = await create(agent, name="build")
+        assert (await own(agent, "get", "build"))["terminalId"] == terminal

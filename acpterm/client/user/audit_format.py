@@ -125,6 +125,7 @@ def _reason(entry: Entry) -> str:
 
 _DETAILS: Final[dict[str, Callable[[Entry], str]]] = {
     "create": _created,
+    "check": _created,
     "decision": _decided,
     "exit": _ended,
     "gap": _gap,

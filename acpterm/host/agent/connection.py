@@ -29,6 +29,7 @@ from acpterm.host.host_state import HostState
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.memory import ConnectionMemory
+from acpterm.host.names import named
 from acpterm.host.profiles import program_names, programs_of
 from acpterm.host.server.dispatch import Sender
 from acpterm.host.state.records import (
@@ -271,9 +272,26 @@ class AgentConnection:
     def readable(self, params: TerminalParams) -> TerminalEntry:
         """Return the terminal that a request names in its `params`, to read its output.
 
-        Raises `RpcError` (-32002) if the session has no such terminal.
+        It is one of the session, or one that the user created, if the user allows that. Raises
+        `RpcError` (-32002) if there is no such terminal.
         """
+        session = self.sessions.get(params.session_id)
+        if session is None or session.find(params.terminal_id) is None:
+            users = {entry.id: entry for entry in self.users_terminals()}
+            found = users.get(params.terminal_id) or named(users.values(), params.terminal_id)
+            if found is not None:
+                return found
         return self.find_session(params).readable(params.terminal_id)
+
+    def users_terminals(self) -> list[TerminalEntry]:
+        """Return the terminals that the user created, if the settings let agents read them."""
+        if not self.settings.agents_read_user_terminals:
+            return []
+        return [
+            entry
+            for entry in self.host.registry
+            if entry.is_created_by_user and entry.released_at is None
+        ]
 
     def session(self, identifier: str) -> Session:
         """Return the session with this id; create the session if there is none.

@@ -4,8 +4,8 @@ The steps of a create, in order, before anything is started; each can refuse the
 `RpcError` that says why:
 
 1. `judge_create`: the profiles of the connection are selected, and the command is judged by them
-   and by the rules. The provider that the agent requests may not be looser than theirs. The number
-   and the rate of terminals are checked (`quotas`).
+   and by the rules. The provider that the agent requests may not be looser than that of the
+   profiles. The number and the rate of terminals are checked (`quotas`).
 2. `placement`: the provider that prepares the command.
 3. `admit`: if the decision is *ask*, the user is asked, and the request waits for the answer.
    Cancelling the request withdraws the question.

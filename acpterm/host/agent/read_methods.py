@@ -1,7 +1,8 @@
 """The handlers of the agents' methods that list, describe and read terminals.
 
-An agent sees the terminals of the session that it names: held and promoted ones. What only concerns
-the user is left out of their description: the connection's id, windows and recordings.
+An agent sees the terminals of the session that it names: held and promoted ones. With the setting
+`agents_read_user_terminals` it can also read those that the user created, and no other agent's.
+What only concerns the user is left out of descriptions: the connection's id, windows, recordings.
 """
 
 from collections.abc import Coroutine
@@ -30,10 +31,14 @@ def for_agent(info: TerminalInfo) -> TerminalInfo:
 
 
 async def list_own(connection: AgentConnection, params: AgentListRequest) -> ListResponse:
-    """`_acpterm/terminal/list`: return the session's terminals whose ids are valid."""
+    """`_acpterm/terminal/list`: return the session's terminals whose ids are valid.
+
+    Then return those of the user, if the settings allow it, and unless the request excludes them.
+    """
     session = connection.sessions.get(params.session_id)
+    entries = [] if session is None else list(session.entries.values())
     found = []
-    for entry in [] if session is None else list(session.entries.values()):
+    for entry in [*entries, *(connection.users_terminals() if params.user else ())]:
         found.append(agents_info(connection.host, entry))
         await trio.lowlevel.checkpoint()
     return ListResponse(found)

@@ -1,0 +1,187 @@
+"""The built-in providers of the service: terminals of the daemon, in one of its isolations.
+
+A session is a terminal, whose name is the session's id (``term-1``). The terminal runs the
+session's command itself, so that its exit is known.
+
+Unhappy orders: a command that is cancelled, or takes too long, is ended with its terminal. A
+session whose terminal was removed by the user has no status.
+"""
+
+import shlex
+import signal
+from secrets import token_hex
+from typing import Final
+
+import anyio
+
+from acpterm.api.client import Client
+from acpterm.api.errors import AcptermError, RequestError
+from acpterm.api.results import Exit
+from acpterm.api.service.types import (
+    BadExitCode,
+    ExecuteCommandOptions,
+    ExecuteCommandResult,
+    InteractiveTerminalOutput,
+    OutputWaitOptions,
+    SessionStatus,
+    Success,
+    TerminalIsolationLevel,
+    Timeout,
+    UnknownError,
+)
+from acpterm.api.terminal import Terminal
+from acpterm.api.waiting import collect
+from acpterm.jsonrpc import RESOURCE_NOT_FOUND
+
+_ISOLATION: Final[dict[str, TerminalIsolationLevel]] = {
+    "local": "none",
+    "landlock": "sandbox",
+    "bubblewrap": "sandbox",
+    "podman": "container",
+    "docker": "container",
+}
+PROVIDERS: Final = tuple(_ISOLATION)
+"""The names of the built-in providers."""
+_RELEASE_TIMEOUT_S: Final = 5.0
+_NAME: Final = "term-#"
+
+
+class DaemonProvider:
+    """Runs commands in terminals of `client`'s daemon. Implements `TerminalProvider`."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client = client
+        self._name = name
+        # An agent cannot ask for less isolation than the user has selected.
+        self._provider = None if name == "local" and client.role == "agent" else name
+        self._sessions: dict[str, Terminal] = {}
+
+    def get_isolation_level(self) -> TerminalIsolationLevel:
+        """Return how programs are isolated."""
+        return _ISOLATION[self._provider or self._client.settings.provider]
+
+    async def execute_command(
+        self, command: str, args: list[str], options: ExecuteCommandOptions
+    ) -> ExecuteCommandResult:
+        """Execute `command`, which is shell text, with `args` quoted and appended."""
+        try:
+            return await self._execute(command, args or None, options)
+        except AcptermError as error:
+            return UnknownError(str(error))
+
+    async def run_script(self, script: str, options: ExecuteCommandOptions) -> ExecuteCommandResult:
+        """Execute shell text of any number of lines."""
+        return await self.execute_command(script, [], options)
+
+    async def _execute(
+        self, command: str, args: list[str] | None, options: ExecuteCommandOptions
+    ) -> ExecuteCommandResult:
+        terminal = await self._create(command, args, options)
+        try:
+            ended = await terminal.wait(options.timeout_seconds)
+            if ended is None:
+                return Timeout()
+            output = (await terminal.output()).text
+        finally:
+            with anyio.move_on_after(_RELEASE_TIMEOUT_S, shield=True):
+                await terminal.release()
+        code = _exit_code(ended)
+        return BadExitCode(output, code) if code else Success(output)
+
+    async def _create(
+        self,
+        command: str,
+        args: list[str] | None,
+        options: ExecuteCommandOptions,
+        name: str | None = None,
+    ) -> Terminal:
+        variables = (options.env or {}).items()
+        if options.input is not None:
+            command, args = _with_input(command, args, options.input), None
+        return await self._client.create(  # noqa: S604  the service takes shell text
+            command,
+            args,
+            shell=True,
+            cwd=options.working_directory,
+            env={name: value for name, value in variables if value is not None},
+            provider=self._provider,
+            name=name,
+        )
+
+    async def start_interactive_session(self, command: str, options: ExecuteCommandOptions) -> str:
+        """Start `command` in a terminal; return its name."""
+        terminal = await self._create(command, None, options, _NAME)
+        id_ = terminal.name or terminal.id
+        self._sessions[id_] = terminal
+        return id_
+
+    async def send_input(self, session_id: str, input: str) -> None:  # noqa: A002
+        """Type `input`."""
+        await self._session(session_id).write(input)
+
+    async def collect_output(
+        self, session_id: str, from_position: int, wait_options: OutputWaitOptions
+    ) -> InteractiveTerminalOutput:
+        """Wait for output after `from_position`, and return it."""
+        waited = await collect(
+            self._session(session_id),
+            from_position,
+            wait_options.min_interval,
+            wait_options.settle_interval,
+            wait_options.max_interval,
+        )
+        code = None if waited.exit is None else _exit_code(waited.exit)
+        return InteractiveTerminalOutput(
+            waited.text, waited.position, waited.reason == "exit", code
+        )
+
+    async def complete_output(self, session_id: str) -> str:
+        """Return all retained output of a session."""
+        return (await self._session(session_id).output()).text
+
+    async def terminate_session(self, session_id: str) -> None:
+        """End the session's program, and forget the session."""
+        await self._session(session_id).release()
+        del self._sessions[session_id]
+
+    async def get_session_status(self, session_id: str) -> SessionStatus | None:
+        """Return the state of a session; None if there is none with this id."""
+        if (terminal := self._sessions.get(session_id)) is None:
+            return None
+        try:
+            info = await terminal.info()
+        except RequestError as error:
+            if error.code != RESOURCE_NOT_FOUND:
+                raise
+            return None
+        status = info.exit_status
+        code = None
+        if status is not None:
+            code = _exit_code(Exit(status.exit_code, status.signal))
+        return SessionStatus(
+            session_id, info.state == "running", info.created_at / 1000, info.position, code
+        )
+
+    def _session(self, session_id: str) -> Terminal:
+        try:
+            return self._sessions[session_id]
+        except KeyError:
+            known = ", ".join(self._sessions) or "none"
+            raise AcptermError(f"there is no session {session_id!r}; there are: {known}") from None
+
+
+def _exit_code(ended: Exit) -> int:
+    """Return an exit code, as a shell has it: 128 + N if signal N has ended the program."""
+    if ended.code is not None:
+        return ended.code
+    try:
+        return 128 + signal.Signals[ended.signal or ""].value
+    except KeyError:
+        return 255
+
+
+def _with_input(command: str, args: list[str] | None, text: str) -> str:
+    """Return shell text that executes a command with `text`, and a line end, as its stdin."""
+    line = command if args is None else f"{command} {shlex.join(args)}"
+    end = f"END_{token_hex(8)}"
+    return f"{{ {line}\n}} <<'{end}'\n{text.removesuffix(chr(10))}\n{end}\n"

@@ -1,0 +1,196 @@
+"""`TerminalService`: commands, scripts and sessions, in exchangeable providers.
+
+A provider is looked up by name: first those that were registered, then the built-in ones, then the
+entry points of the group ``acpterm.providers``, which are loaded when they are used.
+
+Unhappy orders: what a provider raises, its caller gets. A session whose program has ended is
+removed from the state with the output that says so; its complete output can be read until it is
+terminated. `shutdown` continues with the other sessions if one cannot be terminated.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final, Literal, Protocol, runtime_checkable
+
+from acpterm.api.client import Client
+from acpterm.api.errors import AcptermError
+from acpterm.api.judge import LocalJudge
+from acpterm.api.service.compound import parse_compound_command
+from acpterm.api.service.provider import PROVIDERS, DaemonProvider
+from acpterm.api.service.state import TerminalState
+from acpterm.api.service.types import (
+    ExecuteCommandOptions,
+    ExecuteCommandResult,
+    OutputWaitOptions,
+    SessionOutput,
+    TerminalProvider,
+)
+
+ENTRY_POINTS: Final = "acpterm.providers"
+"""The group of entry points whose objects make providers."""
+_DEFAULT: Final = ExecuteCommandOptions()
+_AT_ONCE: Final = OutputWaitOptions(0.0, 0.0, 0.0)
+
+
+@runtime_checkable
+class _HasCompleteOutput(Protocol):
+    async def complete_output(self, session_id: str) -> str:
+        """Return all retained output of a session."""
+
+
+class TerminalService:
+    """Executes commands with `client`, which stays open as long as the service is used.
+
+    `provider` is the name of the provider to begin with, and `intervals` how long to wait for the
+    output of sessions. `profile` is the profile whose lists give the levels of commands.
+    """
+
+    name: Final = "TerminalService"
+    description: Final = "Executes commands in terminals, with persistent sessions"
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        provider: str = "local",
+        intervals: OutputWaitOptions | None = None,
+        profile: str | None = None,
+    ) -> None:
+        self.client: Final = client
+        self.state: Final = TerminalState(
+            provider_name=provider, interactive_config=intervals or OutputWaitOptions()
+        )
+        self._judge = LocalJudge(client.settings, profile)
+        self._registered: dict[str, TerminalProvider] = {}
+        self._used: dict[str, TerminalProvider] = {}
+        # The provider of each session: another one may have become active since.
+        self._sessions: dict[str, TerminalProvider] = {}
+
+    async def execute_command(
+        self,
+        command: str,
+        args: Sequence[str] = (),
+        options: ExecuteCommandOptions = _DEFAULT,
+    ) -> ExecuteCommandResult:
+        """Execute `command`, shell text, with `args` quoted and appended; return its result."""
+        provider = self.require_active_terminal()
+        return await provider.execute_command(command, list(args), options)
+
+    async def run_script(
+        self, script: str, options: ExecuteCommandOptions = _DEFAULT
+    ) -> ExecuteCommandResult:
+        """Execute shell text of any number of lines; return its result."""
+        return await self.require_active_terminal().run_script(script, options)
+
+    async def start_interactive_session(
+        self, command: str, options: ExecuteCommandOptions = _DEFAULT
+    ) -> str:
+        """Start `command` in a terminal of its own; return the id of the session (``term-1``)."""
+        provider = self.require_active_terminal()
+        id_ = await provider.start_interactive_session(command, options)
+        self._sessions[id_] = provider
+        self.state.register_session(id_, command)
+        return id_
+
+    async def send_input_to_session(self, session_id: str, input: str) -> None:  # noqa: A002
+        """Type `input` into a session."""
+        await self._provider_of(session_id).send_input(session_id, input)
+
+    async def retrieve_session_output(self, session_id: str) -> SessionOutput:
+        """Wait for output of a session by its intervals; return what is new since the last call."""
+        provider = self._provider_of(session_id)
+        record = self.state.get_session(session_id)
+        found = await provider.collect_output(
+            session_id,
+            0 if record is None else record.last_position,
+            self.state.interactive_config,
+        )
+        if found.is_complete:
+            self.state.remove_session(session_id)
+        else:
+            self.state.update_session_position(session_id, found.new_position)
+        return SessionOutput(found.output, found.new_position, found.is_complete)
+
+    async def get_complete_session_output(self, session_id: str) -> str:
+        """Return all retained output of a session, without waiting."""
+        provider = self._provider_of(session_id)
+        if isinstance(provider, _HasCompleteOutput):
+            return await provider.complete_output(session_id)
+        return (await provider.collect_output(session_id, 0, _AT_ONCE)).output
+
+    async def terminate_session(self, session_id: str) -> None:
+        """End a session's program, and forget the session."""
+        await self._provider_of(session_id).terminate_session(session_id)
+        self.state.remove_session(session_id)
+        del self._sessions[session_id]
+
+    async def shutdown(self) -> None:
+        """Terminate all sessions."""
+        for session_id in list(self._sessions):
+            try:
+                await self.terminate_session(session_id)
+            except AcptermError:  # it is gone already
+                self.state.remove_session(session_id)
+                self._sessions.pop(session_id, None)
+
+    def get_command_safety_level(
+        self, shell_string: str
+    ) -> Literal["safe", "unknown", "dangerous"]:
+        """Return the level of a command by the policy's lists; nothing is executed or asked."""
+        return self._judge.check(shell_string, None, "/").level
+
+    def parse_compound_command(self, command: str) -> list[str]:
+        """Return the words of all commands that ``&&``, ``||``, ``;`` and ``|`` separate."""
+        return parse_compound_command(command)
+
+    def require_active_terminal(self) -> TerminalProvider:
+        """Return the active provider. Raises `AcptermError` if there is none."""
+        if self.state.provider_name is None:
+            raise AcptermError("no provider is active: call set_active_terminal")
+        return self.require_terminal_provider_by_name(self.state.provider_name)
+
+    def set_active_terminal(self, provider_name: str) -> None:
+        """Make a provider the active one. Raises `AcptermError` if there is no such provider."""
+        self.require_terminal_provider_by_name(provider_name)
+        self.state.provider_name = provider_name
+
+    def register_terminal_provider(self, name: str, provider: TerminalProvider) -> None:
+        """Add a provider; it replaces one with the same name."""
+        self._registered[name] = provider
+
+    def require_terminal_provider_by_name(self, name: str) -> TerminalProvider:
+        """Return the provider with this name. Raises `AcptermError` if there is none."""
+        if (registered := self._registered.get(name)) is not None:
+            return registered
+        if name not in self._used:
+            self._used[name] = self._make(name)
+        return self._used[name]
+
+    def get_available_providers(self) -> list[str]:
+        """Return the names of all providers. Plugins are listed without being loaded."""
+        return list(dict.fromkeys([*PROVIDERS, *self._registered, *_plugins()]))
+
+    def _make(self, name: str) -> TerminalProvider:
+        if name in PROVIDERS:
+            return DaemonProvider(self.client, name)
+        if (plugin := _plugins().get(name)) is None:
+            known = ", ".join(self.get_available_providers())
+            raise AcptermError(f"there is no provider {name!r}; there are {known}")
+        try:
+            provider: TerminalProvider = plugin.load()(self.client)
+        except Exception as error:
+            raise AcptermError(
+                f"the provider {name!r} cannot be loaded from {plugin.value}: {error}"
+            ) from error
+        return provider
+
+    def _provider_of(self, session_id: str) -> TerminalProvider:
+        try:
+            return self._sessions[session_id]
+        except KeyError:
+            known = ", ".join(self._sessions) or "none"
+            raise AcptermError(f"there is no session {session_id!r}; there are: {known}") from None
+
+
+def _plugins() -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}

@@ -1,0 +1,72 @@
+"""The state of a service for one agent: its provider, its options and its sessions."""
+
+import time
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from acpterm.api.service.types import OutputWaitOptions
+
+
+class BashOptions(Struct, rename="camel", frozen=True):
+    """Options of commands: characters of output to show, and the time limit in seconds."""
+
+    crop_output: int = 10000
+    timeout_seconds: float = 60.0
+
+
+class SessionRecord(Struct, rename="camel"):
+    """One session; `start_time` is in seconds since 1970."""
+
+    id: str
+    command: str
+    last_position: int = 0
+    start_time: float = field(default_factory=time.time)
+    running: bool = True
+
+
+class TerminalState(Struct, rename="camel"):
+    """The state that can be stored and restored as JSON values."""
+
+    provider_name: str | None = None
+    bash: BashOptions = BashOptions()
+    interactive_config: OutputWaitOptions = OutputWaitOptions()
+    sessions: dict[str, SessionRecord] = field(default_factory=dict)
+
+    def register_session(self, id: str, command: str) -> None:  # noqa: A002
+        """Add a session."""
+        self.sessions[id] = SessionRecord(id, command)
+
+    def update_session_position(self, id: str, position: int) -> None:  # noqa: A002
+        """Record up to where the output of a session was read."""
+        if (session := self.sessions.get(id)) is not None:
+            session.last_position = position
+
+    def get_session(self, id: str) -> SessionRecord | None:  # noqa: A002
+        """Return the session with this id, if there is one."""
+        return self.sessions.get(id)
+
+    def remove_session(self, id: str) -> None:  # noqa: A002
+        """Forget a session."""
+        self.sessions.pop(id, None)
+
+    def list_sessions(self) -> list[SessionRecord]:
+        """Return all sessions in the order of their start."""
+        return list(self.sessions.values())
+
+    def serialize(self) -> dict[str, Any]:
+        """Return the state as JSON values."""
+        stored: dict[str, Any] = msgspec.to_builtins(self)
+        return stored
+
+    def deserialize(self, data: dict[str, Any]) -> None:
+        """Replace the state by one that `serialize` has returned."""
+        found = msgspec.convert(data, TerminalState)
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(found, name))
+
+    def show(self) -> list[str]:
+        """Return the state as lines of text."""
+        lines = [f"Provider: {self.provider_name or '(none)'}", f"Sessions: {len(self.sessions)}"]
+        return lines + [f"  {each.id}: {each.command}" for each in self.sessions.values()]

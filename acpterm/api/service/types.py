@@ -1,0 +1,131 @@
+"""The types of the terminal service: options, results, and the interface of providers.
+
+Field names are those of the service's wire format in snake_case; encoded as JSON they are in
+camelCase (``exitCode``, ``newPosition``).
+"""
+
+from collections.abc import Mapping
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+TerminalIsolationLevel: TypeAlias = Literal["none", "sandbox", "container"]
+
+
+class ExecuteCommandOptions(Struct, rename="camel", frozen=True):
+    """How a command is executed.
+
+    `input` is what the command reads from its stdin. After `timeout_seconds` it is ended. A
+    variable of `env` that is None is left out. `working_directory` is a path.
+    """
+
+    timeout_seconds: float = 120.0
+    input: str | None = None
+    env: Mapping[str, str | None] | None = None
+    working_directory: str | None = None
+
+
+class Success(Struct, rename="camel", frozen=True):
+    """The command has exited with status 0."""
+
+    output: str
+    status: Literal["success"] = "success"
+
+
+class BadExitCode(Struct, rename="camel", frozen=True):
+    """The command has exited with another status; 128 + N if signal N has ended it."""
+
+    output: str
+    exit_code: int
+    status: Literal["badExitCode"] = "badExitCode"
+
+
+class Timeout(Struct, rename="camel", frozen=True):
+    """The command was ended because it took too long."""
+
+    status: Literal["timeout"] = "timeout"
+
+
+class UnknownError(Struct, rename="camel", frozen=True):
+    """The command could not be executed; `error` says why."""
+
+    error: str
+    status: Literal["unknownError"] = "unknownError"
+
+
+ExecuteCommandResult: TypeAlias = Success | BadExitCode | Timeout | UnknownError
+
+
+class OutputWaitOptions(Struct, rename="camel", frozen=True):
+    """How long to wait for output, in seconds.
+
+    Wait at least `min_interval`, then until nothing has come for `settle_interval`, and at most
+    `max_interval`.
+    """
+
+    min_interval: float = 1.0
+    settle_interval: float = 2.0
+    max_interval: float = 30.0
+
+
+class InteractiveTerminalOutput(Struct, rename="camel", frozen=True):
+    """Output of a session, from a position on."""
+
+    output: str
+    new_position: int
+    is_complete: bool
+    exit_code: int | None = None
+
+
+class SessionOutput(Struct, rename="camel", frozen=True):
+    """Output of a session since the last one, from `TerminalService.retrieve_session_output`."""
+
+    output: str
+    position: int
+    complete: bool
+
+
+class SessionStatus(Struct, rename="camel", frozen=True):
+    """The state of a session; `start_time` is in seconds since 1970."""
+
+    id: str
+    running: bool
+    start_time: float
+    output_length: int
+    exit_code: int | None = None
+
+
+class TerminalProvider(Protocol):
+    """What executes the commands of the service: a place, or a backend of your own.
+
+    Register one with `TerminalService.register_terminal_provider`, or by an entry point of the
+    group ``acpterm.providers``: a function that takes the service's client and returns a provider.
+    """
+
+    async def execute_command(
+        self, command: str, args: list[str], options: ExecuteCommandOptions
+    ) -> ExecuteCommandResult:
+        """Execute `command`, which is shell text, with `args` quoted and appended."""
+
+    async def run_script(self, script: str, options: ExecuteCommandOptions) -> ExecuteCommandResult:
+        """Execute shell text of any number of lines."""
+
+    async def start_interactive_session(self, command: str, options: ExecuteCommandOptions) -> str:
+        """Start `command` in a terminal; return the id of the session."""
+
+    async def send_input(self, session_id: str, input: str) -> None:  # noqa: A002
+        """Type `input`."""
+
+    async def collect_output(
+        self, session_id: str, from_position: int, wait_options: OutputWaitOptions
+    ) -> InteractiveTerminalOutput:
+        """Wait for output after `from_position`, and return it."""
+
+    async def terminate_session(self, session_id: str) -> None:
+        """End the session's program, and forget the session."""
+
+    async def get_session_status(self, session_id: str) -> SessionStatus | None:
+        """Return the state of a session; None if there is none with this id."""
+
+    def get_isolation_level(self) -> TerminalIsolationLevel:
+        """Return how programs are isolated."""

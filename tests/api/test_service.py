@@ -1,0 +1,271 @@
+"""The terminal service: results, sessions, levels, compound commands, providers and plugins."""
+
+import sys
+import time
+
+import anyio
+import msgspec
+import pytest
+
+import acpterm
+from acpterm.api.service.state import SessionRecord, TerminalState
+from tests.api.test_client import ROLES, connect
+from tests.support.backends import on_both_backends
+from tests.support.depth import DEADLINE_S
+
+QUICK = acpterm.OutputWaitOptions(0.0, 0.5, DEADLINE_S)
+
+
+def options(**more):
+    return acpterm.ExecuteCommandOptions(**more)
+
+
+@ROLES
+@on_both_backends
+async def test_commands_return_a_result_of_each_status(settings, role, tmp_path):
+    async with connect(settings, role) as client:
+        service = acpterm.TerminalService(client)
+        execute = service.execute_command
+        assert await execute("echo one; echo two", []) == acpterm.Success("one\ntwo\n")
+        assert await execute("echo", ["a b", "$HOME"]) == acpterm.Success("a b $HOME\n")
+        failed = await execute("echo oops; exit 3")
+        assert failed == acpterm.BadExitCode("oops\n", 3)
+        assert msgspec.json.decode(msgspec.json.encode(failed)) == {
+            "status": "badExitCode",
+            "output": "oops\n",
+            "exitCode": 3,
+        }
+        assert await execute("kill -KILL $$") == acpterm.BadExitCode("", 137)
+        assert await execute("no-such-program") == acpterm.BadExitCode(
+            "/bin/sh: 1: no-such-program: not found\n", 127
+        )
+        late = await execute("sleep 60", options=options(timeout_seconds=0.1))
+        assert late == acpterm.Timeout()
+        nowhere = await execute("true", [], options(working_directory="/no/such/place"))
+        assert nowhere.status == "unknownError"
+        assert "/no/such/place" in nowhere.error
+        variables = options(env={"SET": "yes", "UNSET": None}, working_directory=str(tmp_path))
+        assert await execute("echo $SET$UNSET; pwd", [], variables) == acpterm.Success(
+            f"yes\n{tmp_path}\n"
+        )
+        assert await execute("tr a-z A-Z", [], options(input="a\n$b'\n")) == acpterm.Success(
+            "A\n$B'\n"
+        )
+        script = await service.run_script("for i in 1 2; do\n  echo $i\ndone\nexit 4\n")
+        assert script == acpterm.BadExitCode("1\n2\n", 4)
+        assert not [each for each in await client.terminals() if each.state == "running"]
+
+
+@on_both_backends
+async def test_refused_command_is_an_unknown_error_that_says_why(settings):
+    async with connect(settings, "agent") as client:
+        result = await acpterm.TerminalService(client).execute_command("sudo reboot")
+        assert result.status == "unknownError"
+        assert "dangerous" in result.error
+
+
+@on_both_backends
+async def test_cancelled_command_is_ended(settings):
+    async with connect(settings, "agent") as client:
+        service = acpterm.TerminalService(client)
+        with anyio.move_on_after(0.1):
+            await service.execute_command("sleep 60")
+        assert await client.terminals() == []
+
+
+@ROLES
+@on_both_backends
+async def test_session_is_started_continued_and_terminated(settings, role):
+    async with connect(settings, role) as client:
+        service = acpterm.TerminalService(client, intervals=QUICK)
+        session = await service.start_interactive_session(
+            "echo Server starting...; read x; echo got $x; read y"
+        )
+        assert session == "term-1"
+        other = await service.start_interactive_session("read x; echo over; exit 7")
+        assert other == "term-2"
+        first = await service.retrieve_session_output(session)
+        assert first == acpterm.SessionOutput("Server starting...\n", first.position, False)
+        assert first.position == len("Server starting...\r\n")
+        await service.send_input_to_session(session, "y\n")
+        second = await service.retrieve_session_output(session)
+        assert (second.output, second.complete) == ("y\ngot y\n", False)
+        everything = await service.get_complete_session_output(session)
+        assert everything == "Server starting...\ny\ngot y\n"
+        provider = service.require_active_terminal()
+        status = await provider.get_session_status(session)
+        assert (status.id, status.running, status.exit_code) == (session, True, None)
+        assert abs(status.start_time - time.time()) < 60
+        assert status.output_length == second.position
+        records = service.state.list_sessions()
+        assert [(each.id, each.last_position) for each in records] == [
+            (session, second.position),
+            (other, 0),
+        ]
+        await service.send_input_to_session(other, "\n")
+        ended = await service.retrieve_session_output(other)
+        assert (ended.output, ended.complete) == ("\nover\n", True)
+        assert service.state.get_session(other) is None
+        assert (await provider.get_session_status(other)).exit_code == 7
+        assert await service.get_complete_session_output(other) == "\nover\n"
+        await service.terminate_session(session)
+        assert await provider.get_session_status(session) is None
+        assert service.state.list_sessions() == []
+        with pytest.raises(acpterm.AcptermError, match="no session 'term-1'; there are: term-2"):
+            await service.send_input_to_session(session, "x")
+        await service.shutdown()
+        assert await client.terminals() == []
+
+
+@on_both_backends
+async def test_python_is_used_interactively(settings):
+    async with connect(settings, "agent") as client:
+        service = acpterm.TerminalService(client, intervals=QUICK)
+        session = await service.start_interactive_session(f"{sys.executable} -q")
+        assert (await service.retrieve_session_output(session)).output.endswith(">>> ")
+        await service.send_input_to_session(session, 'print("Hello from Python")\n')
+        assert "\nHello from Python\n" in (await service.retrieve_session_output(session)).output
+        await service.send_input_to_session(session, "x = 42\nprint(x * 2)\n")
+        assert "\n84\n" in (await service.retrieve_session_output(session)).output
+        await service.terminate_session(session)
+
+
+@on_both_backends
+async def test_levels_of_commands_are_those_of_the_policy(settings):
+    async with connect(settings, "user") as client:
+        level = acpterm.TerminalService(client).get_command_safety_level
+        assert level("rm -rf /") == "dangerous"
+        assert level("my_custom_script.sh") == "unknown"
+        assert level("ls -la") == "safe"
+        assert level("npm install") == "safe"
+        assert level("ls && sudo ls") == "dangerous"
+
+
+COMPOUND = {
+    'git add . && git commit -m "test" || echo "failed"': [
+        *("git", "add", ".", "git", "commit", "-m", '"test"', "echo", '"failed"'),
+    ],
+    "cat a|grep b;ls": ["cat", "a", "grep", "b", "ls"],
+    "echo 'a && b' \"c; d\" e\\;f": ["echo", "'a && b'", '"c; d"', "e\\;f"],
+    "make 2>&1 | tee log": ["make", "2>&1", "tee", "log"],
+    "": [],
+    " ;; && ": [],
+    "echo 'open": ["echo", "'open"],
+}
+
+
+@pytest.mark.parametrize("command", COMPOUND)
+def test_compound_command_is_split_into_words(command):
+    service = acpterm.TerminalService.parse_compound_command
+    assert service(None, command) == COMPOUND[command]
+
+
+def test_splitting_a_long_command_takes_linear_time():
+    started = time.monotonic()
+    for command in ('"' * 100_000, "\\" * 100_001, "a" * 1_000_000, "&" * 100_001):
+        acpterm.TerminalService.parse_compound_command(None, command)
+    assert time.monotonic() - started < DEADLINE_S
+
+
+class Elsewhere:
+    """A provider of a test."""
+
+    def __init__(self, client=None):
+        self.client = client
+
+    async def execute_command(self, command, args, options):
+        await anyio.lowlevel.checkpoint()
+        return acpterm.Success(f"{command} {args} {options.timeout_seconds:g}")
+
+    async def start_interactive_session(self, *_):
+        await anyio.lowlevel.checkpoint()
+        return "mine"
+
+    async def collect_output(self, _id, from_position, _wait):
+        await anyio.lowlevel.checkpoint()
+        return acpterm.InteractiveTerminalOutput("abc"[from_position:], 3, False)
+
+    def get_isolation_level(self):
+        return "container"
+
+
+@on_both_backends
+async def test_providers_are_registered_and_selected(settings):
+    async with connect(settings, "user") as client:
+        service = acpterm.TerminalService(client)
+        builtin = ["local", "landlock", "bubblewrap", "podman", "docker"]
+        assert service.get_available_providers() == builtin
+        assert service.state.provider_name == "local"
+        assert service.require_active_terminal().get_isolation_level() == "none"
+        mine = Elsewhere()
+        service.register_terminal_provider("my-provider", mine)
+        assert service.get_available_providers() == [*builtin, "my-provider"]
+        assert service.require_terminal_provider_by_name("my-provider") is mine
+        service.set_active_terminal("my-provider")
+        assert service.require_active_terminal() is mine
+        assert (await service.execute_command("x", ["y"])).output == "x ['y'] 120"
+        assert await service.start_interactive_session("x") == "mine"
+        assert (await service.retrieve_session_output("mine")).output == "abc"
+        assert (await service.retrieve_session_output("mine")).output == ""
+        assert await service.get_complete_session_output("mine") == "abc"
+        with pytest.raises(acpterm.AcptermError, match="no provider 'none'; there are local, "):
+            service.set_active_terminal("none")
+        assert service.require_active_terminal() is mine
+        levels = {name: service.require_terminal_provider_by_name(name) for name in builtin}
+        assert [each.get_isolation_level() for each in levels.values()] == [
+            *("none", "sandbox", "sandbox", "container", "container"),
+        ]
+
+
+@pytest.fixture
+def plugins(tmp_path, monkeypatch):
+    """Install a package with entry points in a directory of the import path."""
+    package = tmp_path / "elsewhere-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1\n")
+    (package / "entry_points.txt").write_text(
+        "[acpterm.providers]\n"
+        "elsewhere = elsewhere_plugin:Elsewhere\n"
+        "broken = elsewhere_plugin:No\n"
+    )
+    (tmp_path / "elsewhere_plugin.py").write_text(
+        "from tests.api.test_service import Elsewhere as Base\nclass Elsewhere(Base): pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("elsewhere_plugin", None)
+
+
+@on_both_backends
+async def test_plugin_is_a_provider_that_is_loaded_when_it_is_used(settings, plugins):
+    async with connect(settings, "user") as client:
+        service = acpterm.TerminalService(client)
+        assert service.get_available_providers()[-2:] == ["elsewhere", "broken"]
+        assert "elsewhere_plugin" not in sys.modules
+        service.set_active_terminal("elsewhere")
+        assert service.require_active_terminal().client is client
+        assert (await service.execute_command("x")).status == "success"
+        with pytest.raises(acpterm.AcptermError, match="'broken' cannot be loaded"):
+            service.set_active_terminal("broken")
+
+
+def test_state_can_be_stored_restored_and_shown():
+    state = TerminalState("local")
+    state.register_session("term-1", "npm run dev")
+    state.update_session_position("term-1", 1024)
+    stored = state.serialize()
+    assert stored["bash"] == {"cropOutput": 10000, "timeoutSeconds": 60.0}
+    assert stored["interactiveConfig"] == {
+        "minInterval": 1.0,
+        "settleInterval": 2.0,
+        "maxInterval": 30.0,
+    }
+    restored = TerminalState()
+    restored.deserialize(msgspec.json.decode(msgspec.json.encode(stored)))
+    assert restored == state
+    record = restored.get_session("term-1")
+    assert isinstance(record, SessionRecord)
+    assert (record.command, record.last_position, record.running) == ("npm run dev", 1024, True)
+    assert state.show() == ["Provider: local", "Sessions: 1", "  term-1: npm run dev"]
+    state.remove_session("term-1")
+    assert state.list_sessions() == []
