@@ -91,7 +91,7 @@ class Client:
         Without `args`, `command` is shell text; with `args`, even empty ones, it is a program;
         `shell` says so explicitly. `env` is added to the environment of this process. `cwd` is
         relative to that of `connect`. `name` is shown to the user; ``#`` at its end, after a dash,
-        stands for the first free number (agents). `provider` says where the program runs.
+        stands for the first free number. `provider` says where the program runs.
 
         For agents: the program is killed after `timeout` seconds, and `output_bytes` of text are
         retained (1 MiB). Raises `CommandRefused` if the policy or the user refuses the command.
