@@ -32,4 +32,91 @@ if TYPE_CHECKING:
         Screen,
         Waited,
     )
+    from acpterm.api.service.service import TerminalService
+    from acpterm.api.service.types import (
+        BadExitCode,
+        ExecuteCommandOptions,
+        ExecuteCommandResult,
+        InteractiveTerminalOutput,
+        OutputWaitOptions,
+        SessionOutput,
+        SessionStatus,
+        Success,
+        TerminalProvider,
+        Timeout,
+        UnknownError,
+    )
+    from acpterm.api.shell import Completed, Shell, ShellBusyError, ShellError
+    from acpterm.api.terminal import Terminal
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AcptermError",
+    "BadExitCode",
+    "Client",
+    "ClosedError",
+    "CommandCheck",
+    "CommandPart",
+    "CommandRefused",
+    "Completed",
+    "DaemonError",
+    "ExecuteCommandOptions",
+    "ExecuteCommandResult",
+    "Exit",
+    "InteractiveTerminalOutput",
+    "Output",
+    "OutputWaitOptions",
+    "RawOutput",
+    "RequestError",
+    "RetainedOutput",
+    "Screen",
+    "SessionOutput",
+    "SessionStatus",
+    "Shell",
+    "ShellBusyError",
+    "ShellError",
+    "Success",
+    "Terminal",
+    "TerminalProvider",
+    "TerminalService",
+    "Timeout",
+    "UnknownError",
+    "Waited",
+    "__version__",
+    "connect",
+]
+
+_MODULES: Final = {
+    "client": ("Client", "connect"),
+    "errors": ("AcptermError", "ClosedError", "CommandRefused", "DaemonError", "RequestError"),
+    "results": (
+        *(
+            "CommandCheck",
+            "CommandPart",
+            "Exit",
+            "Output",
+            "RawOutput",
+            "RetainedOutput",
+            "Screen",
+            "Waited",
+        ),
+    ),
+    "service.service": ("TerminalService",),
+    "service.types": (
+        *("BadExitCode", "ExecuteCommandOptions", "ExecuteCommandResult"),
+        *("InteractiveTerminalOutput", "OutputWaitOptions", "SessionOutput", "SessionStatus"),
+        *("Success", "TerminalProvider", "Timeout", "UnknownError"),
+    ),
     "shell": ("Completed", "Shell", "ShellBusyError", "ShellError"),
+    "terminal": ("Terminal",),
+}
+_EXPORTS: Final = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module of the API that has `name`."""
+    if (module := _EXPORTS.get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"acpterm.api.{module}"), name)
+    return value
