@@ -2,7 +2,7 @@
 
 `settings.md` is generated from `acpterm.config.Settings`, `profiles.md` from
 `acpterm.config.profiles`, `methods.md` from the method table of
-the user API, `commands.md`, `commands/` and `man/` from the commands' help, and `completions/` by
+the user API, `mcp-tools.md` from the tool table, `commands.md`, `commands/` and `man/` from the commands' help, and `completions/` by
 click. A test compares the pages with the generated text.
 """
 
@@ -17,6 +17,7 @@ import click
 import msgspec
 from click_man.core import generate_man_page
 from generate_methods import methods
+from generate_tools import mcp_tools
 from msgspec import inspect as types
 
 from acpterm import __version__
@@ -143,7 +144,7 @@ GROUPS = {
     ],
     "What agents may run": ["policy", "provider", "approvals", "approve", "deny", "audit"],
     "The daemon": ["status", "restart", "shutdown", "serve", "doctor", "completion"],
-    "For agents, editors and scripts": ["setup", "stdio", "proxy", "prompt"],
+    "For agents, editors and scripts": ["setup", "mcp", "stdio", "proxy", "prompt"],
 }
 
 # The names that the shells look for.
@@ -429,6 +430,7 @@ def pages() -> dict[str, Callable[[], str]]:
         "profiles.md": profiles,
         "commands.md": commands,
         "methods.md": methods,
+        "mcp-tools.md": mcp_tools,
     }
     for name in SHORT:
         made[f"commands/{name}.md"] = partial(command_page, name)
