@@ -54,7 +54,7 @@ def command(
     skill for all that are installed.
 
     The change is shown as a diff, and written if you confirm it. Nothing else in the settings
-    changes, comments neither. A file that is not valid is not changed. --undo restores the file
+    changes, not even comments. A file that is not valid is not changed. --undo restores the file
     byte for byte; if the agent has written it since, it removes only the entry.
 
     --proxy is for zed: it adds each agent with ACP that is on the PATH a second time, behind
