@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Timeout,
         UnknownError,
     )
+    from acpterm.api.shell import Completed, Shell, ShellBusyError, ShellError
     from acpterm.api.terminal import Terminal
 
 __version__ = "0.1.0"
@@ -58,6 +59,7 @@ __all__ = [
     "CommandCheck",
     "CommandPart",
     "CommandRefused",
+    "Completed",
     "DaemonError",
     "ExecuteCommandOptions",
     "ExecuteCommandResult",
@@ -71,6 +73,9 @@ __all__ = [
     "Screen",
     "SessionOutput",
     "SessionStatus",
+    "Shell",
+    "ShellBusyError",
+    "ShellError",
     "Success",
     "Terminal",
     "TerminalProvider",
@@ -103,6 +108,7 @@ _MODULES: Final = {
         *("InteractiveTerminalOutput", "OutputWaitOptions", "SessionOutput", "SessionStatus"),
         *("Success", "TerminalProvider", "Timeout", "UnknownError"),
     ),
+    "shell": ("Completed", "Shell", "ShellBusyError", "ShellError"),
     "terminal": ("Terminal",),
 }
 _EXPORTS: Final = {name: module for module, names in _MODULES.items() for name in names}

@@ -7,7 +7,7 @@ block the daemon ends the agent's terminals; those of the user live on.
 
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
@@ -22,6 +22,7 @@ from acpterm.api.events import EventStream
 from acpterm.api.questions import Asks, Questions
 from acpterm.api.results import CommandCheck
 from acpterm.api.roles import Launch, Role
+from acpterm.api.shell import Shell, ShellOptions, open_shell
 from acpterm.api.terminal import Terminal
 from acpterm.api.transport import Introduction, Opened, open_agent, open_path, open_user
 from acpterm.api.user_role import UserRole
@@ -90,7 +91,7 @@ class Client:
         Without `args`, `command` is shell text; with `args`, even empty ones, it is a program;
         `shell` says so explicitly. `env` is added to the environment of this process. `cwd` is
         relative to that of `connect`. `name` is shown to the user; ``#`` at its end, after a dash,
-        stands for the first free number (agents). `provider` says where the program runs.
+        stands for the first free number. `provider` says where the program runs.
 
         For agents: the program is killed after `timeout` seconds, and `output_bytes` of text are
         retained (1 MiB). Raises `CommandRefused` if the policy or the user refuses the command.
@@ -138,6 +139,29 @@ class Client:
     def terminal(self, id: str) -> Terminal:  # noqa: A002  the contract's name
         """Return the terminal with this id or name, without a request."""
         return Terminal(self, self._role, id)
+
+    def shell(
+        self,
+        kind: str | None = None,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user_rc: bool = True,
+        name: str | None = None,
+        cols: int | None = None,
+        rows: int | None = None,
+        provider: str | None = None,
+    ) -> AbstractAsyncContextManager[Shell]:
+        """Return a persistent shell for the duration of a block (docs/shells.md).
+
+        `kind` is ``bash``, ``zsh`` or ``fish``; by default the user's (``$SHELL``), or bash. The
+        user's rc files are read first, unless `user_rc` is false. The other options are those of
+        `create`. The shell starts with the first command.
+        """
+        options = ShellOptions(
+            self._directory(cwd), env, user_rc, name, cols, rows, provider or self._provider
+        )
+        return open_shell(self, kind, options)
 
     @asynccontextmanager
     async def events(self) -> AsyncIterator[AsyncIterator[EventNotification]]:

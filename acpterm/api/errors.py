@@ -35,7 +35,7 @@ class RequestError(AcptermError):
 class CommandRefused(RequestError):  # noqa: N818  reads as what has happened
     """The policy or the user has refused an agent's command; the message says why.
 
-    `level` is the level of the command, if the daemon has said it.
+    `level` is the level of the command, if the daemon has reported it.
     """
 
     def __init__(

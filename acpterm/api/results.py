@@ -53,6 +53,7 @@ class RawOutput(Struct, frozen=True):
     position: int
     lost: int
     exit: Exit | None = None
+    waiting_for_input: bool | None = None
 
 
 class RetainedOutput(Struct, frozen=True):

@@ -78,12 +78,23 @@ class Terminal:
         )
 
     async def read_raw(
-        self, since: int | None = None, *, max_bytes: int | None = None, wait: float = 0
+        self,
+        since: int | None = None,
+        *,
+        max_bytes: int | None = None,
+        wait: float = 0,
+        until_input: bool = False,
     ) -> RawOutput:
         """Return the output after the position `since` as bytes, like `read`."""
-        found = await self._role.read(self.id, Read(since, max_bytes, wait, "raw"))
-        data = base64.b64decode(found.data)
-        return RawOutput(data, found.position, found.lost, exit_of_status(found.exit_status))
+        found = await self._role.read(self.id, Read(since, max_bytes, wait, "raw", until_input))
+        waits = found.waiting_for_input
+        return RawOutput(
+            base64.b64decode(found.data),
+            found.position,
+            found.lost,
+            exit_of_status(found.exit_status),
+            None if isinstance(waits, UnsetType) else waits,
+        )
 
     async def output(self) -> RetainedOutput:
         """Return all retained output as text, as agents read it: a progress bar is one line."""

@@ -25,6 +25,9 @@ OVERLAP_CHARS: Final = 64 * 1024
 _INPUT_AFTER_S: Final = 0.2
 # The longest wait of one request.
 _READ_WAIT_S: Final = 20.0
+# Without a pattern, the parts of a flood need not all be read: a pause after each large one.
+_LARGE_CHARS: Final = 64 * 1024
+_PAUSE_S: Final = 0.1
 # How much later than its limit a wait ends if the daemon does not answer.
 _GRACE_S: Final = 1.0
 
@@ -82,16 +85,13 @@ async def wait_for(
 ) -> Waited:
     """Wait as `Terminal.wait_for` does."""
     compiled = re.compile(pattern, re.MULTILINE) if isinstance(pattern, str) else pattern
-    return await _wait(
-        terminal,
-        compiled,
-        since=since,
+    limits = _Limits(
         least=0.0,
         idle=math.inf if idle is None else idle,
-        until_input=until_input,
-        input_after=0.0,
+        input_after=0.0 if until_input else math.inf,
         most=math.inf if timeout is None else timeout,
     )
+    return await _wait(terminal, compiled, since, limits)
 
 
 async def collect(
@@ -107,61 +107,78 @@ async def collect(
     and at most `max_interval` seconds. End at once when the program exits, and soon when it waits
     for input.
     """
-    return await _wait(
-        terminal,
-        None,
-        since=since,
+    limits = _Limits(
         least=min_interval,
         idle=settle_interval,
-        until_input=True,
         input_after=min(min_interval, _INPUT_AFTER_S),
         most=max_interval,
     )
+    return await _wait(terminal, None, since, limits)
+
+
+class _Limits:
+    """The conditions of a wait that depend on the time; all times are seconds, inf for never.
+
+    `least` is the time before which `idle` does not end the wait. Input ends it after
+    `input_after`, or never if that is inf. The wait ends at the latest after `most`.
+    """
+
+    def __init__(self, least: float, idle: float, input_after: float, most: float) -> None:
+        self.began: Final = anyio.current_time()
+        self.last_output = self.began
+        self.end: Final = self.began + most
+        self._least = least
+        self._idle = idle
+        self._input_at = self.began + input_after
+
+    def watches_input(self, now: float) -> bool:
+        """Return whether input that the program waits for ends the wait."""
+        return now >= self._input_at
+
+    @property
+    def _quiet_at(self) -> float:
+        return max(self.began + self._least, self.last_output + self._idle)
+
+    def next_at(self, now: float) -> float:
+        """Return when the next read has to be answered."""
+        until = min(self._quiet_at, self.end, now + _READ_WAIT_S)
+        return until if self.watches_input(now) else min(until, self._input_at)
+
+    def reason(self, output: Output, now: float) -> Reason | None:
+        """Return why the wait is over, if it is, after a read that has found nothing new."""
+        if output.exit is not None:
+            return "exit"
+        if output.waiting_for_input and self.watches_input(now):
+            return "input"
+        if now >= self.end:
+            return "timeout"
+        return "idle" if now >= self._quiet_at else None
 
 
 async def _wait(
-    terminal: "Terminal",
-    pattern: re.Pattern[str] | None,
-    *,
-    since: int | None,
-    least: float,
-    idle: float,
-    until_input: bool,
-    input_after: float,
-    most: float,
+    terminal: "Terminal", pattern: re.Pattern[str] | None, since: int | None, limits: _Limits
 ) -> Waited:
-    """Read until one of the conditions holds; times are seconds, and inf for never.
-
-    `least` is the time before which neither `idle` nor anything but an exit, a match or input ends
-    the wait; `input_after` that before which input does not; `most` that at which the wait ends.
-    """
-    began = last_output = anyio.current_time()
+    """Read until `pattern` matches, or one of the conditions of `limits` holds."""
     seen = _Seen(since)
-    with anyio.move_on_at(began + most + _GRACE_S):
+    with anyio.move_on_at(limits.end + _GRACE_S):
         while True:
             now = anyio.current_time()
-            quiet_at = max(began + least, last_output + idle)
-            until = min(quiet_at, began + most, now + _READ_WAIT_S)
-            watches_input = until_input and now >= began + input_after
-            if until_input and not watches_input:
-                until = min(until, began + input_after)
             output = await terminal.read(
-                seen.since, wait=max(0.0, until - now), until_input=watches_input
+                seen.since,
+                wait=max(0.0, limits.next_at(now) - now),
+                until_input=limits.watches_input(now),
             )
             has_more = seen.add(output)
             now = anyio.current_time()
-            if has_more:
-                last_output = now
-                if pattern is not None and (match := seen.search(pattern)) is not None:
-                    return seen.result("match", match)
-                if now < began + most:
-                    continue
-            if output.exit is not None and not has_more:
-                return seen.result("exit")
-            if watches_input and output.waiting_for_input and now >= began + input_after:
-                return seen.result("input")
-            if now >= began + most:
-                return seen.result("timeout")
-            if now >= max(began + least, last_output + idle):
-                return seen.result("idle")
+            if not has_more:
+                if (reason := limits.reason(output, now)) is not None:
+                    return seen.result(reason)
+                continue
+            limits.last_output = now
+            if pattern is not None and (match := seen.search(pattern)) is not None:
+                return seen.result("match", match)
+            if now >= limits.end:
+                break
+            if pattern is None and len(output.text) >= _LARGE_CHARS:
+                await anyio.sleep(min(_PAUSE_S, limits.end - now))
     return seen.result("timeout")

@@ -12,7 +12,9 @@ from typing import Final, TypeAlias
 import anyio
 
 from acpterm.config.tools import ToolSettings
-from acpterm.mcp.sessions import Sessions
+from acpterm.mcp.questions import Ask
+from acpterm.mcp.sessions import Launch, Session, Sessions
+from acpterm.mcp.starting import Starts
 
 BLOCK_MAX_S: Final = 45.0
 PROGRESS_MAX_S: Final = 600.0
@@ -23,17 +25,37 @@ Report: TypeAlias = Callable[[float, str], Awaitable[None]]
 
 
 class Call:
-    """A call of a tool. `settings` are those of the agent that calls."""
+    """A call of a tool. `settings` are those of the agent that calls.
+
+    `report` sends progress, and `ask` asks the user, if the client can.
+    """
 
     def __init__(
-        self, sessions: Sessions, settings: ToolSettings, report: Report | None = None
+        self,
+        sessions: Sessions,
+        starts: Starts,
+        settings: ToolSettings,
+        *,
+        report: Report | None = None,
+        ask: Ask | None = None,
     ) -> None:
         self.sessions: Final = sessions
+        self.starts: Final = starts
+        self.ask: Final = ask
         self.settings: Final = settings
         self._report: Final = report
         self._began: Final = anyio.current_time()
         self.doing = "working"
         """What the call waits for, for the progress messages."""
+
+    async def start(self, launch: Launch) -> Session:
+        """Start a program. Raises `ToolError`, also while the user has not decided about it."""
+        return await self.starts.start(self.sessions, launch, self.ask, self.remaining)
+
+    async def get(self, identifier: str) -> Session:
+        """Return the session with this id, or that of a start with this id. Raises `ToolError`."""
+        start = self.starts.find(identifier)
+        return await self.sessions.get(identifier) if start is None else start.result()
 
     @property
     def remaining(self) -> float:

@@ -14,9 +14,10 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from acpterm.api.client import Client
 from acpterm.api.errors import AcptermError
+from acpterm.api.questions import Asks
 
-Connect: TypeAlias = Callable[[str], AbstractAsyncContextManager[Client]]
-"""Opens a connection for the agent with the given name."""
+Connect: TypeAlias = Callable[[str, Asks | None], AbstractAsyncContextManager[Client]]
+"""Opens a connection for the agent with the given name, which may ask its user."""
 
 
 class HostLink:
@@ -29,11 +30,11 @@ class HostLink:
         self._client: Client | None = None
         self._lost = anyio.Event()
 
-    async def client(self, agent: str) -> Client:
+    async def client(self, agent: str, asks: Asks | None) -> Client:
         """Return the open connection. Raises `AcptermError` if the host cannot be reached."""
         async with self._lock:
             if self._client is None:
-                self._client = await self._group.start(self._hold, agent)
+                self._client = await self._group.start(self._hold, agent, asks)
             return self._client
 
     def lose(self, client: Client) -> None:
@@ -43,12 +44,16 @@ class HostLink:
             self._lost.set()
 
     async def _hold(
-        self, agent: str, *, task_status: TaskStatus[Client] = anyio.TASK_STATUS_IGNORED
+        self,
+        agent: str,
+        asks: Asks | None,
+        *,
+        task_status: TaskStatus[Client] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         lost = self._lost = anyio.Event()
         started = False
         try:
-            async with self._connect(agent) as client:
+            async with self._connect(agent, asks) as client:
                 started = True
                 task_status.started(client)
                 await lost.wait()

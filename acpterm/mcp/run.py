@@ -9,6 +9,7 @@ from msgspec import Struct
 
 import acpterm
 from acpterm.api.client import Client
+from acpterm.api.questions import Asks
 from acpterm.client.session_sockets.server_entry import CWD_VARIABLE, SOCKET_VARIABLE
 from acpterm.config import Settings
 from acpterm.mcp.profiles import ToolProfile
@@ -32,9 +33,10 @@ async def serve(settings: Settings, options: Options) -> None:
     if options.tools == "pool" and profile is None:
         profile = "pool"
 
-    def connect(agent: str) -> AbstractAsyncContextManager[Client]:
+    def connect(agent: str, asks: Asks | None) -> AbstractAsyncContextManager[Client]:
         return acpterm.connect(
             agent=agent,
+            asks=asks,
             session="mcp",
             cwd=os.getcwd(),
             socket=os.environ.get(SOCKET_VARIABLE) or None,

@@ -25,8 +25,11 @@ from acpterm.config.tools import ToolSettings, resolve_tools
 from acpterm.mcp.call import Call, Report
 from acpterm.mcp.host_link import Connect, HostLink
 from acpterm.mcp.profiles import INSTRUCTIONS, PROFILES, ToolProfile
+from acpterm.mcp.questions import Ask, Jobs, ask_by_request, can_ask, is_modern
 from acpterm.mcp.resources import Resources
 from acpterm.mcp.sessions import Sessions
+from acpterm.mcp.starting import ApprovalPendingError, Starts
+from acpterm.mcp.states import SessionResult, call_text
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.tool_error import ToolError
 
@@ -45,6 +48,8 @@ class TerminalServer:
         self._settings: Final = settings
         self._link: Final = link
         self._group: Final = group
+        self._starts: Final = Starts(group)
+        self._jobs: Final = Jobs(group)
         self._sessions: Sessions | None = None
 
     def sessions(self, ctx: ServerRequestContext[Any]) -> Sessions:
@@ -52,7 +57,8 @@ class TerminalServer:
         if self._sessions is None:
             agent = _client_name(ctx)
             provider = _tool_settings(self._settings, agent).provider
-            self._sessions = Sessions(self._link, agent, os.getcwd(), provider)
+            asks = self._starts.decide if can_ask(ctx) else None
+            self._sessions = Sessions(self._link, agent, os.getcwd(), provider=provider, asks=asks)
             self._group.start_soon(self._publish_changes, self._sessions)
         return self._sessions
 
@@ -67,32 +73,72 @@ class TerminalServer:
 
     async def call_tool(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        """Execute a call, with progress if the client wants any."""
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Execute a call, with progress and questions to the user if the client wants any."""
         tool = self._tools.get(params.name)
         if tool is None:
             known = ", ".join(self._tools)
             raise MCPError(
                 types.INVALID_PARAMS, f"there is no tool {params.name!r}; there are {known}"
             )
-        settings = _tool_settings(self._settings, _client_name(ctx))
-        call = Call(self.sessions(ctx), settings, _report(ctx))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(call.send_progress)
-            result = await self._execute(tool, call, params.arguments)
-            tasks.cancel_scope.cancel()
-        return result
 
-    async def _execute(
-        self, tool: Tool[Any], call: Call, arguments: Mapping[str, Any] | None
-    ) -> types.CallToolResult:
-        """Return the result of a call; an error that the model should see is one, too."""
+        async def work(ask: Ask | None) -> types.CallToolResult:
+            settings = _tool_settings(self._settings, _client_name(ctx))
+            call = Call(self.sessions(ctx), self._starts, settings, report=_report(ctx), ask=ask)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call.send_progress)
+                result = await _execute(tool, call, params.arguments)
+                tasks.cancel_scope.cancel()
+            return result
+
+        if not can_ask(ctx):
+            return await work(None)
+        if is_modern(ctx):
+            return await self._jobs.serve(params, work)
+        return await work(ask_by_request(ctx))
+
+
+async def _execute(
+    tool: Tool[Any], call: Call, arguments: Mapping[str, Any] | None
+) -> types.CallToolResult:
+    """Return the result of a call; an error that the model should see is one, too."""
+    try:
         try:
-            return _to_result(await tool.run(call, arguments))
-        except ClosedError as error:
-            return _failure(call.sessions.lost(error))
-        except (ToolError, AcptermError) as error:
-            return _failure(error)
+            reply = await tool.run(call, arguments)
+        except ApprovalPendingError as error:
+            if error.start.id is None:
+                return _pending(tool, call, error)
+            # The call is about an earlier start.
+            call.doing = "waiting for the user's approval"
+            with anyio.move_on_after(call.remaining):
+                await error.start.done.wait()
+            if not error.start.done.is_set():
+                return _pending(tool, call, error)
+            reply = await tool.run(call, arguments)
+        return _to_result(reply)
+    except ClosedError as error:
+        return _failure(call.sessions.lost(error))
+    except (ToolError, AcptermError) as error:
+        return _failure(error)
+
+
+def _pending(tool: Tool[Any], call: Call, error: ApprovalPendingError) -> types.CallToolResult:
+    """Return the result of a call whose program the user has not decided about.
+
+    Tools whose result has no state for that withdraw the question, and fail.
+    """
+    if tool.result is not SessionResult:
+        error.start.cancel()
+        return _failure(error)
+    identifier = call.starts.keep(error.start)
+    wait = call_text("terminal_wait", sessionId=identifier)
+    return _to_result(
+        Reply(
+            state=f"[waits for the user's approval · {wait} · the user can: acpterm approvals]",
+            text=f"Terminal Id: {identifier}\n{error}",
+            data=SessionResult(id=identifier, state="approval_pending"),
+        )
+    )
 
 
 def _client_name(ctx: ServerRequestContext[Any]) -> str:
@@ -153,7 +199,7 @@ def create_server(tools: ToolProfile, settings: Settings, connect: Connect) -> S
 
     async def call_tool(
         ctx: ServerRequestContext[TerminalServer], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | types.InputRequiredResult:
         return await ctx.lifespan_context.call_tool(ctx, params)
 
     async def list_resources(

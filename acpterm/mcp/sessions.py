@@ -11,13 +11,14 @@ a terminal that the host knows and this process does not, such as one from befor
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.api.client import Client
 from acpterm.api.errors import AcptermError, ClosedError, RequestError
+from acpterm.api.questions import Asks
 from acpterm.api.results import Exit
 from acpterm.api.terminal import Terminal
 from acpterm.mcp.host_link import HostLink
@@ -25,6 +26,20 @@ from acpterm.mcp.tool_error import ToolError
 
 ENDED_MAX: Final = 20
 NAME: Final = "term-#"
+
+
+class Launch(NamedTuple):
+    """What to start: the arguments of `Client.create`."""
+
+    command: str
+    args: list[str] | None = None
+    cwd: str | None = None
+    env: Mapping[str, str] | None = None
+    name: str = NAME
+    cols: int | None = None
+    rows: int | None = None
+    timeout_s: float | None = None
+    shell: bool | None = None
 
 
 @dataclass(eq=False)
@@ -60,13 +75,22 @@ class Sessions:
     """The sessions of one MCP client, which is the agent `agent` to the host.
 
     `cwd` is the directory of programs that name none. `provider` is where its terminals run, if not
-    where the host says.
+    where the host says. `asks` asks the user the host's questions about commands.
     """
 
-    def __init__(self, link: HostLink, agent: str, cwd: str, provider: str | None = None) -> None:
+    def __init__(
+        self,
+        link: HostLink,
+        agent: str,
+        cwd: str,
+        *,
+        provider: str | None = None,
+        asks: Asks | None = None,
+    ) -> None:
+        self.agent: Final = agent
+        self._asks: Final = asks
         self._cwd: Final = cwd
         self._link: Final = link
-        self._agent: Final = agent
         self._provider: Final = provider
         self._sessions: Final[dict[str, Session]] = {}
         self._client: Client | None = None
@@ -76,7 +100,7 @@ class Sessions:
     async def client(self) -> Client:
         """Return the connection to the host. Raises `ToolError` if it cannot be reached."""
         try:
-            client = await self._link.client(self._agent)
+            client = await self._link.client(self.agent, self._asks)
         except AcptermError as error:
             raise ToolError(f"the host of the terminals cannot be reached: {error}") from error
         if client is not self._client:
@@ -98,39 +122,28 @@ class Sessions:
             f"{error}; call the tool again to start over"
         )
 
-    async def start(
-        self,
-        command: str,
-        args: list[str] | None = None,
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        name: str | None = None,
-        cols: int | None = None,
-        rows: int | None = None,
-        timeout_s: float | None = None,
-        shell: bool | None = None,
-    ) -> Session:
+    async def start(self, launch: Launch) -> Session:
         """Start a program in a new session. Raises `ToolError` if it is refused or cannot start."""
         client = await self.client()
-        if not command.strip():
+        if not launch.command.strip():
             raise ToolError("command is empty: it must be the command to execute")
         try:
             terminal = await client.create(
-                command,
-                args,
-                cwd=cwd,
-                env=env,
-                name=name or NAME,
-                cols=cols,
-                rows=rows,
-                timeout=timeout_s,
-                shell=shell,
+                launch.command,
+                launch.args,
+                cwd=launch.cwd,
+                env=launch.env,
+                name=launch.name,
+                cols=launch.cols,
+                rows=launch.rows,
+                timeout=launch.timeout_s,
+                shell=launch.shell,
                 provider=self._provider,
             )
         except RequestError as error:
             raise ToolError(str(error)) from error
-        return self.add(terminal, command, os.path.join(self._cwd, cwd) if cwd else self._cwd)
+        cwd = os.path.join(self._cwd, launch.cwd) if launch.cwd else self._cwd
+        return self.add(terminal, launch.command, cwd)
 
     def add(self, terminal: Terminal, command: str, cwd: str) -> Session:
         """Add a session for a terminal that was started elsewhere."""

@@ -5,6 +5,7 @@ The line says what the program does, and what can be done next, as calls that th
 """
 
 import json
+import re
 from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
@@ -52,14 +53,16 @@ class View(Struct, kw_only=True):
     lost: int = 0
     exit: Exit | None = None
     is_waiting: bool = False
+    hides_input: bool = False
     prompt: str = ""
     matched: str | None = None
 
     @property
     def is_secret(self) -> bool:
-        """Return whether the program probably asks for a password, which no model may type."""
+        """Return whether the program asks for a password, or probably does."""
         prompt = self.prompt.lower()
-        return self.is_waiting and any(word in prompt for word in _SECRET_WORDS)
+        is_named = any(re.search(rf"\b{word}\b", prompt) for word in _SECRET_WORDS)
+        return self.is_waiting and (self.hides_input or is_named)
 
 
 def state_of(view: View) -> State:
@@ -77,7 +80,7 @@ def state_line(session: Session, view: View, *, next_calls: "tuple[str, ...]") -
             parts += next_calls
         parts.append(f"the user can: acpterm attach {session.id}")
     if view.is_secret:
-        parts[0] += ", probably a password: do not ask for it and do not type it"
+        parts[0] += ", probably a password: do not ask for it, and do not type it"
     return f"[{' · '.join(parts)}]"
 
 

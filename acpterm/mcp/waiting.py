@@ -75,6 +75,8 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
         output = await session.terminal.read(before)
         if output.position == before:
             break
+    is_waiting = bool(output.waiting_for_input)
+    hides_input = is_waiting and (await session.terminal.info()).hides_input
     session.position = output.position
     session.exit = output.exit
     text = "".join(texts)
@@ -88,7 +90,8 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
         position=output.position,
         lost=lost,
         exit=output.exit,
-        is_waiting=bool(output.waiting_for_input),
+        is_waiting=is_waiting,
+        hides_input=hides_input,
         prompt=session.prompt,
         matched=matched,
     )

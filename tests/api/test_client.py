@@ -124,14 +124,19 @@ async def test_info_and_terminals_describe_the_terminal(settings, role, tmp_path
         await terminal.release()
 
 
+@ROLES
 @on_both_backends
-async def test_number_in_a_name_is_chosen_by_the_daemon(settings):
-    async with connect(settings, "agent") as client:
-        names = [(await client.create("cat", name="num-#")).name for _ in range(2)]
-        assert names == ["num-1", "num-2"]
+async def test_number_sign_in_a_name_is_the_first_free_number(settings, role):
+    async with connect(settings, role) as client:
+        first, second = [await client.create("cat", name="num-#") for _ in range(2)]
+        assert (first.name, second.name) == ("num-1", "num-2")
         terminal = client.terminal("num-2")
         await terminal.write("by name\n")
         assert (await terminal.wait_for("by name", timeout=DEADLINE_S)).match
+        await first.release()
+        assert (await client.create("cat", name="num-#")).name == "num-1"
+        for info in await client.terminals():
+            await client.terminal(info.terminal_id).release()
 
 
 @on_both_backends

@@ -3,6 +3,7 @@
 import re
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import acpterm
@@ -145,6 +146,23 @@ async def test_collect_waits_until_output_settles_and_at_most_the_maximum(settin
         brief = await client.create("echo over; exit 2")
         ended = await waiting.collect(brief, None, 20, 20, 30)
         assert (ended.reason, ended.text, ended.exit.code) == ("exit", "over\n", 2)
+
+
+@on_both_backends
+async def test_collect_does_not_read_every_part_of_a_flood():
+    class Flood:
+        reads = 0
+
+        async def read(self, since, **_):
+            await anyio.lowlevel.checkpoint()
+            self.reads += 1
+            return acpterm.Output("y" * 100_000, (since or 0) + 10_000_000, 9_900_000)
+
+    flood = Flood()
+    waited = await waiting.collect(flood, None, 0.1, 5.0, 0.5)
+    assert waited.reason == "timeout"
+    assert waited.lost >= 9_900_000 * flood.reads
+    assert 1 < flood.reads < 10
 
 
 @on_both_backends

@@ -6,6 +6,7 @@ import pytest
 
 from acpterm.config import Settings
 from acpterm.config.profiles import Limits, ProfileTable
+from acpterm.host.audit_trail import COMMAND_CHARS_MAX
 from acpterm.host.host_state import DaemonInfo, _own_paths
 from acpterm.host.open_host import open_host
 from acpterm.jsonrpc import RpcError
@@ -73,6 +74,24 @@ async def test_create_and_restart_by_the_user_are_recorded_with_their_arguments(
         assert (entry["by"], entry["command"], entry["args"][1]) == ("user", "echo", "x")
         assert "hunter2" not in entry["args"][0]
         assert (entry["directory"], entry["provider"]) == (str(tmp_path), "local")
+
+
+async def test_long_command_is_cut_before_a_word_and_not_within_a_secret(
+    settings, recorded, tmp_path
+):
+    before = "true ".ljust(COMMAND_CHARS_MAX - 20, "x")
+    params = {"command": f"{before} --password=hunter2-{'y' * 100}", "cwd": str(tmp_path)}
+    async with (
+        open_host(settings, current()) as host,
+        user_of(host) as user,
+        agent_of(host) as agent,
+    ):
+        await user.request("terminal/create", params)
+        await agent.create(**params)
+        await agent.create("true", args=[before, f"--password=hunter2-{'y' * 100}"])
+    lines, args = recorded("create")[:2], recorded("create")[2]["args"]
+    assert [entry["command"] for entry in lines] == [f"{before} …"] * 2
+    assert args == [before, "…"]
 
 
 async def test_restart_leaves_the_program_running_when_its_provider_cannot_be_used():

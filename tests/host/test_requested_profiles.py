@@ -107,18 +107,37 @@ async def test_line_runs_as_the_shell_text_that_one_of_the_profiles_has_allowed(
         assert judgement.shell(None) is True
 
 
-async def test_strictest_provider_and_network_of_both_apply():
+@pytest.mark.parametrize(
+    ("selected", "requested", "expected"),
+    [
+        ("bubblewrap", "landlock", "bubblewrap"),
+        # Stricter only without the network, which the requested profile does not allow.
+        ("landlock", "bubblewrap", "bubblewrap"),
+        ("landlock", None, "landlock"),
+    ],
+)
+async def test_strictest_provider_and_network_of_both_apply(selected, requested, expected):
     tables = {
-        "boxed": {"provider": "bubblewrap", "network": True},
-        "offline": {"provider": "landlock", "network": False},
+        "boxed": {"provider": selected, "network": True},
+        "offline": {"network": False, **({"provider": requested} if requested else {})},
     }
     async with open_host(settings("boxed", **tables), current()) as host, agent_of(host) as agent:
         await request_profile(agent, "offline")
         connection = host._resumption.connections[0]
-        assert [profile.name for profile in connection.profiles] == ["boxed", "offline"]
-        assert "'local' is not stricter than 'bubblewrap'" in await refused(
-            agent, "true", provider="local"
-        )
+        params = CreateTerminalRequest("s", "true")
+        judgement = judge(connection, connection.session("s"), params)
+        assert (judgement.provider, judgement.has_network) == (expected, False)
+        message = await refused(agent, "true", provider="local")
+        assert f"'local' is not stricter than '{expected}'" in message
+
+
+async def test_no_question_is_asked_if_a_limit_of_a_requested_profile_is_reached():
+    few = {"limits": Limits(agent_terminals=1)}
+    async with open_host(settings(few=few), current()) as host, agent_of(host) as agent:
+        await request_profile(agent, "few")
+        await agent.create("read x")
+        message = await refused(agent, "rm -rf x")
+        assert "Maximum concurrent agent terminals reached (1)" in message
 
 
 def test_lowest_limits_are_those_of_all():

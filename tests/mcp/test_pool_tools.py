@@ -15,7 +15,7 @@ BLOCKED = "Command blocked for security reasons"
 
 
 def pool(tmp_path, **settings):
-    return mcp_tools(tmp_path, "pool", profile="pool", **settings)
+    return mcp_tools(tmp_path, "pool", pool_profile="pool", **settings)
 
 
 def pool_with_limits(**limits: float) -> dict[str, ProfileTable]:
@@ -153,7 +153,7 @@ async def test_fourth_spawn_in_a_minute_is_refused(tmp_path):
 
 async def test_sixth_terminal_at_once_is_refused(tmp_path):
     limits = pool_with_limits(starts_per_minute=100)
-    async with mcp_tools(tmp_path, "pool", profile="name", profiles=limits) as tools:
+    async with mcp_tools(tmp_path, "pool", pool_profile="name", profiles=limits) as tools:
         for _ in range(5):
             await spawn(tools, "sleep", "60")
         result = await tools.call("spawn_background_terminal", cwd="/", command=["true"])
@@ -222,7 +222,7 @@ async def test_kill_of_a_terminal_that_does_not_exist_succeeds(tmp_path):
 
 async def test_inactive_terminal_is_closed_unless_promoted(tmp_path):
     limits = pool_with_limits(idle=0.5)
-    async with mcp_tools(tmp_path, "pool", profile="name", profiles=limits) as tools:
+    async with mcp_tools(tmp_path, "pool", pool_profile="name", profiles=limits) as tools:
         await spawn(tools, "sleep", "60")
         kept = await spawn(tools, "sleep", "60")
         await tools.call("promote_terminal", terminalId=kept["id"])

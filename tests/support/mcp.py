@@ -12,6 +12,7 @@ import trio
 
 import acpterm
 from acpterm.api.client import Client as ApiClient
+from acpterm.api.questions import Asks
 from acpterm.config import Settings
 from acpterm.host.host import Host
 from acpterm.mcp.profiles import ToolProfile
@@ -87,7 +88,7 @@ async def mcp_tools(
     tools: ToolProfile = "session",
     *,
     mode: str = "legacy",
-    profile: str | None = None,
+    pool_profile: str | None = None,
     elicit: Any = None,
     message_handler: Any = None,
     agent: str = "test-client",
@@ -96,15 +97,20 @@ async def mcp_tools(
     """Run a host and the MCP server, and connect the SDK's client.
 
     `mode` is the client's: `legacy` goes through memory streams with the handshake of 2025, `auto`
-    uses the protocol of 2026. `profile` is an additional profile of the policy.
+    uses the protocol of 2026. `pool_profile` is an additional profile of the policy.
     """
     chosen = {"profile": "open", **QUICK, **settings}
     path = str(tmp_path / "mcp.sock")
     async with host_here(**chosen) as host, listening(host, path):
 
-        def connect(agent: str) -> AbstractAsyncContextManager[ApiClient]:
+        def connect(agent: str, asks: Asks | None) -> AbstractAsyncContextManager[ApiClient]:
             return acpterm.connect(
-                agent=agent, session="mcp", cwd=os.getcwd(), socket=path, profile=profile
+                agent=agent,
+                asks=asks,
+                session="mcp",
+                cwd=os.getcwd(),
+                socket=path,
+                profile=pool_profile,
             )
 
         server = create_server(tools, Settings(**chosen), connect)

@@ -9,7 +9,6 @@ session whose terminal was removed by the user has no status.
 
 import shlex
 import signal
-from itertools import count
 from secrets import token_hex
 from typing import Final
 
@@ -111,19 +110,10 @@ class DaemonProvider:
 
     async def start_interactive_session(self, command: str, options: ExecuteCommandOptions) -> str:
         """Start `command` in a terminal; return its name."""
-        terminal = await self._create_named(command, options)
+        terminal = await self._create(command, None, options, _NAME)
         id_ = terminal.name or terminal.id
         self._sessions[id_] = terminal
         return id_
-
-    async def _create_named(self, command: str, options: ExecuteCommandOptions) -> Terminal:
-        if self._client.role == "agent":
-            return await self._create(command, None, options, _NAME)
-        # The daemon numbers the terminals of agents only.
-        taken = {info.name for info in await self._client.terminals()}
-        names = (_NAME.replace("#", str(number)) for number in count(1))
-        name = next(name for name in names if name not in taken)
-        return await self._create(command, None, options, name)
 
     async def send_input(self, session_id: str, input: str) -> None:  # noqa: A002
         """Type `input`."""

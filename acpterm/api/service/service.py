@@ -5,7 +5,7 @@ entry points of the group ``acpterm.providers``, which are loaded when they are 
 
 Unhappy orders: what a provider raises, its caller gets. A session whose program has ended is
 removed from the state with the output that says so; its complete output can be read until it is
-terminated. `shutdown` goes on with the other sessions if one cannot be terminated.
+terminated. `shutdown` continues with the other sessions if one cannot be terminated.
 """
 
 from collections.abc import Mapping, Sequence

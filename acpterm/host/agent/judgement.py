@@ -6,6 +6,7 @@ profile can only make things stricter. If several profiles decide alike, an erro
 the one that was requested last, and a question is that of the selected one.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from acpterm.acp.agent_api import CheckRequest
@@ -47,7 +48,7 @@ class Judgement(NamedTuple):
     @property
     def has_network(self) -> bool:
         """Whether the program may use the network, in a provider that can deny it."""
-        return all(profile.network for profile in self.profiles)
+        return _have_network(self.profiles)
 
     @property
     def limits(self) -> Limits:
@@ -89,7 +90,7 @@ def judge(
     check_size((params.command, *(params.args or ())), env, connection.context.rlimits)
     profiles = connection.profiles
     cwd = params.cwd or session.cwd or connection.context.cwd
-    network = all(profile.network for profile in profiles)
+    network = _have_network(profiles)
     selected = strictest(
         profiles[0].provider or connection.settings.provider,
         [profile.provider for profile in profiles[1:]],
@@ -134,6 +135,10 @@ def judge(
         provider=stricter(selected, provider, network=network),
         cwd=cwd,
     )
+
+
+def _have_network(profiles: Iterable[Profile]) -> bool:
+    return all(profile.network for profile in profiles)
 
 
 def _must_use_shell(verdict: Verdict) -> bool:

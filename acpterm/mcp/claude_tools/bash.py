@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
 from acpterm.mcp.claude_tools.replies import cropped, shell_reply
-from acpterm.mcp.sessions import Session
+from acpterm.mcp.sessions import Launch, Session
 from acpterm.mcp.states import SessionResult, View
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import owned, read_new, wait_until
@@ -41,7 +41,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     limit = min(max(timeout_ms, 1), TIMEOUT_MAX_MS) / 1000
     is_background = params.run_in_background is True
     call.doing = "starting the command"
-    session = await call.sessions.start(params.command)
+    session = await call.start(Launch(params.command))
     async with owned(call, session):
         await wait_until(call, session, timeout_s=_BACKGROUND_WAIT_S if is_background else limit)
         view = await read_new(call, session)

@@ -23,7 +23,7 @@ class Params(Struct, kw_only=True):
 
 
 async def _execute(call: Call, params: Params) -> Reply:
-    session = await call.sessions.get(params.bash_id)
+    session = await call.get(params.bash_id)
     pattern = None if params.filter is UNSET else compiled(params.filter)
     view = await read_new(call, session)
     if pattern is not None:

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from acpterm.mcp.call import Call
 from acpterm.mcp.claude_tools.replies import cropped, shell_reply
-from acpterm.mcp.sessions import Session
+from acpterm.mcp.sessions import Launch, Session
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import owned, read_new
@@ -38,8 +38,8 @@ class Params(Struct, kw_only=True):
 async def _execute(call: Call, params: Params) -> Reply:
     limit = max(params.timeout_ms, 1) / 1000
     call.doing = "starting the command"
-    session = await call.sessions.start(
-        params.command, timeout_s=None if params.persistent else limit
+    session = await call.start(
+        Launch(params.command, timeout_s=None if params.persistent else limit)
     )
     async with owned(call, session):
         is_flood = await _follow(call, session, params.description or params.command)

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
 from acpterm.mcp.codex_tools.chunks import DEFAULT_TOKENS, Chunk, chunk_reply
+from acpterm.mcp.sessions import Launch
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import owned, read_new, wait_until
 
@@ -72,12 +73,14 @@ async def _execute(call: Call, params: Params) -> Reply:
     if params.tty:
         del environment["TERM"]
     call.doing = "starting the command"
-    session = await call.sessions.start(
-        shell,
-        ["-lc" if params.login else "-c", params.cmd],
-        cwd=params.workdir or None,
-        env=environment,
-        shell=False,
+    session = await call.start(
+        Launch(
+            shell,
+            ["-lc" if params.login else "-c", params.cmd],
+            cwd=params.workdir or None,
+            env=environment,
+            shell=False,
+        )
     )
     session.command = params.cmd
     async with owned(call, session):

@@ -34,7 +34,7 @@ class Params(Struct, kw_only=True):
 
 async def _execute(call: Call, params: Params) -> Reply:
     began = anyio.current_time()
-    session = await call.sessions.get(f"{params.session_id:g}")
+    session = await call.get(f"{params.session_id:g}")
     wait_ms = YIELD_MIN_MS if params.yield_time_ms is UNSET else params.yield_time_ms
     if params.chars:
         await type_into(session, params.chars)

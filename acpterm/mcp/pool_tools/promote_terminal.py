@@ -6,7 +6,7 @@ from acpterm.mcp.tool import Reply, Tool
 
 
 async def _execute(call: Call, params: TerminalParams) -> Reply:
-    session = await call.sessions.get(params.terminal_id)
+    session = await call.get(params.terminal_id)
     entry = entry_of(await session.terminal.promote(), session)
     return Reply(text=as_json(entry), data=entry)
 

@@ -19,7 +19,7 @@ class History(Struct, kw_only=True):
 
 
 async def _execute(call: Call, params: TerminalParams) -> Reply:
-    session = await call.sessions.get(params.terminal_id)
+    session = await call.get(params.terminal_id)
     text = (await session.terminal.output()).text
     found = History(terminalId=params.terminal_id, history=last_bytes(text, HISTORY_BYTES))
     return Reply(text=as_json(found), data=found)

@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from acpterm.mcp.call import Call
 from acpterm.mcp.pool_tools.entries import NAME, Entry, as_json, entry_of
+from acpterm.mcp.sessions import Launch
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import owned
 
@@ -21,7 +22,7 @@ class Params(Struct, kw_only=True):
 
 async def _execute(call: Call, params: Params) -> Reply:
     program, *args = params.command
-    session = await call.sessions.start(program, args, cwd=params.cwd, name=NAME)
+    session = await call.start(Launch(program, args, cwd=params.cwd, name=NAME))
     session.argv = params.command
     async with owned(call, session):
         entry = entry_of(await session.terminal.info(), session)

@@ -13,7 +13,7 @@ from acpterm.acp.agent_api import Positive
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import crop
 from acpterm.mcp.session_tools.replies import session_reply
-from acpterm.mcp.sessions import Session
+from acpterm.mcp.sessions import Launch, Session
 from acpterm.mcp.states import SessionResult, View
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import owned, read_new, wait_until
@@ -45,8 +45,8 @@ async def _execute(call: Call, params: Params) -> Reply:
     limit = settings.timeout_seconds if params.timeout_seconds is None else params.timeout_seconds
     kills = settings.at_timeout == "kill" and not params.run_in_background
     call.doing = "starting the command"
-    session = await call.sessions.start(
-        params.command, cwd=params.cwd, timeout_s=limit if kills else None
+    session = await call.start(
+        Launch(params.command, cwd=params.cwd, timeout_s=limit if kills else None)
     )
     async with owned(call, session):
         wait = _BACKGROUND_WAIT_S if params.run_in_background else limit

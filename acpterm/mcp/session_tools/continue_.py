@@ -5,9 +5,12 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from acpterm.mcp.call import Call
+from acpterm.mcp.questions import Question
 from acpterm.mcp.session_tools.replies import session_reply
+from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.tool_error import ToolError
 from acpterm.mcp.waiting import compiled, read_new, settle, type_into, wait_until
 
 
@@ -35,12 +38,21 @@ class Params(Struct, kw_only=True):
     timeout_seconds: Annotated[
         float | None, Meta(description="How long to wait for wait_for, in seconds")
     ] = None
+    ask_user: Annotated[
+        bool,
+        Meta(
+            description="Let the user type the line that the program waits for, in the MCP client; "
+            "never for passwords"
+        ),
+    ] = False
 
 
 async def _execute(call: Call, params: Params) -> Reply:
-    session = await call.sessions.get(params.session_id)
+    session = await call.get(params.session_id)
     pattern = compiled(params.wait_for)
-    if params.stdin or params.keys:
+    if params.ask_user:
+        await type_into(session, await _ask_user(call, session))
+    elif params.stdin or params.keys:
         await type_into(session, params.stdin, params.keys)
     waited = None
     if pattern is None:
@@ -52,6 +64,33 @@ async def _execute(call: Call, params: Params) -> Reply:
         )
     view = await read_new(call, session, waited)
     return await session_reply(call, session, view, f"Terminal Session: {session.id}\n\nOutput:\n")
+
+
+async def _ask_user(call: Call, session: Session) -> str:
+    """Return the line that the user types in the MCP client. Raises `ToolError`.
+
+    A password must not pass through the client and the model.
+    """
+    attach = f"the user can: acpterm attach {session.id}"
+    view = await read_new(call, session)
+    if view.is_secret:
+        raise ToolError(f"{session.id} waits for a password, which is not asked here; {attach}")
+    if call.ask is None:
+        raise ToolError(f"the MCP client cannot ask the user; {attach}")
+    call.doing = "waiting for the user's input"
+    answer = await call.ask(
+        Question(
+            f"{session.command} waits for input: {session.prompt or view.text.strip()}",
+            {
+                "type": "object",
+                "properties": {"input": {"type": "string", "title": "Input, followed by Enter"}},
+                "required": ["input"],
+            },
+        )
+    )
+    if answer is None or answer.action != "accept":
+        raise ToolError(f"the user has not typed anything; {attach}")
+    return f"{(answer.content or {}).get('input', '')}\n"
 
 
 TOOL = Tool(

@@ -57,7 +57,7 @@ class _Text(Struct):
 
 
 async def _execute(call: Call, params: Params) -> Reply:
-    session = await call.sessions.get(params.session_id)
+    session = await call.get(params.session_id)
     retained = await _read(session, params.since)
     is_paged = (params.offset, params.limit, params.grep) != (None, None, None)
     lines = retained.text.splitlines(keepends=True)

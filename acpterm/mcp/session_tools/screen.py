@@ -38,7 +38,7 @@ class Grid(Struct, kw_only=True):
 
 
 async def _execute(call: Call, params: Params) -> Reply:
-    session = await call.sessions.get(params.session_id)
+    session = await call.get(params.session_id)
     try:
         screen = await session.terminal.screen()
     except RequestError as error:

@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from acpterm.mcp.call import Call
 from acpterm.mcp.session_tools.replies import session_reply
+from acpterm.mcp.sessions import NAME, Launch
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import owned, read_new, settle
@@ -26,13 +27,15 @@ class Params(Struct, kw_only=True):
 
 async def _execute(call: Call, params: Params) -> Reply:
     call.doing = "starting the program"
-    session = await call.sessions.start(
-        params.command,
-        cwd=params.cwd,
-        env=params.env,
-        name=params.name,
-        cols=params.cols,
-        rows=params.rows,
+    session = await call.start(
+        Launch(
+            params.command,
+            cwd=params.cwd,
+            env=params.env,
+            name=params.name or NAME,
+            cols=params.cols,
+            rows=params.rows,
+        )
     )
     async with owned(call, session):
         await settle(call, session)

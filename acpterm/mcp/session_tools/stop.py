@@ -24,7 +24,13 @@ class Stopped(Struct, kw_only=True):
 
 
 async def _execute(call: Call, params: Params) -> Reply:
-    session = await call.sessions.get(params.session_id)
+    if call.starts.withdraw(params.session_id):
+        return Reply(
+            state="[not started: the question to the user was withdrawn]",
+            text=f"Terminal session {params.session_id} terminated.",
+            data=Stopped(id=params.session_id, terminated=True),
+        )
+    session = await call.get(params.session_id)
     await call.sessions.remove(session)
     return Reply(
         state=f"[stopped after {session.uptime:.1f} s · its id is no longer valid]",

@@ -92,7 +92,7 @@ async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[Ses
             return active
         raise ToolError("there is no session to wait for: start one with terminal_start")
     names = [identifiers] if isinstance(identifiers, str) else identifiers
-    return [await call.sessions.get(name) for name in names]
+    return [await call.get(name) for name in names]
 
 
 async def _first(

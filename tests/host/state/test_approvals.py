@@ -194,3 +194,43 @@ async def test_question_without_an_approver_waits_for_the_user_to_reconnect(tmp_
             assert not agent.has_response(id_)
             await answer(daemon, question)
             assert (await agent.result(id_))["terminalId"]
+
+
+@pytest.mark.long
+async def test_question_of_a_check_is_continued_by_the_repeated_request(tmp_path):
+    params = {"sessionId": "session-1", "command": "wait-first", "cwd": str(tmp_path), "ask": True}
+    async with asking_daemon(tmp_path) as daemon:
+        async with daemon.agent() as (agent, own):
+            id_ = await agent.start("_acpterm/command/check", params)
+            (before,) = await pending(daemon)
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            assert await pending(daemon) == [before]
+            await agent.start("_acpterm/command/check", params, id_)
+            await answer(daemon, before)
+            assert (await agent.result(id_))["decision"] == "allow"
+            assert await pending(daemon, 0) == []
+
+
+@pytest.mark.long
+async def test_requested_profile_and_names_survive_the_worker(tmp_path):
+    async with asking_daemon(tmp_path) as daemon:
+        async with daemon.agent() as (agent, own):
+            meta = {"acpterm": {"profile": "pool"}}
+            await agent.request("initialize", {"protocolVersion": 1, "_meta": meta})
+            terminal = await agent.create("env", own={"name": "term-#"})
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            with pytest.raises(RpcError, match="Command blocked for security"):
+                await agent.create("sudo true")
+            found = await agent.request("_acpterm/terminal/get", agent.of("term-1"))
+            assert found["terminalId"] == terminal
+            await agent.start("_acpterm/events", {"sessionId": agent.session, "token": "t"})
+            created = await agent.create("true", own={"name": "term-#"})
+            assert (await agent.request("_acpterm/terminal/get", agent.of("term-2")))[
+                "terminalId"
+            ] == created
+            (event, *_) = await agent.until(
+                lambda: [m for m in agent.messages if m.get("method") == "_acpterm/event"]
+            )
+            assert event["params"]["terminal"]["terminalId"] == created

@@ -1,0 +1,422 @@
+"""Persistent shells: `Shell` runs commands in one shell, each with an exact beginning and end.
+
+States: *not started* or *ended* (no terminal); *idle* (the shell displays its prompt); *busy* (a
+command has begun and has not ended, also if its program waits for input, or if `run` or `wait` has
+timed out or was cancelled). `run` starts a shell if there is none, and refuses to type into a busy
+one. `wait` continues to wait for the command of a busy shell.
+
+The shell, its terminal and its private directory belong to the `Shell`; `close` releases them. The
+unhappy order of events: the shell may end at any time, also between two commands; `run` then starts
+another, and says so (`started_new`). What marks and records mean is described in
+`acpterm.shell.tracker`.
+"""
+
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+import anyio
+from msgspec import Struct
+
+from acpterm.api.errors import AcptermError
+from acpterm.api.results import Exit
+from acpterm.api.terminal import Terminal
+from acpterm.shell.directory import ShellDirectory
+from acpterm.shell.kind import Kind, kind_of
+from acpterm.shell.tracker import Outcome, Tracker
+
+if TYPE_CHECKING:
+    from acpterm.api.client import Client
+
+ShellState: TypeAlias = Literal["done", "running", "waiting_for_input", "shell_ended"]
+
+OUTPUT_BYTES: Final = 1 << 20
+"""The text of one command that is retained at most: its last MiB."""
+
+START_TIMEOUT_S: Final = 60.0
+"""The user's rc files may take their time."""
+
+_PROMPT_TIMEOUT_S: Final = 5.0
+_QUIET_S: Final = 1.0
+_READ_WAIT_MAX_S: Final = 10.0
+_CLOSE_TIMEOUT_S: Final = 5.0
+# Until then, a program that waited for input before may not have read it yet.
+_INPUT_AFTER_S: Final = 0.2
+# How long a prompt without the mark of its end is waited for.
+_PROMPT_QUIET_S: Final = 0.1
+
+
+class ShellError(AcptermError):
+    """The shell cannot be started or used; the message says why."""
+
+
+class ShellBusyError(ShellError):
+    """A command runs in the shell; the message says which, and what can be done."""
+
+
+class Completed(Struct, frozen=True, kw_only=True):
+    """What became of a command, from `Shell.run` and `Shell.wait`.
+
+    `state` is ``done``, ``running`` (at the timeout), ``waiting_for_input`` or ``shell_ended``.
+    `exit_code` is set if the command has ended, or is that of the shell if the shell has. The other
+    values are None if they are not known. `pipe_status` are the exit codes of the last pipeline.
+
+    `boundary` is ``unknown`` if the shell's marks and its report do not agree on the end of the
+    command; there is no exit code then, and `output` may contain other output or lack some.
+
+    `output` is the text from the beginning of the command, also in the result of `Shell.wait`;
+    `truncated` says whether it begins later. `position` is the position in the terminal's output up
+    to which it was read. `started_new` is true if a shell was started for this command because the
+    one before has ended. `detail` is a sentence for the reader.
+    """
+
+    state: ShellState
+    output: str
+    exit_code: int | None = None
+    pipe_status: list[int] | None = None
+    cwd: str | None = None
+    boundary: Literal["exact", "unknown"]
+    wall_seconds: float
+    position: int
+    truncated: bool = False
+    started_new: bool = False
+    detail: str = ""
+
+
+class ShellOptions(NamedTuple):
+    """How the shell is started."""
+
+    cwd: str | None = None
+    env: Mapping[str, str] | None = None
+    user_rc: bool = True
+    name: str | None = None
+    cols: int | None = None
+    rows: int | None = None
+    provider: str | None = None
+
+
+class _Running:
+    """One started shell."""
+
+    def __init__(self, terminal: Terminal, directory: ShellDirectory) -> None:
+        self.terminal: Final = terminal
+        self.directory: Final = directory
+        self.tracker: Final = Tracker(directory.nonce, OUTPUT_BYTES)
+        self.flags = ""
+        self.exit: Exit | None = None
+        self.is_waiting = False
+        self.quiet_since = anyio.current_time()
+
+    async def read(self, wait: float, *, until_input: bool = False) -> bool:
+        """Process new output, for which to wait up to `wait` seconds; return whether there was any.
+
+        With `until_input`, the wait also ends when the program waits for input (`is_waiting`).
+        """
+        found = await self.terminal.read_raw(
+            self.tracker.position, wait=max(0.0, wait), until_input=until_input
+        )
+        if found.lost:
+            self.tracker.skip(found.lost)
+        self.tracker.feed(found.data)
+        self.is_waiting = until_input and bool(found.waiting_for_input) and not found.data
+        if found.data:
+            self.quiet_since = anyio.current_time()
+        elif found.exit is not None and self.exit is None:
+            self.exit = found.exit
+            self.tracker.finish()
+        return bool(found.data)
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds since the last output."""
+        return anyio.current_time() - self.quiet_since
+
+    async def close(self) -> None:
+        """Release the terminal, and delete the directory."""
+        with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True), suppress(AcptermError):
+            await self.terminal.release()
+        self.directory.close()
+
+
+class _Command(NamedTuple):
+    """The command that was typed last."""
+
+    n: int
+    text: str
+    began: float
+    started_new: bool
+
+
+class Shell:
+    """A persistent bash, zsh or fish, from `Client.shell`, for one task at a time."""
+
+    def __init__(self, client: "Client", kind: str | None, options: ShellOptions) -> None:
+        self._client = client
+        self._options = options
+        self._env = dict(os.environ) | dict(options.env or {})
+        self._kind: Kind = kind_of(kind, self._env)
+        self._running: _Running | None = None
+        self._busy: _Command | None = None
+        self._is_in_use = False
+        self._n = 0
+        self._cwd = options.cwd
+
+    @property
+    def kind(self) -> str:
+        """The name of the shell: `bash`, `zsh` or `fish`."""
+        return self._kind.name
+
+    @property
+    def terminal(self) -> Terminal | None:
+        """The shell's terminal; None before the first command, and after the shell has ended."""
+        return self._running.terminal if self._running else None
+
+    @property
+    def busy(self) -> bool:
+        """Whether the last command has not ended, as far as `run` and `wait` have seen."""
+        return self._busy is not None
+
+    async def run(self, command: str, *, timeout: float | None = None) -> Completed:
+        """Run a command, of any number of lines; return when it ends or waits for input.
+
+        After `timeout` seconds the result has the state ``running``, and the command continues.
+        For an agent, each command is judged by the user's policy first: `CommandRefused`. Raises
+        `ShellBusyError` if another command runs, and `ValueError` if `command` contains a NUL.
+        """
+        if "\0" in command:
+            raise ValueError(f"a command must not contain NUL (index {command.index(chr(0))})")
+        with self._used():
+            if self._busy:
+                raise ShellBusyError(
+                    f"{self._busy.text.strip()[:80]!r} has not ended: wait for it, type into the "
+                    "shell's terminal what it waits for, or interrupt it"
+                )
+            if self._client.role == "agent":
+                await self._client.check(command, cwd=self._cwd, ask=True)
+            running, started_new = await self._ready()
+            self._n += 1
+            file = running.directory.write(
+                str(self._n), self._kind.command_file(self._n, command, running.flags)
+            )
+            running.tracker.begin(self._n)
+            self._busy = _Command(self._n, command, anyio.current_time(), started_new)
+            await running.terminal.write(self._kind.keys(self._n, file).decode())
+            return await self._follow(running, self._busy, timeout)
+
+    async def wait(self, timeout: float | None = None) -> Completed:
+        """Wait until the running command ends, or waits for input, or `timeout` seconds.
+
+        Raises `ShellError` if no command runs.
+        """
+        with self._used():
+            if self._busy is None or self._running is None:
+                raise ShellError("no command runs in the shell")
+            return await self._follow(self._running, self._busy, timeout)
+
+    async def interrupt(self) -> None:
+        """Send SIGINT to the running program, as Ctrl-C does; then `wait` for its end."""
+        if self._running:
+            await self._running.terminal.signal("SIGINT")
+
+    async def close(self) -> None:
+        """End the shell, if it runs, with all its programs."""
+        running, self._running, self._busy = self._running, None, None
+        if running:
+            await running.close()
+
+    @contextmanager
+    def _used(self) -> Iterator[None]:
+        """Refuse a second task for the duration of the block."""
+        if self._is_in_use:
+            raise ShellBusyError("another task uses the shell")
+        self._is_in_use = True
+        try:
+            yield
+        finally:
+            self._is_in_use = False
+
+    async def _ready(self) -> tuple[_Running, bool]:
+        """Return a shell that displays its prompt, and whether it replaces one that has ended."""
+        running = self._running
+        had_shell = self._n > 0
+        if running:
+            await self._reach_prompt(running)
+            if running.exit is None:
+                return running, False
+            await self.close()
+        self._running = running = await self._start()
+        return running, had_shell
+
+    async def _reach_prompt(self, running: _Running) -> None:
+        """Wait until the shell can be typed into, or has ended."""
+        deadline = anyio.current_time() + _PROMPT_TIMEOUT_S
+        tracker = running.tracker
+        while await running.read(0) and not tracker.at_prompt:
+            pass
+        while running.exit is None and not tracker.at_prompt:
+            if tracker.is_prompting and running.quiet_s >= _PROMPT_QUIET_S:
+                return
+            if anyio.current_time() > deadline:
+                who = "the user runs a command" if tracker.is_user_running else "no prompt appears"
+                raise ShellBusyError(f"{who} in the shell: see its terminal {running.terminal.id}")
+            await running.read(_PROMPT_QUIET_S)
+
+    async def _start(self) -> _Running:
+        """Start a shell; return it when it displays its first prompt."""
+        options = self._options
+        directory = ShellDirectory(await self._visible_parent())
+        try:
+            setup = self._kind.setup(
+                directory.path, directory.nonce, self._env, user_rc=options.user_rc
+            )
+            for name, text in setup.files.items():
+                directory.write(name, text)
+            terminal = await self._client.create(
+                setup.command,
+                setup.args,
+                cwd=options.cwd,
+                env=dict(options.env or {}) | setup.env,
+                name=options.name,
+                cols=options.cols,
+                rows=options.rows,
+                provider=options.provider,
+            )
+        except BaseException:
+            directory.close()
+            raise
+        running = _Running(terminal, directory)
+        try:
+            await self._await_ready(running)
+        except BaseException:
+            await running.close()
+            raise
+        # From now on, only the memory of the shell contains the nonce.
+        for name in (*setup.files, "0.ready"):
+            directory.remove(name)
+        return running
+
+    async def _await_ready(self, running: _Running) -> None:
+        deadline = anyio.current_time() + START_TIMEOUT_S
+        while not (running.tracker.is_ready and running.tracker.at_prompt):
+            await running.read(_PROMPT_QUIET_S)
+            if not running.tracker.is_ready:
+                record = running.directory.record(0, "ready")
+                if record:
+                    running.tracker.set_ready(record)
+                    running.flags = record.flags
+            if running.exit is None and anyio.current_time() < deadline:
+                continue
+            text = (await running.terminal.output()).text.strip()[-500:]
+            why = "ended" if running.exit else f"was not ready after {START_TIMEOUT_S:g} s"
+            raise ShellError(
+                f"{self.kind} {why}, before its prompt. An rc file of the user may start another "
+                f"program or wait for input (user_rc=False leaves it out). Its output: {text!r}"
+            )
+
+    async def _visible_parent(self) -> str | None:
+        """Return the directory that contains the shell's private one; None for the default.
+
+        Where programs are isolated, they see only the workspace. The isolation of an agent's
+        terminals is that of its profile, so any harmless command shows it.
+        """
+        if self._client.role == "user":
+            isolated = self._options.provider not in (None, "local")
+        else:
+            probe = await self._client.create("true", [], cwd=self._options.cwd)
+            isolated = (await probe.info()).isolation != "none"
+            await probe.release()
+        return (self._options.cwd or os.getcwd()) if isolated else None
+
+    async def _follow(
+        self, running: _Running, command: _Command, timeout: float | None
+    ) -> Completed:
+        """Wait for the end of the command, or another reason to return."""
+        deadline = None if timeout is None else anyio.current_time() + timeout
+        tracker = running.tracker
+        running.is_waiting = False
+        input_at = running.quiet_since = anyio.current_time()
+        input_at += _INPUT_AFTER_S
+        while True:
+            is_quiet = running.quiet_s >= _QUIET_S
+            may_have_ended = tracker.has_ended or is_quiet
+            record = running.directory.record(command.n) if may_have_ended else None
+            outcome = tracker.outcome(record, is_quiet=is_quiet)
+            if outcome:
+                if record:
+                    running.flags = record.flags
+                running.directory.forget(command.n)
+                self._busy = None
+                self._cwd = outcome.cwd or self._cwd
+                return self._completed(running, command, "done", outcome)
+            if running.exit:
+                return await self._ended(running, command, running.exit)
+            if running.is_waiting and tracker.has_begun:
+                return self._completed(running, command, "waiting_for_input")
+            now = anyio.current_time()
+            remaining = _READ_WAIT_MAX_S if deadline is None else deadline - now
+            if remaining <= 0:
+                return self._completed(running, command, "running")
+            wait = min(max(_QUIET_S, running.quiet_s), _READ_WAIT_MAX_S, remaining)
+            if now < input_at:
+                await running.read(min(wait, input_at - now))
+            else:
+                await running.read(wait, until_input=True)
+
+    async def _ended(self, running: _Running, command: _Command, end: Exit) -> Completed:
+        how = f"exit code {end.code}" if end.code is not None else f"signal {end.signal}"
+        has_begun = running.tracker.has_begun
+        outcome = Outcome(
+            "exact" if has_begun else "unknown",
+            end.code,
+            None,
+            None,
+            f"the shell has ended ({how}); the next command starts another one",
+        )
+        completed = self._completed(running, command, "shell_ended", outcome)
+        self._cwd = self._options.cwd
+        await self.close()
+        return completed
+
+    def _completed(
+        self,
+        running: _Running,
+        command: _Command,
+        state: ShellState,
+        outcome: Outcome | None = None,
+    ) -> Completed:
+        tracker = running.tracker
+        outcome = outcome or Outcome(
+            "exact" if tracker.has_begun else "unknown", None, None, None, _DETAILS[state]
+        )
+        return Completed(
+            state=state,
+            output=tracker.output,
+            exit_code=outcome.exit_code,
+            pipe_status=outcome.pipe_status,
+            cwd=outcome.cwd,
+            boundary=outcome.boundary,
+            wall_seconds=anyio.current_time() - command.began,
+            position=tracker.position,
+            truncated=tracker.truncated,
+            started_new=command.started_new,
+            detail=outcome.detail,
+        )
+
+
+_DETAILS: Final[dict[ShellState, str]] = {
+    "running": "the command has not ended yet",
+    "waiting_for_input": "the program waits for input: type into the shell's terminal, then wait",
+}
+
+
+@asynccontextmanager
+async def open_shell(
+    client: "Client", kind: str | None, options: ShellOptions
+) -> AsyncIterator[Shell]:
+    """Yield a `Shell`; end it with the block."""
+    shell = Shell(client, kind, options)
+    try:
+        yield shell
+    finally:
+        await shell.close()

@@ -1,0 +1,147 @@
+"""Questions to the user through the MCP client (elicitation), and how the client is asked.
+
+A client of the protocol of 2025 gets a request (`ask_by_request`). In that of 2026 a server sends
+no requests: the call returns a question, and the client repeats the call with the answer (`Jobs`).
+The work of such a call runs in a task of its own, which lives from the first request to the last.
+
+States of a job: *working* → *asking* (a question waits for its answer) → *working* → *done*. A job
+that is not asked for within `ANSWER_TIMEOUT_S` continues without an answer. Cancelling a request of
+a job cancels the job.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import anyio
+import mcp_types as types
+from anyio.abc import TaskGroup
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+ANSWER_TIMEOUT_S: Final = 300.0
+_KEY: Final = "question"
+
+
+class Question(NamedTuple):
+    """A question: what the user reads, and the JSON schema of the answer."""
+
+    message: str
+    schema: dict[str, Any]
+
+
+Ask: TypeAlias = Callable[[Question], Awaitable[types.ElicitResult | None]]
+"""Asks the user; None if there is no answer. Cancelling it withdraws the question."""
+
+
+def can_ask(ctx: ServerRequestContext[Any]) -> bool:
+    """Return whether the client can ask its user."""
+    capabilities = ctx.session.client_capabilities
+    return capabilities is not None and capabilities.elicitation is not None
+
+
+def is_modern(ctx: ServerRequestContext[Any]) -> bool:
+    """Return whether the client uses a protocol in which a server sends no requests."""
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def ask_by_request(ctx: ServerRequestContext[Any]) -> Ask:
+    """Return what asks the user by a request to the client, as part of the call of `ctx`."""
+
+    async def ask(question: Question) -> types.ElicitResult | None:
+        try:
+            return await ctx.session.elicit_form(
+                question.message, question.schema, related_request_id=ctx.request_id
+            )
+        except MCPError:
+            return None
+
+    return ask
+
+
+class Job:
+    """The work of a call that may ask the user between requests of the client."""
+
+    def __init__(self) -> None:
+        self.scope: Final = anyio.CancelScope()
+        self.result: types.CallToolResult | None = None
+        self.question: Question | None = None
+        self._changed = anyio.Event()
+        self._answer: types.ElicitResult | None = None
+        self._answered = anyio.Event()
+
+    async def run(self, work: Callable[[Ask], Awaitable[types.CallToolResult]]) -> None:
+        """Do the work, and store its result."""
+        with self.scope:
+            self.result = await work(self.ask)
+            self._changed.set()
+
+    async def ask(self, question: Question) -> types.ElicitResult | None:
+        """Ask the user, when the client asks for the job the next time."""
+        self.question, self._answer, self._answered = question, None, anyio.Event()
+        self._changed.set()
+        try:
+            with anyio.move_on_after(ANSWER_TIMEOUT_S):
+                await self._answered.wait()
+            return self._answer
+        finally:
+            self.question = None
+
+    def answer(self, responses: dict[str, Any]) -> None:
+        """Record what the client has answered."""
+        answer = responses.get(_KEY)
+        self._answer = answer if isinstance(answer, types.ElicitResult) else None
+        self._answered.set()
+        self.question = None
+
+    async def wait(self) -> types.CallToolResult | Question:
+        """Return the result, or the question that has to be asked first."""
+        while True:
+            if self.result is not None:
+                return self.result
+            if self.question is not None:
+                return self.question
+            self._changed = anyio.Event()
+            await self._changed.wait()
+
+
+class Jobs:
+    """The jobs of a client; they run in `group`."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        self._group: Final = group
+        self._asking: Final[dict[str, Job]] = {}
+
+    async def serve(
+        self,
+        params: types.CallToolRequestParams,
+        work: Callable[[Ask], Awaitable[types.CallToolResult]],
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Begin or continue a job; return its result or its question."""
+        if params.request_state is None:
+            job = Job()
+            self._group.start_soon(job.run, work)
+        else:
+            found = self._asking.pop(params.request_state, None)
+            if found is None:
+                raise MCPError(
+                    types.INVALID_PARAMS, "the call of this requestState is over: call again"
+                )
+            job = found
+            job.answer(dict(params.input_responses or {}))
+        try:
+            outcome = await job.wait()
+        except BaseException:
+            job.scope.cancel()
+            raise
+        if isinstance(outcome, types.CallToolResult):
+            return outcome
+        state = secrets.token_hex(16)
+        self._asking[state] = job
+        request = types.ElicitRequest(
+            params=types.ElicitRequestFormParams(
+                message=outcome.message, requested_schema=outcome.schema
+            )
+        )
+        return types.InputRequiredResult(input_requests={_KEY: request}, request_state=state)

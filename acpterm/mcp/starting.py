@@ -1,0 +1,198 @@
+"""Starting a program, which may need the user's approval first.
+
+The host asks the user (see policy.md). A call cannot wait as long as the user may take, so a start
+has a life of its own:
+
+    begun ──▶ done: a session, or an error
+      └── the call has to return ──▶ pending, under an id ──▶ done
+
+A pending start is continued by a call with its id: it waits again, and then has the session. If the
+call of a start that is not pending is cancelled, so is the start, and the question is withdrawn.
+
+If the MCP client can ask its user, the user is asked there. Whether the answer counts is up to the
+host (`mcp_elicitation_approves`): only then it sends the question to this connection. Otherwise the
+client shows where the user can answer, and an answer there changes nothing.
+"""
+
+import itertools
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from acpterm.acp.approvals import ApprovalInfo, Decision
+from acpterm.api.errors import AcptermError, ClosedError
+from acpterm.mcp.questions import Ask, Question
+from acpterm.mcp.sessions import Launch, Session, Sessions
+from acpterm.mcp.tool_error import ToolError
+from acpterm.runtime.command_line import command_line
+
+INFORM_AFTER_S: Final = 0.5
+"""A start that takes longer probably waits for the user."""
+
+
+class Start:
+    """The start of a program. `ask` asks the user through the client, if it can."""
+
+    def __init__(self, launch: Launch, ask: Ask | None) -> None:
+        self.launch: Final = launch
+        self.command: Final = command_line(launch.command, launch.args)
+        self.ask: Final = ask
+        self.id: str | None = None
+        """The id under which it was kept, if it was."""
+        self.is_asked = False
+        """Whether the host has sent the question to this connection."""
+        self.done: Final = anyio.Event()
+        self._scope: Final = anyio.CancelScope()
+        self._session: Session | None = None
+        self._error: ToolError | ClosedError | None = None
+
+    async def run(self, sessions: Sessions) -> None:
+        """Create the session, and store it or the error."""
+        with self._scope:
+            try:
+                self._session = await sessions.start(self.launch)
+            except (ToolError, ClosedError) as error:
+                self._error = error
+            except AcptermError as error:
+                self._error = ToolError(str(error))
+        if self._session is None and self._error is None:
+            self._error = ToolError(f"the start of {self.command!r} was cancelled")
+        self.done.set()
+
+    def cancel(self) -> None:
+        """Cancel the start, and withdraw the question to the user."""
+        self._scope.cancel()
+
+    def result(self) -> Session:
+        """Return the session. Raises `ToolError` if the program was not started."""
+        if self._error is not None:
+            raise self._error
+        if self._session is None:
+            raise ApprovalPendingError(self)
+        return self._session
+
+
+class ApprovalPendingError(ToolError):
+    """The user has not decided yet whether a program may start."""
+
+    def __init__(self, start: Start) -> None:
+        super().__init__(
+            f"the user has not answered yet whether {start.command!r} may run; the user can: "
+            "acpterm approvals"
+        )
+        self.start: Final = start
+
+
+class Starts:
+    """The starts of one MCP client; they run in `group`."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        self._group: Final = group
+        self._running: Final[list[Start]] = []
+        self._pending: Final[dict[str, Start]] = {}
+        self._numbers: Final = itertools.count(1)
+
+    async def start(
+        self, sessions: Sessions, launch: Launch, ask: Ask | None, timeout_s: float
+    ) -> Session:
+        """Start a program. Raises `ToolError`: `ApprovalPendingError` after `timeout_s` seconds."""
+        start = Start(launch, ask)
+        self._running.append(start)
+        self._group.start_soon(self._run, start, sessions)
+        try:
+            with anyio.move_on_after(min(timeout_s, INFORM_AFTER_S)):
+                await start.done.wait()
+            if not start.done.is_set():
+                await self._wait_for_user(start, sessions, timeout_s - INFORM_AFTER_S)
+        except BaseException:
+            start.cancel()
+            raise
+        return start.result()
+
+    async def _run(self, start: Start, sessions: Sessions) -> None:
+        await start.run(sessions)
+        self._running.remove(start)
+
+    async def _wait_for_user(self, start: Start, sessions: Sessions, timeout_s: float) -> None:
+        with anyio.move_on_after(timeout_s):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_inform, start, sessions)
+                await start.done.wait()
+                tasks.cancel_scope.cancel()
+
+    def keep(self, start: Start) -> str:
+        """Keep a start that the user has not decided about; return its id."""
+        if start.id is None:
+            start.id = f"pending-{next(self._numbers)}"
+            self._pending[start.id] = start
+        return start.id
+
+    def find(self, identifier: str) -> Start | None:
+        """Return the start that was kept under this id."""
+        return self._pending.get(identifier)
+
+    def withdraw(self, identifier: str) -> bool:
+        """Cancel the start that was kept under this id; return whether there was one."""
+        start = self._pending.get(identifier)
+        if start is None or start.done.is_set():
+            return False
+        del self._pending[identifier]
+        start.cancel()
+        return True
+
+    async def decide(self, info: ApprovalInfo) -> Decision | None:
+        """Ask the user a question of the host, as part of the call that has caused it."""
+        for start in self._running:
+            if start.command == info.command and not start.is_asked:
+                return await _decide(start, info)
+        return None
+
+
+async def _inform(start: Start, sessions: Sessions) -> None:
+    """Show the user where to answer, if the host waits for an answer that cannot be given here."""
+    if start.ask is None or start.is_asked:
+        return
+    launch = start.launch
+    try:
+        client = await sessions.client()
+        check = await client.check(launch.command, launch.args, cwd=launch.cwd)
+    except (AcptermError, ToolError):
+        return
+    if check.decision == "ask":
+        await start.ask(
+            Question(
+                f"{sessions.agent} wants to run a command, and waits for your approval:\n\n"
+                f"{start.command}\n\nYou cannot approve it here. In a terminal of your own, run: "
+                "acpterm approvals",
+                {"type": "object", "properties": {}},
+            )
+        )
+
+
+async def _decide(start: Start, info: ApprovalInfo) -> Decision | None:
+    """Ask the user the host's question about a start; return the decision, if there is one."""
+    if start.ask is None:
+        return None
+    start.is_asked = True
+    answer = await start.ask(
+        Question(
+            f"{info.agent or 'An agent'} wants to run a command:\n\n{info.command}\n\n"
+            f"in {info.cwd} ({info.level}: {info.reason})",
+            {
+                "type": "object",
+                "properties": {
+                    "decision": {
+                        "type": "string",
+                        "title": "Run it?",
+                        "enum": ["allow", "deny"],
+                    }
+                },
+                "required": ["decision"],
+            },
+        )
+    )
+    if answer is None or answer.action == "cancel":
+        return None
+    is_allowed = answer.action == "accept" and (answer.content or {}).get("decision") == "allow"
+    return "allow" if is_allowed else "deny"

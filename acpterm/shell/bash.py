@@ -1,0 +1,159 @@
+r"""The rc file, the typed line and the command file of bash (4.4 or newer; see `kind`).
+
+Rules of the rc file, which the user's commands may try hard to break:
+
+- It is sourced after the user's own. While it is parsed, aliases are off. All builtins are called
+  through ``\builtin``, so that functions of the same name have no effect.
+- Marks go to ``/dev/tty`` and records to a file that is opened for each record: ``exec >FILE`` and
+  closed descriptors have no effect, and no child inherits a descriptor.
+- Each of its own commands is within ``{ …; } >/dev/null 2>&1``, which hides the traces of
+  ``set -x`` and the output of a DEBUG trap; and within ``… && :``, which keeps ``set -e`` and an ERR
+  trap from acting on the exit code that it passes on.
+- ``__acpterm_precmd`` is the first entry of PROMPT_COMMAND. It does nothing if a function or a
+  sourced file calls it, for example code that evaluates PROMPT_COMMAND. ``__acpterm_prompt`` is the
+  last entry, since entries between them may set PS1.
+- The beginning and the end of each command install the entries again if they are missing.
+
+A command file is the command and an end. The end saves the pipe status, which ``.`` overwrites, and
+makes ``.`` return 0: ``set -e`` must not act on an exit code that the command itself was allowed to
+have, as in ``false && true``. Since an end could be parsed as a part of an incomplete command, an
+incomplete command has none. With ``set -x``, the file begins with another mark of the beginning:
+the first one is followed by the trace of ``.``.
+"""
+
+from acpterm.shell.complete import is_complete
+
+RC = r"""
+\builtin shopt -q expand_aliases && __acpterm_aliases=1 || __acpterm_aliases=
+\builtin shopt -u expand_aliases
+\builtin unset HISTFILE
+__acpterm_nonce=@nonce@ __acpterm_dir=@dir@
+__acpterm_n=0 __acpterm_open=0 __acpterm_status= __acpterm_pipe=
+__acpterm_hook='{ __acpterm_precmd "$?" && :; } >/dev/null 2>&1'
+__acpterm_last='{ __acpterm_prompt "$?" && :; } >/dev/null 2>&1'
+__acpterm_ps0='\e]133;C;aid=@nonce@;pid=$$;n=${__acpterm_n-}\a'
+__acpterm_ps1='\[\e]133;B;aid=@nonce@;pid=$$;n=${__acpterm_n-}\a\]'
+
+__acpterm_record() {
+  # event, status, pipe status
+  \builtin local "IFS= " here=1
+  [[ . -ef ${PWD-} ]] || here=0
+  \builtin printf '\0%s %s %s %s %s %s %s %s %s\0' "$__acpterm_nonce" "$1" "$__acpterm_n" "$$" \
+    "$2" "${3:--}" "$-" "$here" "${PWD-}" >|"$__acpterm_dir/$__acpterm_n.$1"
+}
+
+__acpterm_mark() {
+  \builtin printf '\e]133;%s;aid=%s;pid=%s;n=%s\a' "$1" "$__acpterm_nonce" "$$" "$__acpterm_n" \
+    >/dev/tty
+}
+
+__acpterm_install() {
+  case ${BASH_VERSION-} in
+  [1-4].* | 5.0*)
+    if [[ ${PROMPT_COMMAND-} != "$__acpterm_hook"* ]]; then
+      PROMPT_COMMAND=$__acpterm_hook${PROMPT_COMMAND:+$'\n'$PROMPT_COMMAND}$'\n'$__acpterm_last
+    fi
+    ;;
+  *)
+    if [[ ${PROMPT_COMMAND-} != "$__acpterm_hook" ||
+      ${PROMPT_COMMAND[${#PROMPT_COMMAND[@]} - 1]-} != "$__acpterm_last" ]]; then
+      \builtin local entry entries
+      entries=()
+      for entry in "${PROMPT_COMMAND[@]}"; do
+        [[ -z $entry || $entry == "$__acpterm_hook" || $entry == "$__acpterm_last" ]] ||
+          entries+=("$entry")
+      done
+      \builtin unset PROMPT_COMMAND
+      PROMPT_COMMAND=("$__acpterm_hook" "${entries[@]}" "$__acpterm_last")
+    fi
+    ;;
+  esac
+  [[ ${PS0-} == *"$__acpterm_ps0" ]] || PS0=${PS0-}$__acpterm_ps0
+}
+
+__acpterm_begin() {
+  # number, status before the command
+  __acpterm_n=$1 __acpterm_open=1 __acpterm_status= __acpterm_pipe=
+  __acpterm_install
+  __acpterm_mark C
+  \builtin return "$2"
+}
+
+__acpterm_end() {
+  # status and pipe status of the command
+  \builtin local "IFS= "
+  __acpterm_status=$1
+  \builtin shift
+  __acpterm_pipe="$*"
+  __acpterm_pipe=${__acpterm_pipe// /,}
+  __acpterm_install
+  \builtin return 0
+}
+
+__acpterm_again() {
+  \builtin return "${__acpterm_status:-$1}"
+}
+
+__acpterm_precmd() {
+  if [[ ${#FUNCNAME[@]} == 1 ]]; then
+    if [[ ${__acpterm_open-} == 1 ]]; then
+      __acpterm_open=0
+      __acpterm_status=${__acpterm_status:-$1}
+      __acpterm_record end "$__acpterm_status" "$__acpterm_pipe"
+      __acpterm_mark "D;$__acpterm_status"
+    fi
+    __acpterm_mark A
+    __acpterm_install
+  fi
+  \builtin return "$1"
+}
+
+__acpterm_prompt() {
+  if [[ ${#FUNCNAME[@]} == 1 ]]; then
+    [[ ${PS1-} == *"$__acpterm_ps1" ]] || PS1=${PS1-}$__acpterm_ps1
+    [[ ${HISTCONTROL-} == *ignorespace* || ${HISTCONTROL-} == *ignoreboth* ]] ||
+      HISTCONTROL=ignorespace${HISTCONTROL:+:$HISTCONTROL}
+  fi
+  \builtin return "$1"
+}
+
+for __acpterm_key in emacs vi-insert vi-command; do
+  \builtin bind -m "$__acpterm_key" '"\e[31415~": kill-whole-line'
+done 2>/dev/null
+\builtin bind -m vi-command '"\e[31416~": vi-insertion-mode' 2>/dev/null
+\builtin bind -m vi-insert '"\e[31416~": beginning-of-line' 2>/dev/null
+\builtin bind -m emacs '"\e[31416~": beginning-of-line' 2>/dev/null
+\builtin unset __acpterm_key
+__acpterm_install
+{ __acpterm_record ready 0; } 2>/dev/null
+[[ -z $__acpterm_aliases ]] || \builtin shopt -s expand_aliases
+\builtin unset __acpterm_aliases
+"""
+
+USER_RC = r"""
+[[ ! -r ~/.bashrc ]] || . ~/.bashrc
+"""
+
+#: Removes what the user has typed at the prompt, and leaves the command mode of vi.
+CLEAR_LINE = b"\x1b[31415~\x1b[31416~"
+
+_BEGIN = '{{ __acpterm_begin {n} "$?" && :; }} >/dev/null 2>&1'
+_END = '\n\n{ __acpterm_end "$?" "${PIPESTATUS[@]}"; } >/dev/null 2>&1\n'
+_LINE = (
+    " " + _BEGIN + r"; \builtin . {path}"
+    '; {{ __acpterm_again "$?" && :; }} >/dev/null 2>&1'
+)
+
+
+def command_file(n: int, command: str, flags: str) -> str:
+    """Return the contents of the file of command `n`; `flags` is the shell's last known ``$-``."""
+    if "v" in flags:
+        # `set -v` prints the lines of the file.
+        return command + "\n"
+    begin = _BEGIN.format(n=n) + "\n" if "x" in flags else ""
+    return begin + command + (_END if is_complete(command) else "\n")
+
+
+def typed_line(n: int, path: str) -> str:
+    """Return the line that sources the file of command `n`, whose quoted path is `path`."""
+    return _LINE.format(n=n, path=path)

@@ -1,0 +1,48 @@
+"""Whether a command is complete: text after it would begin another command.
+
+It is not if a quote, a here-document or a compound command has no end, or if the text ends with an
+operator such as ``|``. The answer errs on one side: text that tree-sitter's grammar of bash does
+not accept, or that is long, counts as incomplete.
+"""
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+PARSED_BYTES_MAX = 16 * 1024
+"""Parsing this much takes about 5 ms."""
+
+
+@cache
+def _parser() -> "Parser":
+    import tree_sitter_bash  # noqa: PLC0415  slow to import
+    from tree_sitter import Language, Parser  # noqa: PLC0415
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def is_complete(command: str) -> bool:
+    """Return whether `command` is certainly complete."""
+    data = command.encode("utf-8", "surrogateescape")
+    if len(data) > PARSED_BYTES_MAX:
+        return False
+    root = _parser().parse(data).root_node
+    if root.has_error:
+        return False
+    return b"<<" not in data or all(
+        # The grammar accepts a last line that only begins with the delimiter.
+        data[node.end_byte : node.end_byte + 1] in (b"", b"\n")
+        for node in _heredoc_ends(root)
+    )
+
+
+def _heredoc_ends(root: "Node") -> "list[Node]":
+    found, pending = [], [root]
+    while pending:
+        node = pending.pop()
+        if node.type == "heredoc_end":
+            found.append(node)
+        pending += node.children
+    return found

@@ -1,0 +1,85 @@
+"""The kinds of shells: how each is started, set up, and given a command."""
+
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from acpterm.shell import bash, fish, zsh
+
+KindName: TypeAlias = Literal["bash", "zsh", "fish"]
+
+
+class Setup(NamedTuple):
+    """How a shell is started: its program with arguments, variables, and the files it reads.
+
+    `files` maps names in the private directory to contents. They contain the nonce, so the driver
+    deletes them once the shell has read them.
+    """
+
+    command: str
+    args: list[str]
+    env: dict[str, str]
+    files: dict[str, str]
+
+
+class Kind(NamedTuple):
+    """A kind of shell."""
+
+    name: KindName
+    clear_line: bytes
+    """Keys that empty the line at the prompt, which a user of an attached window may have begun."""
+    command_file: Callable[[int, str, str], str]
+    typed_line: Callable[[int, str], str]
+
+    def setup(
+        self, directory: str, nonce: str, env: Mapping[str, str], *, user_rc: bool = True
+    ) -> Setup:
+        """Return how to start the shell, with the private directory `directory`.
+
+        `env` is the environment that the shell will be started with. The user's own rc files are
+        read first, unless `user_rc` is false.
+        """
+
+        def fill(*texts: str) -> str:
+            filled = "\n".join(texts).replace("@nonce@", nonce)
+            return filled.replace("@dir@", shlex.quote(directory)).lstrip()
+
+        rc = os.path.join(directory, "rc")
+        match self.name:
+            case "bash":
+                files = {"rc": fill(bash.USER_RC if user_rc else "", bash.RC)}
+                return Setup("bash", ["--rcfile", rc, "-i"], {}, files)
+            case "zsh":
+                user_env = zsh.USER_ENV_RC if user_rc else ""
+                files = {
+                    ".zshenv": fill(zsh.ENV_RC.replace("@user@", user_env)),
+                    ".zshrc": fill(zsh.RESTORE_ZDOTDIR, zsh.USER_RC if user_rc else "", zsh.RC),
+                }
+                variables = {"ZDOTDIR": directory, zsh.USER_ZDOTDIR: env.get("ZDOTDIR", "")}
+                return Setup("zsh", ["-i"], variables, files)
+            case "fish":
+                no_config = [] if user_rc else ["--no-config"]
+                source = f"source {shlex.quote(rc)}"
+                args = [*no_config, "-i", "--init-command", source]
+                return Setup("fish", args, {}, {"rc": fill(fish.RC)})
+
+    def keys(self, n: int, path: str) -> bytes:
+        """Return what to type at the prompt for command `n`, whose file is at `path`."""
+        return self.clear_line + self.typed_line(n, shlex.quote(path)).encode() + b"\r"
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "bash": Kind("bash", bash.CLEAR_LINE, bash.command_file, bash.typed_line),
+    "zsh": Kind("zsh", zsh.CLEAR_LINE, zsh.command_file, zsh.typed_line),
+    "fish": Kind("fish", fish.CLEAR_LINE, fish.command_file, fish.typed_line),
+}
+
+
+def kind_of(name: str | None, env: Mapping[str, str]) -> Kind:
+    """Return the kind `name`; by default the kind of ``$SHELL``, or bash if it is another shell."""
+    if name is None:
+        return KINDS.get(os.path.basename(env.get("SHELL", "")), KINDS["bash"])
+    if name not in KINDS:
+        raise ValueError(f"unknown shell {name!r}: it must be one of {', '.join(KINDS)}")
+    return KINDS[name]

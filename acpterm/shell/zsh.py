@@ -1,0 +1,175 @@
+r"""The rc files, the typed line and the command file of zsh (5.3 or newer; see `kind`).
+
+The rules are those of `bash`, with the means of zsh: ``precmd_functions`` and ``preexec_functions``
+instead of PROMPT_COMMAND and PS0. Differences:
+
+- zsh calls a function named ``precmd`` before those in ``precmd_functions``. If the user has one,
+  it is moved into ``precmd_functions``, after ours.
+- The option PROMPT_SP prints a ``%`` after a last line without a newline, before any function is
+  called. It is turned off.
+- zsh looks for its rc files in ZDOTDIR. The private directory is ZDOTDIR only until our ``.zshrc``
+  is read; then ZDOTDIR is again what it was.
+"""
+
+from acpterm.shell.complete import is_complete
+
+#: The name of the variable with the user's ZDOTDIR, if there is one.
+USER_ZDOTDIR = "ACPTERM_ZDOTDIR"
+
+ENV_RC = r"""
+if [[ -n ${ACPTERM_ZDOTDIR-} ]]; then ZDOTDIR=$ACPTERM_ZDOTDIR; else unset ZDOTDIR; fi
+@user@
+ACPTERM_ZDOTDIR=${ZDOTDIR-}
+ZDOTDIR=@dir@
+"""
+
+USER_ENV_RC = r"[[ ! -r ${ZDOTDIR:-$HOME}/.zshenv ]] || . ${ZDOTDIR:-$HOME}/.zshenv"
+
+RESTORE_ZDOTDIR = r"""
+if [[ -n ${ACPTERM_ZDOTDIR-} ]]; then ZDOTDIR=$ACPTERM_ZDOTDIR; else unset ZDOTDIR; fi
+unset ACPTERM_ZDOTDIR
+"""
+
+USER_RC = r"""
+[[ ! -r ${ZDOTDIR:-$HOME}/.zshrc ]] || . ${ZDOTDIR:-$HOME}/.zshrc
+"""
+
+RC = r"""
+[[ -o aliases ]] && __acpterm_aliases=1 || __acpterm_aliases=
+\builtin unsetopt aliases
+\builtin unset HISTFILE
+\builtin typeset -g __acpterm_nonce=@nonce@ __acpterm_dir=@dir@
+\builtin typeset -g __acpterm_n=0 __acpterm_open=0 __acpterm_status= __acpterm_pipe= __acpterm_ps1=
+
+__acpterm_record() {
+  # event, status, pipe status, options
+  \builtin emulate -L zsh
+  \builtin local here=1
+  [[ . -ef $PWD ]] || here=0
+  \builtin printf '\0%s %s %s %s %s %s %s %s %s\0' "$__acpterm_nonce" "$1" "$__acpterm_n" "$$" \
+    "$2" "${3:--}" "${4:--}" "$here" "$PWD" >|"$__acpterm_dir/$__acpterm_n.$1"
+}
+
+__acpterm_mark() {
+  \builtin emulate -L zsh
+  \builtin printf '\e]133;%s;aid=%s;pid=%s;n=%s\a' "$1" "$__acpterm_nonce" "$$" "$__acpterm_n" \
+    >/dev/tty
+}
+
+__acpterm_hooks() {
+  \builtin emulate -L zsh
+  \builtin typeset -ga precmd_functions preexec_functions
+  if (( $+functions[precmd] )); then
+    functions[__acpterm_user_precmd]=$functions[precmd]
+    \builtin unfunction precmd
+    precmd_functions=(__acpterm_user_precmd ${precmd_functions:#__acpterm_user_precmd})
+  fi
+  if [[ ${precmd_functions[1]-} != __acpterm_precmd ||
+        ${precmd_functions[-1]-} != __acpterm_prompt ]]; then
+    precmd_functions=(
+      __acpterm_precmd ${precmd_functions:#__acpterm_(precmd|prompt)} __acpterm_prompt
+    )
+  fi
+  if [[ ${preexec_functions[-1]-} != __acpterm_preexec ]]; then
+    preexec_functions=(${preexec_functions:#__acpterm_preexec} __acpterm_preexec)
+  fi
+}
+
+__acpterm_install() {
+  __acpterm_hooks
+  \builtin unsetopt prompt_sp
+  \builtin setopt hist_ignore_space
+}
+
+__acpterm_preexec() {
+  { __acpterm_mark C; } >/dev/null 2>&1
+}
+
+__acpterm_begin() {
+  # number, status before the command
+  __acpterm_n=$1 __acpterm_open=1 __acpterm_status= __acpterm_pipe=
+  __acpterm_install
+  __acpterm_mark C
+  \builtin return "$2"
+}
+
+__acpterm_end() {
+  # status and pipe status of the command
+  __acpterm_status=$1
+  \builtin shift
+  __acpterm_pipe=${(j:,:)@}
+  __acpterm_install
+  \builtin return 0
+}
+
+__acpterm_again() {
+  \builtin return "${__acpterm_status:-$1}"
+}
+
+__acpterm_precmd() {
+  {
+    \builtin local now="$?"
+    if [[ ${#funcstack[@]} == 1 ]]; then
+      if [[ $__acpterm_open == 1 ]]; then
+        __acpterm_open=0
+        __acpterm_status=${__acpterm_status:-$now}
+        __acpterm_record end "$__acpterm_status" "$__acpterm_pipe" "$-"
+        __acpterm_mark "D;$__acpterm_status"
+      fi
+      __acpterm_mark A
+      __acpterm_install
+    fi
+  } >/dev/null 2>&1
+}
+
+__acpterm_prompt() {
+  {
+    \builtin emulate -L zsh
+    if [[ ${#funcstack} == 1 ]]; then
+      [[ -z $__acpterm_ps1 ]] || PS1=${PS1//"$__acpterm_ps1"/}
+      __acpterm_ps1=$'%{\e]133;B;aid=@nonce@;pid='$$';n='$__acpterm_n$'\a%}'
+      PS1=$PS1$__acpterm_ps1
+    fi
+  } >/dev/null 2>&1
+}
+
+__acpterm_clear() {
+  # Leave the secondary prompt, too.
+  [[ $CONTEXT != cont ]] || zle .send-break
+  BUFFER=
+  zle -K main
+}
+\builtin zle -N __acpterm_clear
+for __acpterm_key in emacs viins vicmd; do
+  \builtin bindkey -M $__acpterm_key '^[[31415~' __acpterm_clear
+done
+\builtin unset __acpterm_key
+__acpterm_install
+{ __acpterm_record ready 0; } 2>/dev/null
+[[ -z $__acpterm_aliases ]] || \builtin setopt aliases
+\builtin unset __acpterm_aliases
+"""
+
+#: Removes what the user has typed at the prompt.
+CLEAR_LINE = b"\x1b[31415~"
+
+_BEGIN = '{{ __acpterm_begin {n} "$?" && :; }} >/dev/null 2>&1'
+_END = '\n\n{ __acpterm_end "$?" "${pipestatus[@]}"; } >/dev/null 2>&1\n'
+_LINE = (
+    " " + _BEGIN + r"; \builtin . {path}"
+    '; {{ __acpterm_again "$?" && :; }} >/dev/null 2>&1'
+)
+
+
+def command_file(n: int, command: str, flags: str) -> str:
+    """Return the contents of the file of command `n`; `flags` is the shell's last known ``$-``."""
+    if "v" in flags:
+        # `set -v` prints the lines of the file.
+        return command + "\n"
+    begin = _BEGIN.format(n=n) + "\n" if "x" in flags else ""
+    return begin + command + (_END if is_complete(command) else "\n")
+
+
+def typed_line(n: int, path: str) -> str:
+    """Return the line that sources the file of command `n`, whose quoted path is `path`."""
+    return _LINE.format(n=n, path=path)
