@@ -287,7 +287,7 @@ class InitializeMeta(Wire, omit_defaults=True):
 
 
 class CancelMeta(Wire):
-    """``_meta.acpterm`` of a ``session/cancel``: terminals that go on, such as a server."""
+    """``_meta.acpterm`` of a ``session/cancel``: terminals that continue, such as a server."""
 
     keep: list[TerminalId] = field(default_factory=list)
 

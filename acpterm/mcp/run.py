@@ -1,7 +1,7 @@
 """`acpterm mcp`: serve one MCP client on stdin and stdout."""
 
 import os
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.stdio import stdio_server
@@ -25,6 +25,10 @@ class Options(Struct, kw_only=True):
 
 async def serve(settings: Settings, options: Options) -> None:
     """Serve the client until it closes stdin. Its terminals end then."""
+    if directory := os.environ.get(CWD_VARIABLE):
+        # Paths are relative to the directory of the session, wherever the agent starts its servers.
+        with suppress(OSError):
+            os.chdir(directory)
     profile = options.profile
     if options.tools == "pool" and profile is None:
         profile = "pool"
@@ -34,7 +38,7 @@ async def serve(settings: Settings, options: Options) -> None:
             agent=agent,
             asks=asks,
             session="mcp",
-            cwd=os.environ.get(CWD_VARIABLE) or os.getcwd(),
+            cwd=os.getcwd(),
             socket=os.environ.get(SOCKET_VARIABLE) or None,
             profile=profile,
             settings=settings,

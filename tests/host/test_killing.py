@@ -314,3 +314,18 @@ async def test_cancelled_turn_ends_the_whole_tree(agent, pids_in_files, tmp_path
     await agent.notify("session/cancel", {"sessionId": agent.session})
     assert (await agent.wait(terminal))["_meta"]["acpterm"]["endedBy"] == "agent"
     await all_gone(pids)
+
+
+@pytest.mark.parametrize("own", ["kept", "invalid"])
+async def test_cancelled_turn_keeps_the_terminals_that_it_names(agent, own):
+    kept, other = await agent.create("exec sleep 60"), await agent.create("exec sleep 60")
+    keep = [kept] if own == "kept" else [7]
+    meta = {"acpterm": {"keep": keep}}
+    await agent.notify("session/cancel", {"sessionId": agent.session, "_meta": meta})
+    with trio.fail_after(10):
+        assert (await agent.wait(other))["signal"] == "SIGTERM"
+        if own == "invalid":
+            # The turn is cancelled all the same.
+            await agent.wait(kept)
+    output = await agent.output(kept)
+    assert ("exitStatus" in output) == (own == "invalid")

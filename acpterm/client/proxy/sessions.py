@@ -68,7 +68,7 @@ class Sessions:
     def cancel_params(self, params: Raw | UnsetType) -> Raw | UnsetType | dict[str, Any]:
         """Return the params of the host's `session/cancel`, which leaves an MCP server's terminals.
 
-        A program that the agent has started in an earlier turn, such as a server, goes on.
+        A program that the agent has started in an earlier turn, such as a server, continues.
         """
         fields = members(params)
         session = text(fields.get("sessionId"))
