@@ -91,16 +91,8 @@ _MODULES: Final = {
     "client": ("Client", "connect"),
     "errors": ("AcptermError", "ClosedError", "CommandRefused", "DaemonError", "RequestError"),
     "results": (
-        *(
-            "CommandCheck",
-            "CommandPart",
-            "Exit",
-            "Output",
-            "RawOutput",
-            "RetainedOutput",
-            "Screen",
-            "Waited",
-        ),
+        *("CommandCheck", "CommandPart", "Exit", "Output", "RawOutput", "RetainedOutput"),
+        *("Screen", "Waited"),
     ),
     "service.service": ("TerminalService",),
     "service.types": (

@@ -22,6 +22,7 @@ NAMES = (
     "takeover",
     "output",
     "proxy",
+    "shell",
     "watched",
 )
 

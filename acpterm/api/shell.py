@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 import anyio
 from msgspec import Struct
 
-from acpterm.api.errors import AcptermError
+from acpterm.api.errors import AcptermError, RequestError
 from acpterm.api.results import Exit
 from acpterm.api.terminal import Terminal
 from acpterm.shell.directory import ShellDirectory
@@ -105,6 +105,8 @@ class _Running:
         self.tracker: Final = Tracker(directory.nonce, OUTPUT_BYTES)
         self.flags = ""
         self.exit: Exit | None = None
+        """How the shell ended, once all its output was read."""
+        self.has_exited = False
         self.is_waiting = False
         self.quiet_since = anyio.current_time()
 
@@ -119,6 +121,7 @@ class _Running:
         if found.lost:
             self.tracker.skip(found.lost)
         self.tracker.feed(found.data)
+        self.has_exited = found.exit is not None
         self.is_waiting = until_input and bool(found.waiting_for_input) and not found.data
         if found.data:
             self.quiet_since = anyio.current_time()
@@ -201,7 +204,7 @@ class Shell:
             )
             running.tracker.begin(self._n)
             self._busy = _Command(self._n, command, anyio.current_time(), started_new)
-            await running.terminal.write(self._kind.keys(self._n, file).decode())
+            await self._type(running, self._kind.keys(self._n, file).decode())
             return await self._follow(running, self._busy, timeout)
 
     async def wait(self, timeout: float | None = None) -> Completed:
@@ -252,7 +255,8 @@ class Shell:
         """Wait until the shell can be typed into, or has ended."""
         deadline = anyio.current_time() + _PROMPT_TIMEOUT_S
         tracker = running.tracker
-        while await running.read(0) and not tracker.at_prompt:
+        # Usually one request; the rest of an ended shell's output must be read to its end.
+        while await running.read(0) and (running.has_exited or not tracker.at_prompt):
             pass
         while running.exit is None and not tracker.at_prompt:
             if tracker.is_prompting and running.quiet_s >= _PROMPT_QUIET_S:
@@ -261,6 +265,17 @@ class Shell:
                 who = "the user runs a command" if tracker.is_user_running else "no prompt appears"
                 raise ShellBusyError(f"{who} in the shell: see its terminal {running.terminal.id}")
             await running.read(_PROMPT_QUIET_S)
+
+    async def _type(self, running: _Running, keys: str) -> None:
+        try:
+            await running.terminal.write(keys)
+        except RequestError:
+            # The shell may have ended since its prompt; then the result says so.
+            while await running.read(0):
+                pass
+            if running.exit is None:
+                self._busy = None
+                raise
 
     async def _start(self) -> _Running:
         """Start a shell; return it when it displays its first prompt."""

@@ -7,8 +7,8 @@ Rules of the rc file, which the user's commands may try hard to break:
 - Marks go to ``/dev/tty`` and records to a file that is opened for each record: ``exec >FILE`` and
   closed descriptors have no effect, and no child inherits a descriptor.
 - Each of its own commands is within ``{ …; } >/dev/null 2>&1``, which hides the traces of
-  ``set -x`` and the output of a DEBUG trap; and within ``… && :``, which keeps ``set -e`` and an ERR
-  trap from acting on the exit code that it passes on.
+  ``set -x`` and the output of a DEBUG trap; and within ``… && :``, which keeps ``set -e`` and an
+  ERR trap from acting on the exit code that it passes on.
 - ``__acpterm_precmd`` is the first entry of PROMPT_COMMAND. It does nothing if a function or a
   sourced file calls it, for example code that evaluates PROMPT_COMMAND. ``__acpterm_prompt`` is the
   last entry, since entries between them may set PS1.
@@ -17,8 +17,8 @@ Rules of the rc file, which the user's commands may try hard to break:
 A command file is the command and an end. The end saves the pipe status, which ``.`` overwrites, and
 makes ``.`` return 0: ``set -e`` must not act on an exit code that the command itself was allowed to
 have, as in ``false && true``. Since an end could be parsed as a part of an incomplete command, an
-incomplete command has none. With ``set -x``, the file begins with another mark of the beginning:
-the first one is followed by the trace of ``.``.
+incomplete command has none; nor has an empty one, for which ``.`` returns 0. With ``set -x``, the
+file begins with another mark of the beginning: the first one is followed by the trace of ``.``.
 """
 
 from acpterm.shell.complete import is_complete

@@ -1,8 +1,8 @@
 """Whether a command is complete: text after it would begin another command.
 
-It is not if a quote, a here-document or a compound command has no end, or if the text ends with an
-operator such as ``|``. The answer errs on one side: text that tree-sitter's grammar of bash does
-not accept, or that is long, counts as incomplete.
+It is not if a quote, a here-document or a compound command has no end, if the text ends with an
+operator such as ``|``, or if it contains no command. The answer errs on one side: text that
+tree-sitter's grammar of bash does not accept, or that is long, counts as incomplete.
 """
 
 from functools import cache
@@ -24,12 +24,12 @@ def _parser() -> "Parser":
 
 
 def is_complete(command: str) -> bool:
-    """Return whether `command` is certainly complete."""
+    """Return whether `command` is certainly complete, and not empty."""
     data = command.encode("utf-8", "surrogateescape")
     if len(data) > PARSED_BYTES_MAX:
         return False
     root = _parser().parse(data).root_node
-    if root.has_error:
+    if root.has_error or all(node.type == "comment" for node in root.children):
         return False
     return b"<<" not in data or all(
         # The grammar accepts a last line that only begins with the delimiter.

@@ -14,18 +14,25 @@ from contextlib import suppress
 from acpterm.shell.record import RECORD_BYTES_MAX, Record, parse_record
 
 _PREFIX = "acpterm-shell-"
+_GITIGNORE = ".gitignore"
 
 
 class ShellDirectory:
     """One shell's private directory, and its nonce."""
 
     def __init__(self, parent: str | None = None) -> None:
-        """Create the directory in `parent`, by default in the user's runtime directory."""
+        """Create the directory in the user's runtime directory, or hidden in `parent`.
+
+        In `parent`, a workspace, git ignores it.
+        """
+        self.nonce = secrets.token_hex(16)
         if parent is None:
             runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-            parent = runtime if os.access(runtime, os.W_OK) else tempfile.gettempdir()
-        self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=os.path.abspath(parent))
-        self.nonce = secrets.token_hex(16)
+            runtime = runtime if os.access(runtime, os.W_OK) else tempfile.gettempdir()
+            self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=os.path.abspath(runtime))
+        else:
+            self.path = tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=os.path.abspath(parent))
+            self.write(_GITIGNORE, "*\n")
 
     def write(self, name: str, text: str) -> str:
         """Write a file, which only the user can read; return its path."""

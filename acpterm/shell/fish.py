@@ -76,6 +76,7 @@ __acpterm_record ready 0 0 2>/dev/null
 #: Removes what the user has typed at the prompt.
 CLEAR_LINE = b"\x1b[31415~"
 
+_EMPTY = re.compile(r"(\s*(#.*)?\n)*\s*(#.*)?")
 _END = "\n\n__acpterm_end $status $pipestatus\n"
 _LINE = " __acpterm_begin {n}; builtin source {path}"
 
@@ -87,6 +88,9 @@ _CONTINUED = re.compile(
 
 def command_file(n: int, command: str, flags: str) -> str:  # noqa: ARG001  as the other shells
     """Return the contents of the file of command `n`."""
+    if _EMPTY.fullmatch(command):
+        # The exit code is 0, as in the other shells; fish would not change it.
+        return command + "\ntrue\n"
     return command + ("\n" if _CONTINUED.search(command) else _END)
 
 

@@ -7,5 +7,6 @@
 - `throughput`: a flood through one terminal. `floods`: through many. `watched`: with viewers.
 - `output`: reading a full buffer. `quiet`: latency of a quiet terminal beside floods.
 - `memory`: memory per terminal. `takeover`: replacement of the worker.
+- `shell`: overhead of a command in a persistent shell.
 - `proxy`: latency and memory of `acpterm proxy`. `startup`: run time of short commands.
 """

@@ -16,6 +16,7 @@ EXPECTED = {
     "run": r"Ada\nHello, Ada\n Exit\(code=3, signal=None, ended_by='exited', .*\)\n",
     "agent": r"1\n2\n3\n 1\nthe command was refused: it is dangerous.*\n",
     "keys": r">>> 6 \* 7\n42\n>>> 6 \* 8\n48\n>>>\n\(4, 4\)\n",
+    "shell": r"done 1 \[0, 1\] /usr\nwaiting_for_input Name\? \ndone Hello, Ada\n",
     "events": r"created asks\nwaiting asks\n(resumed asks\n)?exited asks\n",
     "service": (
         r"failed with 2\n"
@@ -53,7 +54,7 @@ def test_page_begins_with_two_of_the_examples():
 
 def test_page_names_every_exported_name_and_every_method():
     page = (DOCS / "python.md").read_text()
-    classes = (acpterm.Client, acpterm.Terminal, acpterm.TerminalService)
+    classes = (acpterm.Client, acpterm.Terminal, acpterm.Shell, acpterm.TerminalService)
     methods = {name for each in classes for name in vars(each) if not name.startswith("_")}
     missing = {name for name in methods if not re.search(rf"`(await )?{name}\b|\b{name}\(", page)}
     names = set(acpterm.__all__) - {"__version__", "ExecuteCommandResult"}

@@ -56,13 +56,17 @@ class Generator:
         self._random = random.Random(self.seed)
         self._cwd = self.home
 
+    def restart(self) -> None:
+        """Model a new shell."""
+        self._cwd, self._variable = self.home, None
+
     def next(self) -> Case:
         """Return the next command."""
         name = self._random.choice(self._names())
         case = getattr(self, f"_case_{name}")()
         case.what = name
         if case.ends_shell:
-            self._cwd, self._variable = self.home, None
+            self.restart()
         case.cwd = self._cwd
         return case
 
@@ -176,7 +180,7 @@ class Generator:
         command = (
             f"for i in {numbers}; builtin printf '%s,' $i; end"
             if self._is_fish
-            else f"for i in {numbers}\ndo\n  builtin printf '%s,' $i\ndone"
+            else f"for i in {numbers}\ndo\n  builtin printf '%s,' \"$i\"\ndone"
         )
         return Case(command, 0, "".join(f"{i}," for i in range(count)).encode())
 
@@ -204,7 +208,9 @@ class Generator:
     def _case_function(self) -> Case:
         names = ["source", "echo", "wait", "history"]
         if not self._is_fish:
-            names += ["local", "return", "shift", "test", "unset", "read", "true"]
+            names += ["return", "shift", "test", "unset", "read", "true"]
+        if self.kind == "bash":
+            names += ["local", "export"]
         name = self._random.choice(names)
         code = self._code()
         if self._is_fish:
@@ -272,7 +278,8 @@ class Generator:
         settings = [
             "IFS=0123456789", "IFS=", "unset IFS", "IFS=/:", "set -C", "set +C", "set -u", "set +u",
             "set -f", "set +f", "set -a", "set +a", "umask 077", "set -- a b c", "TERM=dumb",
-            "TERM=xterm", "HISTCONTROL=", "LC_ALL=C", "unset LC_ALL", "unset HOME", "HOME=/nonexistent",
+            "TERM=xterm", "HISTCONTROL=", "LC_ALL=C", "unset LC_ALL", "unset HOME",
+            "HOME=/nonexistent",
         ]  # fmt: skip
         return Case(self._random.choice(settings))
 

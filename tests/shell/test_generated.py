@@ -20,7 +20,7 @@ COUNT = 100 * EXAMPLES if EXAMPLES else 100
 
 async def check(shell, case: Case) -> str:
     """Run a command; return what was wrong, or an empty text."""
-    terminal = shell.terminal
+    had_terminal = shell.terminal is not None
     done = await shell.run(case.command, timeout=30)
     if done.state != ("shell_ended" if case.ends_shell else "done"):
         return f"state {done.state}: {done.detail}"
@@ -29,24 +29,29 @@ async def check(shell, case: Case) -> str:
     code = -1 if done.exit_code is None else done.exit_code
     if code == 0 if case.code is None else code != case.code:
         return f"exit code {code} instead of {case.code}"
-    if not case.ends_shell:
-        if done.cwd != case.cwd:
-            return f"directory {done.cwd!r} instead of {case.cwd!r}"
-        begin, end = shell._running.tracker.span
-        if case.output is not None:
-            data = b""
-            while len(data) < end - begin:
-                at = begin + len(data)
-                read = await shell.terminal.read_raw(at, max_bytes=end - at)
-                assert read.data
-                data += read.data
-            if data.replace(b"\r", b"") != case.output.replace(b"\r", b""):
-                return f"bytes {data!r} instead of {case.output!r}"
-    elif case.output is not None and done.output.encode() != case.output:
-        return f"text {done.output!r} instead of {case.output!r}"
-    if terminal and done.started_new:
+    if had_terminal and done.started_new:
         return "a new shell was started for no reason"
-    return ""
+    if case.ends_shell:
+        text = done.output.encode()
+        return "" if text == case.output else f"text {text!r} instead of {case.output!r}"
+    if done.cwd != case.cwd:
+        return f"directory {done.cwd!r} instead of {case.cwd!r}"
+    data = await raw_output(shell)
+    if case.output is None or data.replace(b"\r", b"") == case.output.replace(b"\r", b""):
+        return ""
+    return f"bytes {data!r} instead of {case.output!r}"
+
+
+async def raw_output(shell) -> bytes:
+    """Return the bytes between the marks of the last command."""
+    begin, end = shell._running.tracker.span
+    data = b""
+    while begin + len(data) < end:
+        at = begin + len(data)
+        read = await shell.terminal.read_raw(at, max_bytes=end - at)
+        assert read.data
+        data += read.data
+    return data
 
 
 @pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
@@ -63,16 +68,18 @@ def test_generated_commands_end_exactly(kind, tmp_path):
 
     async def main(settings: Settings) -> None:
         generator = Generator(kind, seed, str(home))
-        async with acpterm.connect(settings=settings) as client:
-            async with client.shell(kind, cwd=str(home), env=env) as shell:
-                for number in range(COUNT):
-                    case = generator.next()
-                    problem = await check(shell, case)
-                    if problem:
-                        what = f"{number} {case.what}: {case.command[:300]!r}"
-                        wrong.append(f"{what}: {problem[:600]}")
-                        await shell.close()
-                        generator._cwd, generator._variable = str(home), None
+        async with (
+            acpterm.connect(settings=settings) as client,
+            client.shell(kind, cwd=str(home), env=env) as shell,
+        ):
+            for number in range(COUNT):
+                case = generator.next()
+                problem = await check(shell, case)
+                if problem:
+                    what = f"{number} {case.what}: {case.command[:300]!r}"
+                    wrong.append(f"{what}: {problem[:600]}")
+                    await shell.close()
+                    generator.restart()
 
     began = time.monotonic()
     with blocking_daemon(tmp_path) as daemon:
