@@ -1,4 +1,4 @@
-"""The text of `mcp-tools.md`: the tools of `acpterm mcp`, from the table of tools."""
+"""Make the text of `mcp-tools.md`: the tools of `acpterm mcp`, from the tool table."""
 
 from typing import Any
 

@@ -57,7 +57,7 @@ class HostLink:
                 started = True
                 task_status.started(client)
                 await lost.wait()
-        except* AcptermError:
+        except AcptermError:
             # The next call that uses the connection reports what is wrong, and opens another.
             if not started:
                 raise

@@ -192,3 +192,18 @@ async def test_missing_argument_is_an_error_that_names_all_parameters(tmp_path):
         "terminal_start: Object missing required field `command`; it takes command (required), "
         "cwd, name, cols, rows, env"
     )
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_host_that_cannot_be_reached_is_an_error_and_the_next_call_tries_again(
+    tmp_path, mode
+):
+    async with mcp_tools(tmp_path, mode=mode) as tools:
+        socket = tmp_path / "mcp.sock"
+        moved = socket.rename(tmp_path / "moved")
+        result = await tools.call("terminal_bash", command="true")
+        moved.rename(socket)
+        again = await tools.call("terminal_bash", command="echo hi")
+    assert result.is_error
+    assert result.text.startswith("the host of the terminals cannot be reached: the host at ")
+    assert again.data["output"] == "hi\n"
