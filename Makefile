@@ -10,6 +10,7 @@ PYTHON313 ?= python3.13
 KIMI := kimi-cli==1.16.0
 FAST_AGENT := fast-agent-mcp==0.10.46
 ACPX := tests/interop/acpx
+INSPECTOR := tests/interop/inspector
 
 # The tests start Python some thousand times: let it cache bytecode.
 export PYTHONDONTWRITEBYTECODE :=
@@ -70,16 +71,16 @@ faults: $(VENV)/.check ## inject faults and write the table of docs/reliability.
 	.venv-fast-agent/bin/python -m pip install --quiet --disable-pip-version-check '$(FAST_AGENT)'
 	touch $@
 
-$(ACPX)/node_modules/.installed: $(ACPX)/package-lock.json
-	cd $(ACPX) && npm ci --ignore-scripts --loglevel=error
+$(ACPX)/node_modules/.installed $(INSPECTOR)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
+	cd $* && npm ci --ignore-scripts --loglevel=error
 	touch $@
 
-AGENTS := .venv-kimi/.$(KIMI) .venv-fast-agent/.$(FAST_AGENT) $(ACPX)/node_modules/.installed
+AGENTS := .venv-kimi/.$(KIMI) .venv-fast-agent/.$(FAST_AGENT) $(ACPX)/node_modules/.installed $(INSPECTOR)/node_modules/.installed
 
-agents: $(AGENTS) ## install the real agents and the real client that interop tests
+agents: $(AGENTS) ## install the real agents and the real clients that interop tests
 
-interop: $(VENV)/.check $(AGENTS) ## test real agents and a real client: kimi-cli, fast-agent, acpx
-	ACPTERM_INTEROP=1 $(BIN)/python -m pytest tests/interop/agents tests/interop/acpx \
+interop: $(VENV)/.check $(AGENTS) ## test real agents and clients: kimi-cli, fast-agent, acpx, MCP Inspector
+	ACPTERM_INTEROP=1 $(BIN)/python -m pytest tests/interop/agents $(ACPX) $(INSPECTOR) \
 	  -n $(WORKERS) --dist worksteal
 
 check: $(VENV)/.check ## check format, lint, types and import rules
@@ -137,4 +138,4 @@ pins: $(VENV)/.check ## choose the releases that the zipapp, the Debian packages
 
 clean: ## remove everything that make created
 	rm -rf $(VENV) .venv-3.13 build dist .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-	  tests/interop/typescript/node_modules $(ACPX)/node_modules
+	  tests/interop/typescript/node_modules $(ACPX)/node_modules $(INSPECTOR)/node_modules

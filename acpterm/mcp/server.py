@@ -146,11 +146,12 @@ def _pending(tool: Tool[Any], call: Call, error: ApprovalPendingError) -> types.
         return _failure(error)
     identifier = call.starts.keep(error.start)
     wait = call_text("terminal_wait", sessionId=identifier)
+    status = f"[waits for the user's approval · {wait} · the user can: acpterm approvals]"
     return _to_result(
         Reply(
-            state=f"[waits for the user's approval · {wait} · the user can: acpterm approvals]",
+            state=status,
             text=f"Terminal Id: {identifier}\n{error}",
-            data=SessionResult(id=identifier, state="approval_pending"),
+            data=SessionResult(id=identifier, status=status, state="approval_pending"),
         )
     )
 

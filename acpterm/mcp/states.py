@@ -20,9 +20,13 @@ _SECRET_WORDS: Final = ("password", "passphrase", "passcode", "pin", "secret", "
 
 
 class SessionResult(Struct, kw_only=True, omit_defaults=False):
-    """The structured content of a result about one session."""
+    """The structured content of a result about one session.
+
+    `status` is the line with the state: some clients give the model nothing but this.
+    """
 
     id: Annotated[str, Meta(description="the id of the terminal session")]
+    status: Annotated[str, Meta(description="what the program does, and what can be done next")]
     state: Annotated[State, Meta(description="what the program does")]
     output: Annotated[str, Meta(description="the output, cropped")] = ""
     position: Annotated[int, Meta(description="where the next read begins, in bytes of output")] = 0
@@ -123,11 +127,12 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def session_result(session: Session, view: View, note: str) -> SessionResult:
+def session_result(session: Session, view: View, status: str, note: str) -> SessionResult:
     """Return the structured content. `note` says how to read what was left out."""
     end = view.exit
     return SessionResult(
         id=session.id,
+        status=status,
         state=state_of(view),
         output=view.cropped.with_note(note),
         position=session.position,

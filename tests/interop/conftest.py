@@ -6,4 +6,6 @@ is skipped: a missing program is an error.
 
 import os
 
-collect_ignore_glob = [] if os.environ.get("ACPTERM_INTEROP") == "1" else ["agents/*", "acpx/*"]
+collect_ignore_glob = (
+    [] if os.environ.get("ACPTERM_INTEROP") == "1" else ["agents/*", "acpx/*", "inspector/*"]
+)

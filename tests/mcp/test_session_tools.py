@@ -42,6 +42,7 @@ async def test_terminal_bash_returns_exit_code_and_output(tmp_path):
         result = await tools.call("terminal_bash", command="echo one; echo two >&2; exit 3")
     assert re.fullmatch(r"\[exited after \d+\.\d s, exit code 3\]", result.state)
     assert result.text == "Exit Code: 3\n\nOutput:\none\ntwo\n"
+    assert result.data["status"] == result.state
     assert result.data["exitCode"] == 3
     assert result.data["state"] == "exited"
     assert result.data["endedBy"] == "exited"

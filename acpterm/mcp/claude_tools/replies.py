@@ -20,10 +20,11 @@ async def shell_reply(call: Call, session: Session, view: View, text: str, note:
         call_text("BashOutput", bash_id=session.id),
         call_text("KillShell", shell_id=session.id),
     )
+    status = state_line(session, view, next_calls=next_calls)
     reply = Reply(
-        state=state_line(session, view, next_calls=next_calls),
+        state=status,
         text=text,
-        data=session_result(session, view, note),
+        data=session_result(session, view, status, note),
     )
     if view.exit is not None:
         await call.sessions.remove(session)

@@ -30,10 +30,11 @@ async def session_reply(call: Call, session: Session, view: View, heading: str) 
     Records that the end of the program was reported, if it has ended.
     """
     note = how_to_read(session, view)
+    status = state_line(session, view, next_calls=next_calls(session, view))
     reply = Reply(
-        state=state_line(session, view, next_calls=next_calls(session, view)),
+        state=status,
         text=f"{heading}{view.cropped.with_note(note)}",
-        data=session_result(session, view, note),
+        data=session_result(session, view, status, note),
     )
     if view.exit is not None:
         await call.sessions.ended(session)

@@ -1,8 +1,9 @@
 """A scripted model for agents under test: an OpenAI-compatible server controlled by the prompt.
 
 Each line `@@TOOL {"name": …, "arguments": {…}}` of the prompt is a tool call; all calls are made in
-one response. After their results, the model's message is `RESULT` followed by the results.
-So the agent's last message has exactly what a real model would have received.
+one response. A line `@@THEN` begins the calls of the next response, which follows their results.
+After the last results, the model's message is `RESULT` followed by all results. So the agent's last
+message has exactly what a real model would have received.
 """
 
 import json
@@ -13,11 +14,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 MARK = "@@TOOL "
+THEN = "@@THEN"
 
 
 def tool(name: str, **arguments: Any) -> str:
     """Return the line of a prompt that makes the model call a tool."""
     return MARK + json.dumps({"name": name, "arguments": arguments})
+
+
+def in_turn(*calls: str) -> str:
+    """Return a prompt that makes the model call tools one after the other, one per response."""
+    return f"\n{THEN}\n".join(calls)
 
 
 @contextmanager
@@ -69,11 +76,14 @@ def _answer(messages: list[dict[str, Any]]) -> dict[str, Any]:
     prompts = [n for n in prompts if messages[n]["role"] == "user"]
     if not prompts:
         return {"role": "assistant", "content": "Nothing to do."}
-    after = messages[prompts[-1] :]
+    prompt, *after = messages[prompts[-1] :]
     results = [_text(message) for message in after if message["role"] == "tool"]
-    if results:
+    # One step for each response with calls.
+    steps = _text(prompt).split(f"\n{THEN}\n")
+    done = sum(bool(message.get("tool_calls")) for message in after)
+    if done == len(steps):
         return {"role": "assistant", "content": "\n".join(["RESULT", *results])}
-    lines = [line for line in _text(after[0]).splitlines() if line.startswith(MARK)]
+    lines = [line for line in steps[done].splitlines() if line.startswith(MARK)]
     calls = [json.loads(line.removeprefix(MARK)) for line in lines]
     return {
         "role": "assistant",

@@ -1,0 +1,91 @@
+"""Real agents use terminals by MCP, with `proxy --mcp` and `prompt --mcp`.
+
+The agent starts `acpterm mcp` because the session's `mcpServers` name it, and offers its tools to
+the scripted model. Each test checks what the model received: kimi-cli gives it the text of results,
+fast-agent the structured content.
+"""
+
+import json
+import re
+
+import pytest
+
+from tests.interop.agents.kinds import KINDS_AT_ONCE, Kind
+from tests.interop.agents.model import in_turn, tool
+from tests.interop.agents.ways import WAYS
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+
+# The names under which agents offer the tools of the server `acpterm`.
+PREFIXES = {"kimi": "", "fast-agent": "acpterm__"}
+RUNNING = r"\[running \d+\.\d s"
+ATTACH = "the user can: acpterm attach term-1]"
+
+
+@pytest.fixture(params=WAYS)
+def way(request):
+    return request.param
+
+
+@pytest.fixture
+def received(tmp_path, way):
+    """Return a function that runs a turn with calls; it returns the text of the model."""
+
+    async def received(agent: Kind, *calls, options=()):
+        prefix = PREFIXES[agent.name]
+        text = in_turn(*(tool(f"{prefix}{name}", **arguments) for name, arguments in calls))
+        flags = ("--mcp", *options, "--socket", str(tmp_path / "run" / "agent.sock"))
+        async with WAYS[way](tmp_path, agent, text, flags=flags) as turn:
+            assert await turn.end() == "end_turn"
+        message = turn.wire().message_text()
+        print(message)
+        return message.partition("RESULT\n")[2]
+
+    return received
+
+
+CALLS = [
+    ("terminal_start", {"command": "read word; echo got $word; sleep 1; exec cat"}),
+    ("terminal_continue", {"sessionId": "term-1", "stdin": "it\n"}),
+    ("terminal_wait", {"sessionId": "term-1", "for": "input"}),
+    ("terminal_list", {}),
+    ("terminal_stop", {"sessionId": "term-1"}),
+]
+
+
+async def test_model_of_kimi_gets_the_text_of_results(received):
+    text = await received(KINDS_AT_ONCE["kimi"], *CALLS)
+    continue_ = r'terminal_continue {"sessionId":"term-1","stdin":…}'
+    assert re.search(f"{RUNNING}, waits for input · {continue_} · {ATTACH}", text)
+    assert (
+        "Terminal Session Started\n"
+        "Terminal Id: term-1\n"
+        "Sent Command: read word; echo got $word; sleep 1; exec cat\n"
+        "\n"
+        "Output:\n"
+    ) in text
+    assert "Terminal Session: term-1\n\nOutput:\nit\ngot it\n" in text
+    assert re.search(r"term-1       \| read word; echo got \$word; sl… \| 12 +\| Yes", text)
+    assert "Terminal session term-1 terminated." in text
+
+
+async def test_model_of_fast_agent_gets_the_structured_content_of_results(received):
+    text = await received(KINDS_AT_ONCE["fast-agent"], *CALLS)
+    started, continued, waited, listed, stopped = map(json.loads, text.splitlines())
+    assert started["id"] == "term-1"
+    assert started["state"] == "waiting_for_input"
+    assert re.match(f"{RUNNING}, waits for input", started["status"])
+    assert 'terminal_continue {"sessionId":"term-1","stdin":…}' in started["status"]
+    assert continued["output"] == "it\ngot it\n"
+    assert waited["state"] == "waiting_for_input"
+    assert [one["id"] for one in listed["sessions"]] == ["term-1"]
+    assert stopped == {"id": "term-1", "terminated": True}
+
+
+async def test_command_is_refused_by_the_profile_pool(received):
+    agent = KINDS_AT_ONCE["kimi"]
+    options = ("--tools", "pool", "--profile", "pool")
+    text = await received(
+        agent, ("spawn_background_terminal", {"command": ["rm", "x"], "cwd": "/"}), options=options
+    )
+    assert "Command blocked for security reasons" in text

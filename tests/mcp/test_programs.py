@@ -1,0 +1,193 @@
+"""Interactive programs that a model drives through the session tools."""
+
+import re
+import shutil
+import socket
+
+import pytest
+
+from tests.support.mcp import mcp_tools
+
+pytestmark = pytest.mark.long
+
+
+def needs(program, package=None):
+    """Return the mark of a test that needs a program."""
+    return pytest.mark.skipif(
+        shutil.which(program) is None,
+        reason=f"needs {program}: apt-get install {package or program}",
+    )
+
+
+async def type_into(tools, text, **arguments):
+    return await tools.call("terminal_continue", sessionId="term-1", stdin=text, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("command", "prompt", "statement", "result", "leave"),
+    [
+        pytest.param("python3 -q", ">>>", "6 * 7\n", "42", "exit(3)\n", id="python3"),
+        pytest.param(
+            "node",
+            ">",
+            "6 * 7\n",
+            "42",
+            "process.exit(3)\n",
+            id="node",
+            marks=needs("node", "nodejs"),
+        ),
+        pytest.param(
+            "sqlite3",
+            "sqlite>",
+            "select 6 * 7;\n",
+            "42",
+            ".exit 3\n",
+            id="sqlite3",
+            marks=needs("sqlite3"),
+        ),
+        pytest.param(
+            "gdb -q -nx",
+            "(gdb)",
+            "print 6 * 7\n",
+            "$1 = 42",
+            "quit 3\n",
+            id="gdb",
+            marks=needs("gdb"),
+        ),
+    ],
+)
+async def test_repl_answers_and_exits(tmp_path, command, prompt, statement, result, leave):
+    async with mcp_tools(tmp_path) as tools:
+        started = await tools.call("terminal_start", command=command, cwd=str(tmp_path))
+        if started.data["state"] != "waiting_for_input":
+            started = await tools.call("terminal_wait", sessionId="term-1", **{"for": "input"})
+        assert f'waits for input at "{prompt}"' in started.state
+        answered = await type_into(tools, statement)
+        assert result in answered.data["output"].splitlines()
+        assert answered.data["state"] == "waiting_for_input"
+        left = await type_into(tools, leave)
+    assert left.data["state"] == "exited"
+    assert left.data["exitCode"] == 3
+
+
+@needs("ssh-keygen", "openssh-client")
+async def test_ssh_keygen_asks_for_a_passphrase_twice(tmp_path):
+    key = tmp_path / "key"
+    async with mcp_tools(tmp_path) as tools:
+        started = await tools.call("terminal_start", command=f"ssh-keygen -t ed25519 -f {key}")
+        if started.data["state"] != "waiting_for_input":
+            started = await tools.call("terminal_wait", sessionId="term-1", **{"for": "input"})
+        assert "probably a password" in started.state
+        again = await type_into(tools, "long enough\n")
+        assert "same passphrase again" in again.state
+        done = await type_into(tools, "long enough\n")
+        assert done.data["exitCode"] == 0
+        output = await tools.call("terminal_output", sessionId="term-1")
+    assert "long enough" not in output.text
+    assert key.exists()
+
+
+async def test_password_is_not_echoed(tmp_path):
+    script = "read -rsp 'Password: ' secret; echo; echo length ${#secret}"
+    async with mcp_tools(tmp_path) as tools:
+        asked = await tools.call(
+            "terminal_start", command=f'bash -c "{script}"'.replace("$", "\\$")
+        )
+        assert 'waits for input at "Password:", probably a password' in asked.state
+        done = await type_into(tools, "hunter2\n")
+        output = await tools.call("terminal_output", sessionId="term-1")
+    assert done.data["output"] == "\nlength 7\n"
+    assert "hunter2" not in output.text
+
+
+@needs("git")
+@needs("vim")
+async def test_git_rebase_in_an_editor_drops_a_commit(tmp_path):
+    script = (
+        "git init -q . && git config user.name me && git config user.email me@localhost && "
+        "for n in 1 2 3; do echo $n > file$n && git add . && git commit -qm commit$n; done"
+    )
+    env = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_EDITOR": "vim -u NONE -N"}
+    work = tmp_path / "work"
+    work.mkdir()
+    async with mcp_tools(tmp_path) as tools:
+        made = await tools.call("terminal_bash", command=script, cwd=str(work))
+        assert made.data["exitCode"] == 0, made.text
+        await tools.call(
+            "terminal_start",
+            command="git rebase -i --root",
+            cwd=str(work),
+            env=env,
+            name="rebase",
+        )
+        screen = await tools.call("terminal_screen", sessionId="rebase")
+        assert screen.data["alternate"] is True
+        assert re.search(r"^pick \w+ (# )?commit1$", screen.text, re.MULTILINE)
+        # Delete the second line.
+        done = await tools.call("terminal_continue", sessionId="rebase", stdin="2Gdd:wq\r")
+        if done.data["state"] != "exited":
+            done = await tools.call("terminal_wait", sessionId="rebase")
+        assert done.data["exitCode"] == 0
+        log = await tools.call("terminal_bash", command="git log --format=%s", cwd=str(work))
+    assert log.data["output"] == "commit3\ncommit1\n"
+
+
+@needs("vim")
+async def test_vim_writes_what_was_typed(tmp_path):
+    file = tmp_path / "text"
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command=f"vim -u NONE -N {file}", cols=60, rows=10)
+        await type_into(tools, "ihello", keys=["Escape"])
+        screen = await tools.call("terminal_screen", sessionId="term-1")
+        assert screen.text.startswith("hello\n~\n")
+        left = await type_into(tools, ":wq\r")
+    assert left.data["exitCode"] == 0
+    assert file.read_text() == "hello\n"
+
+
+@needs("less")
+async def test_less_finds_a_line(tmp_path):
+    file = tmp_path / "text"
+    file.write_text("".join(f"line {n}\n" for n in range(1000)))
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call(
+            "terminal_start", command=f"less {file}", cols=40, rows=10, env={"LESS": ""}
+        )
+        await type_into(tools, "/line 777\r")
+        screen = await tools.call("terminal_screen", sessionId="term-1")
+        assert screen.text.startswith("line 777\n")
+        left = await type_into(tools, "q")
+    assert left.data["exitCode"] == 0
+
+
+async def test_progress_bar_of_10_mb_is_one_line_at_its_end(tmp_path):
+    script = "for n in range(400001): print(f'\\r{n:>20} of 400000', end='')"
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call(
+            "terminal_bash", command=f'python3 -c "{script}"; echo; echo done'
+        )
+    assert result.data["exitCode"] == 0
+    assert result.data["totalBytes"] > 10_000_000
+    assert result.data["output"].endswith("400000 of 400000\ndone\n")
+    assert len(result.text) < 11_000
+
+
+async def test_server_is_ready_once_its_port_is_in_the_output(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (tmp_path / "index.html").write_text("it works")
+    async with mcp_tools(tmp_path) as tools:
+        command = f"python3 -u -m http.server --bind 127.0.0.1 {port}"
+        await tools.call("terminal_start", command=command, cwd=str(tmp_path), name="server")
+        await tools.call("terminal_wait", sessionId="server", pattern=f"port {port}")
+        fetch = (
+            "import urllib.request as r; "
+            f"print(r.urlopen('http://127.0.0.1:{port}/').read().decode())"
+        )
+        fetched = await tools.call("terminal_bash", command=f'python3 -c "{fetch}"')
+        assert fetched.data["output"] == "it works\n"
+        log = await tools.call("terminal_output", sessionId="server", grep="GET /")
+        assert '"GET / HTTP/1.1" 200' in log.text
+        stopped = await tools.call("terminal_stop", sessionId="server")
+    assert stopped.text == "Terminal session server terminated."
