@@ -2,8 +2,8 @@
 
 `settings.md` is generated from `acpterm.config.Settings`, `profiles.md` from
 `acpterm.config.profiles`, `methods.md` from the method table of
-the user API, `mcp-tools.md` from the tool table, `commands.md`, `commands/` and `man/` from the commands' help, and `completions/` by
-click. A test compares the pages with the generated text.
+the user API, `mcp-tools.md` from the tool table, `commands.md`, `commands/` and `man/` from the
+commands' help, and `completions/` by click. A test compares the pages with the generated text.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""The text of `mcp-tools.md`: the tools of `acpterm mcp`, from the tool table. See `generate.py`."""
+"""The text of `mcp-tools.md`: the tools of `acpterm mcp`, from the table of tools."""
 
 from typing import Any
 

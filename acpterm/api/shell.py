@@ -280,11 +280,13 @@ class Shell:
     async def _start(self) -> _Running:
         """Start a shell; return it when it displays its first prompt."""
         options = self._options
-        directory = ShellDirectory(await self._visible_parent())
+        directory = await self._visible_directory()
         try:
             setup = self._kind.setup(
                 directory.path, directory.nonce, self._env, user_rc=options.user_rc
             )
+            if directory.is_in_workspace:
+                setup = setup.with_env_as_arguments()
             for name, text in setup.files.items():
                 directory.write(name, text)
             terminal = await self._client.create(
@@ -329,19 +331,37 @@ class Shell:
                 f"program or wait for input (user_rc=False leaves it out). Its output: {text!r}"
             )
 
-    async def _visible_parent(self) -> str | None:
-        """Return the directory that contains the shell's private one; None for the default.
+    async def _visible_directory(self) -> ShellDirectory:
+        """Return a new private directory that the shell's programs can read.
 
-        Where programs are isolated, they see only the workspace. The isolation of an agent's
-        terminals is that of its profile, so any harmless command shows it.
+        Programs in isolation see only their workspace. That of the user's terminals is their `cwd`;
+        that of an agent's terminals is usually the directory in which the agent runs.
         """
-        if self._client.role == "user":
-            isolated = self._options.provider not in (None, "local")
-        else:
-            probe = await self._client.create("true", [], cwd=self._options.cwd)
-            isolated = (await probe.info()).isolation != "none"
-            await probe.release()
-        return (self._options.cwd or os.getcwd()) if isolated else None
+        options = self._options
+        is_user = self._client.role == "user"
+        if is_user and options.provider in (None, "local"):
+            return ShellDirectory()
+        workspaces = dict.fromkeys([os.getcwd(), *filter(None, [options.cwd])])
+        for parent in (None, *([options.cwd or os.getcwd()] if is_user else workspaces)):
+            directory = ShellDirectory(parent)
+            try:
+                path = directory.write("probe", "")
+                probe = await self._client.create(
+                    "cat", [path], cwd=options.cwd, provider=options.provider
+                )
+                end = await probe.wait()
+                await probe.release()
+            except BaseException:
+                directory.close()
+                raise
+            directory.remove("probe")
+            if end is not None and end.code == 0:
+                return directory
+            directory.close()
+        raise ShellError(
+            "the shell cannot exchange files with this program: where it runs, none of these "
+            f"directories is visible: {', '.join(workspaces)}"
+        )
 
     async def _follow(
         self, running: _Running, command: _Command, timeout: float | None

@@ -14,6 +14,7 @@ import anyio
 from acpterm.config.tools import ToolSettings
 from acpterm.mcp.questions import Ask
 from acpterm.mcp.sessions import Launch, Session, Sessions
+from acpterm.mcp.shells import Shells
 from acpterm.mcp.starting import Starts
 
 BLOCK_MAX_S: Final = 45.0
@@ -34,6 +35,7 @@ class Call:
         self,
         sessions: Sessions,
         starts: Starts,
+        shells: Shells,
         settings: ToolSettings,
         *,
         report: Report | None = None,
@@ -41,6 +43,7 @@ class Call:
     ) -> None:
         self.sessions: Final = sessions
         self.starts: Final = starts
+        self.shells: Final = shells
         self.ask: Final = ask
         self.settings: Final = settings
         self._report: Final = report

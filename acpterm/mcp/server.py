@@ -28,6 +28,7 @@ from acpterm.mcp.profiles import INSTRUCTIONS, PROFILES, ToolProfile
 from acpterm.mcp.questions import Ask, Jobs, ask_by_request, can_ask, is_modern
 from acpterm.mcp.resources import Resources
 from acpterm.mcp.sessions import Sessions
+from acpterm.mcp.shells import Shells, closing
 from acpterm.mcp.starting import ApprovalPendingError, Starts
 from acpterm.mcp.states import SessionResult, call_text
 from acpterm.mcp.tool import Reply, Tool
@@ -41,8 +42,14 @@ class TerminalServer:
     """Executes the calls of one client. `group` is where the connection to the host is held."""
 
     def __init__(
-        self, tools: ToolProfile, settings: Settings, link: HostLink, group: TaskGroup
+        self,
+        tools: ToolProfile,
+        settings: Settings,
+        link: HostLink,
+        group: TaskGroup,
+        shells: Shells,
     ) -> None:
+        self._shells: Final = shells
         self.resources: Final = Resources(group)
         self._tools: Final[Mapping[str, Tool[Any]]] = {tool.name: tool for tool in PROFILES[tools]}
         self._settings: Final = settings
@@ -84,7 +91,14 @@ class TerminalServer:
 
         async def work(ask: Ask | None) -> types.CallToolResult:
             settings = _tool_settings(self._settings, _client_name(ctx))
-            call = Call(self.sessions(ctx), self._starts, settings, report=_report(ctx), ask=ask)
+            call = Call(
+                self.sessions(ctx),
+                self._starts,
+                self._shells,
+                settings,
+                report=_report(ctx),
+                ask=ask,
+            )
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(call.send_progress)
                 result = await _execute(tool, call, params.arguments)
@@ -188,7 +202,8 @@ def create_server(tools: ToolProfile, settings: Settings, connect: Connect) -> S
     async def lifespan(server: Server[Any]) -> AsyncIterator[TerminalServer]:
         del server
         async with anyio.create_task_group() as group:
-            yield TerminalServer(tools, settings, HostLink(connect, group), group)
+            async with closing(Shells()) as shells:
+                yield TerminalServer(tools, settings, HostLink(connect, group), group, shells)
             group.cancel_scope.cancel()
 
     async def list_tools(

@@ -89,7 +89,7 @@ class Sessions:
     ) -> None:
         self.agent: Final = agent
         self._asks: Final = asks
-        self._cwd: Final = cwd
+        self.cwd: Final = cwd
         self._link: Final = link
         self._provider: Final = provider
         self._sessions: Final[dict[str, Session]] = {}
@@ -142,7 +142,7 @@ class Sessions:
             )
         except RequestError as error:
             raise ToolError(str(error)) from error
-        cwd = os.path.join(self._cwd, launch.cwd) if launch.cwd else self._cwd
+        cwd = os.path.join(self.cwd, launch.cwd) if launch.cwd else self.cwd
         return self.add(terminal, launch.command, cwd)
 
     def add(self, terminal: Terminal, command: str, cwd: str) -> Session:

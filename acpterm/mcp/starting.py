@@ -15,6 +15,8 @@ client shows where the user can answer, and an answer there changes nothing.
 """
 
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
@@ -109,6 +111,16 @@ class Starts:
             start.cancel()
             raise
         return start.result()
+
+    @asynccontextmanager
+    async def asking(self, launch: Launch, ask: Ask | None) -> AsyncIterator[None]:
+        """Ask the user the host's question about a command that is judged in the block."""
+        start = Start(launch, ask)
+        self._running.append(start)
+        try:
+            yield
+        finally:
+            self._running.remove(start)
 
     async def _run(self, start: Start, sessions: Sessions) -> None:
         await start.run(sessions)

@@ -26,6 +26,7 @@ class ShellDirectory:
         In `parent`, a workspace, git ignores it.
         """
         self.nonce = secrets.token_hex(16)
+        self.is_in_workspace = parent is not None
         if parent is None:
             runtime = os.environ.get("XDG_RUNTIME_DIR", "")
             runtime = runtime if os.access(runtime, os.W_OK) else tempfile.gettempdir()

@@ -22,6 +22,13 @@ class Setup(NamedTuple):
     env: dict[str, str]
     files: dict[str, str]
 
+    def with_env_as_arguments(self) -> "Setup":
+        """Return a setup without variables, for a sandbox that removes them for their values."""
+        if not self.env:
+            return self
+        variables = [f"{name}={value}" for name, value in self.env.items()]
+        return Setup("env", [*variables, self.command, *self.args], {}, self.files)
+
 
 class Kind(NamedTuple):
     """A kind of shell."""

@@ -9,12 +9,15 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 import trio
+import trio.testing
 from msgspec import Raw
 
 from acpterm import __version__
 from acpterm.acp.agent_api import EXTENSIONS
 from acpterm.client.session_sockets import session_socket
+from acpterm.client.session_sockets.routes import EventRoutes
 from acpterm.client.session_sockets.server_entry import McpOptions, with_server
+from acpterm.client.session_sockets.socket_client import SocketClient
 from acpterm.config.profiles import ProfileTable
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.unix_socket import PeerCredentials
@@ -397,21 +400,44 @@ async def test_terminal_ends_with_the_proxy(tmp_path):
     await poll(lambda: not alive(pid))
 
 
-async def test_terminal_that_is_created_after_the_connection_has_ended_is_released(tmp_path):
-    async with opened(tmp_path) as (_, path), connected(path) as other:
-        stream = await trio.open_unix_socket(path)
-        client = RpcClient(stream)
-        command = f"echo $$ >{tmp_path}/pid; exec sleep 60"
-        await client.start("terminal/create", {"sessionId": "mcp", "command": command})
-        await stream.aclose()
-        listing = {"sessionId": "mcp"}
+class CrossingHost:
+    """A host whose response to a create crosses the cancellation of the request."""
 
-        async def listed():
-            return (await other.request("_acpterm/terminal/list", listing))["terminals"]
+    def __init__(self):
+        self.calls = []
+        self.cancelled = []
 
-        with trio.fail_after(10):
-            while await listed():
-                await trio.sleep(0.02)
+    def call(self, method, params, on_response):
+        self.calls.append((method, params, on_response))
+        return len(self.calls)
+
+    def cancel(self, id_):
+        self.cancelled.append(id_)
+
+    async def drain(self):
+        await trio.lowlevel.checkpoint()
+
+
+async def test_terminal_that_is_created_although_its_client_has_gone_is_released():
+    host = CrossingHost()
+    ours, theirs = trio.testing.memory_stream_pair()
+    relay = SocketClient(theirs, host, EventRoutes(), None)
+    relay.bind("s1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(relay.run)
+        await RpcClient(ours).start("terminal/create", {"sessionId": "mcp", "command": "x"})
+        await poll(lambda: host.calls)
+        await ours.aclose()
+    assert host.cancelled == [1]
+    ((_, params, on_response),) = host.calls
+    assert params["sessionId"] == "s1"
+    on_response(Raw(b'{"terminalId":"term_1"}'))
+    method, released, _ = host.calls[1]
+    assert (method, released.session_id, released.terminal_id) == (
+        "terminal/release",
+        "s1",
+        "term_1",
+    )
 
 
 async def test_pending_request_is_cancelled_by_its_client(tmp_path):

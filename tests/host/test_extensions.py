@@ -659,7 +659,7 @@ async def test_every_extension_method_is_advertised_and_answered():
     async with agent_here() as agent:
         answer = await agent.request("initialize", {"protocolVersion": 1})
         methods = answer["clientCapabilities"]["_meta"]["acpterm"]["methods"]
-        assert len(methods) == 9
+        assert len(methods) == 11
         for method in methods:
             with pytest.raises(RpcError) as caught:
                 await agent.request(method, {})

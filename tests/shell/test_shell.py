@@ -254,9 +254,10 @@ def test_unknown_shell_is_an_error_that_lists_the_known(settings):
 @ROLES
 @on_both_backends
 async def test_isolated_shell_uses_a_hidden_directory_of_the_workspace(
-    settings, home, provider, kind, role
+    settings, home, provider, kind, role, monkeypatch
 ):
     usable(provider)
+    monkeypatch.chdir(home)
     async with connect(settings, role, cwd=home) as client:
         async with shell_of(client, home, kind, provider=provider) as shell:
             done = await shell.run("echo hi; sh -c 'exit 3'")

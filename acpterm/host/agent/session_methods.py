@@ -80,7 +80,7 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
 
 
 def _set_rights(connection: AgentConnection, options: InitializeMeta) -> None:
-    """Set what the client's `initialize` says about the agent, and about who asks the user."""
+    """Set what `initialize` says about the agent, and which client asks the user."""
     if options.profile is not None:
         connection.request_profile(options.profile)
     if options.relay:

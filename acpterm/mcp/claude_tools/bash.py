@@ -1,19 +1,27 @@
-"""`Bash`: run a command, in the foreground up to a time limit, or in the background."""
+"""`Bash`: run a command in a persistent shell, or in the background.
+
+Commands share the shell's directory, variables and functions. One that has not ended at its time
+limit keeps its shell, as a background session, and the next command gets a new shell in the last
+directory.
+"""
 
 from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.claude_tools.replies import cropped, shell_reply
-from acpterm.mcp.sessions import Launch, Session
-from acpterm.mcp.states import SessionResult, View
+from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, cropped, shell_reply
+from acpterm.mcp.sessions import Launch
+from acpterm.mcp.shell_replies import command_reply, state_of_command
+from acpterm.mcp.states import SessionResult, call_text
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import owned, read_new, wait_until
 
 TIMEOUT_MS: Final = 120_000
 TIMEOUT_MAX_MS: Final = 600_000
 _BACKGROUND_WAIT_S: Final = 0.5
+_SHELL: Final = "Bash"
+"""The name of the persistent shell."""
 
 
 class Params(Struct, kw_only=True):
@@ -39,37 +47,49 @@ class Params(Struct, kw_only=True):
 async def _execute(call: Call, params: Params) -> Reply:
     timeout_ms = TIMEOUT_MS if params.timeout is UNSET else params.timeout
     limit = min(max(timeout_ms, 1), TIMEOUT_MAX_MS) / 1000
-    is_background = params.run_in_background is True
+    if params.run_in_background is not True:
+        return await _in_shell(call, params.command, limit)
     call.doing = "starting the command"
     session = await call.start(Launch(params.command))
     async with owned(call, session):
-        await wait_until(call, session, timeout_s=_BACKGROUND_WAIT_S if is_background else limit)
+        await wait_until(call, session, timeout_s=_BACKGROUND_WAIT_S)
         view = await read_new(call, session)
     note = cropped(view)
-    return await shell_reply(
-        call, session, view, _text(session, view, note, limit, is_background), note
+    output = view.cropped.with_note(note)
+    text = f"Command running in background with ID: {session.id}\n{output}"
+    if view.exit is not None:
+        text = _with_code(view.exit.code, output)
+    return await shell_reply(call, session, view, text, note)
+
+
+async def _in_shell(call: Call, command: str, limit: float) -> Reply:
+    """Run a command in the persistent shell; one that has not ended gets a shell to itself."""
+    session, completed = await call.shells.run(call, _SHELL, command, limit)
+    if state_of_command(completed) == "exited":
+        heading = _with_code(completed.exit_code, "")
+        next_call = call_text("Bash", command=...)
+    else:
+        call.shells.set_aside(_SHELL)
+        is_waiting = completed.state == "waiting_for_input"
+        why = "waits for input" if is_waiting else f"has not ended after {limit:g} s"
+        heading = f"The command {why}, and continues in the background with ID: {session.id}\n"
+        next_call = call_text("BashOutput", bash_id=session.id)
+    return command_reply(
+        session, completed, limit=OUTPUT_CHARS_MAX, next_call=next_call, heading=heading
     )
 
 
-def _text(session: Session, view: View, note: str, limit: float, is_background: bool) -> str:
-    output = view.cropped.with_note(note)
-    end = view.exit
-    if end is not None:
-        if end.code == 0:
-            return output
-        how = f"Exit code {end.code}" if end.code is not None else f"Killed by {end.signal}"
-        return f"{how}\n{output}"
-    if is_background:
-        return f"Command running in background with ID: {session.id}\n{output}"
-    why = "waits for input" if view.is_waiting else f"has not ended after {limit:g} s"
-    return f"The command {why}, and continues in the background with ID: {session.id}\n{output}"
+def _with_code(code: int | None, output: str) -> str:
+    """Return the output of a command that has ended, after its exit code unless that is 0."""
+    return output if code == 0 else f"Exit code {'unknown' if code is None else code}\n{output}"
 
 
 TOOL = Tool(
     name="Bash",
     description=(
         "Executes a given bash command with an optional timeout, in a real terminal. A command "
-        "that takes longer, or that waits for input, continues in the background."
+        "that takes longer, or that waits for input, continues in the background. Directory and "
+        "variables persist between commands."
     ),
     params=Params,
     result=SessionResult,

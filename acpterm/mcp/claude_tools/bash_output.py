@@ -1,13 +1,16 @@
 """`BashOutput`: what is new in the output of a background shell."""
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.claude_tools.replies import cropped, shell_reply
-from acpterm.mcp.states import SessionResult, state_of
+from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, cropped, shell_reply
+from acpterm.mcp.shell_replies import command_reply, state_of_command
+from acpterm.mcp.shells import CATCH_UP_S
+from acpterm.mcp.states import SessionResult, call_text, state_of
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import compiled, read_new
 
@@ -25,20 +28,44 @@ class Params(Struct, kw_only=True):
 async def _execute(call: Call, params: Params) -> Reply:
     session = await call.get(params.bash_id)
     pattern = None if params.filter is UNSET else compiled(params.filter)
+    shell = await call.shells.wait(call, session, CATCH_UP_S)
+    if shell is not None:
+        completed, new = shell
+        ended = state_of_command(completed) == "exited"
+        status = "completed" if ended else "running"
+        text = _text(status, completed.exit_code if ended else None, _matching(new, pattern))
+        return command_reply(
+            session,
+            completed,
+            limit=OUTPUT_CHARS_MAX,
+            next_call=call_text("KillShell", shell_id=session.id),
+            text=text,
+        )
     view = await read_new(call, session)
-    if pattern is not None:
-        lines = view.text.splitlines(keepends=True)
-        view.text = "".join(line for line in lines if pattern.search(line))
+    view.text = _matching(view.text, pattern)
     note = cropped(view)
     status = {"exited": "completed", "killed": "killed"}.get(state_of(view), "running")
+    code = None if view.exit is None else view.exit.code
+    text = _text(status, code, view.cropped.with_note(note))
+    return await shell_reply(call, session, view, text, note)
+
+
+def _matching(text: str, pattern: re.Pattern[str] | None) -> str:
+    """Return the lines that match, or all of them without a pattern."""
+    if pattern is None:
+        return text
+    return "".join(line for line in text.splitlines(keepends=True) if pattern.search(line))
+
+
+def _text(status: str, code: int | None, output: str) -> str:
     parts = [f"<status>{status}</status>"]
-    if view.exit is not None and view.exit.code is not None:
-        parts.append(f"<exit_code>{view.exit.code}</exit_code>")
-    if view.text:
-        parts.append(f"<stdout>\n{view.cropped.with_note(note).rstrip()}\n</stdout>")
+    if code is not None:
+        parts.append(f"<exit_code>{code}</exit_code>")
+    if output:
+        parts.append(f"<stdout>\n{output.rstrip()}\n</stdout>")
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     parts.append(f"<timestamp>{now.replace('+00:00', 'Z')}</timestamp>")
-    return await shell_reply(call, session, view, "\n\n".join(parts), note)
+    return "\n\n".join(parts)
 
 
 TOOL = Tool(

@@ -10,11 +10,13 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from acpterm.acp.agent_api import Positive
+from acpterm.api.shell import Completed
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import crop
 from acpterm.mcp.session_tools.replies import session_reply
 from acpterm.mcp.sessions import Launch, Session
-from acpterm.mcp.states import SessionResult, View
+from acpterm.mcp.shell_replies import command_reply, exit_heading, state_of_command
+from acpterm.mcp.states import SessionResult, View, call_text
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import owned, read_new, wait_until
 
@@ -35,6 +37,13 @@ class Params(Struct, kw_only=True):
     run_in_background: Annotated[
         bool, Meta(description="Do not wait: return the id of a session")
     ] = False
+    session: Annotated[
+        str | None,
+        Meta(
+            description="Name of a persistent shell: commands with the same name share directory, "
+            "variables and functions. Without it the command has a shell of its own"
+        ),
+    ] = None
     max_output: Annotated[
         Positive | None, Meta(description="Maximum number of characters of output")
     ] = None
@@ -43,6 +52,15 @@ class Params(Struct, kw_only=True):
 async def _execute(call: Call, params: Params) -> Reply:
     settings = call.settings
     limit = settings.timeout_seconds if params.timeout_seconds is None else params.timeout_seconds
+    if params.session is not None:
+        session, completed = await call.shells.run(call, params.session, params.command, limit)
+        return command_reply(
+            session,
+            completed,
+            limit=params.max_output or settings.crop_output,
+            next_call=_next_call(params.session, session, completed),
+            heading=exit_heading(session, completed),
+        )
     kills = settings.at_timeout == "kill" and not params.run_in_background
     call.doing = "starting the command"
     session = await call.start(
@@ -61,6 +79,16 @@ async def _execute(call: Call, params: Params) -> Reply:
         # The client has all of it, and was never sent the id.
         await call.sessions.remove(session)
     return reply
+
+
+def _next_call(name: str, session: Session, completed: Completed) -> str:
+    match state_of_command(completed):
+        case "running":
+            return call_text("terminal_wait", sessionId=session.id)
+        case "waiting_for_input":
+            return call_text("terminal_continue", sessionId=session.id, stdin=...)
+        case _:
+            return call_text("terminal_bash", session=name, command=...)
 
 
 async def _whole(call: Call, session: Session, view: View, max_output: int | None) -> View:

@@ -8,10 +8,12 @@ from msgspec import Meta, Struct, field
 
 from acpterm.api.errors import AcptermError
 from acpterm.api.results import Waited
+from acpterm.api.shell import Completed
 from acpterm.mcp.call import Call
 from acpterm.mcp.session_tools.replies import session_reply
 from acpterm.mcp.sessions import Session
-from acpterm.mcp.states import SessionResult
+from acpterm.mcp.shell_replies import command_reply, exit_heading
+from acpterm.mcp.states import SessionResult, call_text
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.tool_error import ToolError
 from acpterm.mcp.waiting import compiled, read_new, wait_until
@@ -56,6 +58,10 @@ class _Conditions(NamedTuple):
 async def _execute(call: Call, params: Params) -> Reply:
     conditions = _conditions(call, params)
     sessions = await _sessions(call, params.session_id)
+    if len(sessions) == 1 and conditions.pattern is None:
+        found = await call.shells.wait(call, sessions[0], conditions.timeout)
+        if found is not None:
+            return _command_reply(call, sessions[0], found[0])
     session, waited = await _first(call, sessions, conditions)
     view = await read_new(call, session, waited)
     reason = {
@@ -67,6 +73,19 @@ async def _execute(call: Call, params: Params) -> Reply:
     }[waited.reason]
     heading = f"Terminal Session: {session.id}\nWaited: {reason}\n\nOutput:\n"
     return await session_reply(call, session, view, heading)
+
+
+def _command_reply(call: Call, session: Session, completed: Completed) -> Reply:
+    """Return the result about a command in a persistent shell."""
+    is_waiting = completed.state == "waiting_for_input"
+    tool = "terminal_continue" if is_waiting else "terminal_wait"
+    return command_reply(
+        session,
+        completed,
+        limit=call.settings.crop_output,
+        next_call=call_text(tool, sessionId=session.id),
+        heading=exit_heading(session, completed),
+    )
 
 
 def _conditions(call: Call, params: Params) -> _Conditions:

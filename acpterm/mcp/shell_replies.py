@@ -1,0 +1,84 @@
+"""The results of commands in persistent shells."""
+
+from acpterm.api.shell import Completed
+from acpterm.mcp.cropping import crop
+from acpterm.mcp.sessions import Session
+from acpterm.mcp.states import SessionResult, State, call_text
+from acpterm.mcp.tool import Reply
+
+
+def state_of_command(completed: Completed) -> State:
+    """Return the state of a command in one word: a command that is done counts as exited."""
+    match completed.state:
+        case "running":
+            return "running"
+        case "waiting_for_input":
+            return "waiting_for_input"
+        case _:
+            return "exited"
+
+
+def command_reply(
+    session: Session,
+    completed: Completed,
+    *,
+    limit: int,
+    next_call: str,
+    heading: str = "",
+    text: str | None = None,
+) -> Reply:
+    """Return the result of a command: `text`, or `heading` and the output, cut to `limit`."""
+    output = crop(completed.output, limit)
+    note = call_text("terminal_output", sessionId=session.id, offset=output.head_lines)
+    shown = output.with_note(note)
+    state = state_of_command(completed)
+    return Reply(
+        state=f"[{_what(completed)} · {next_call}{_attach(session, state)}]",
+        text=f"{heading}{shown}" if text is None else text,
+        data=SessionResult(
+            id=session.id,
+            state=state,
+            output=shown,
+            position=session.position,
+            complete=state == "exited",
+            exitCode=completed.exit_code,
+            cwd=session.cwd,
+            wallSeconds=round(completed.wall_seconds, 3),
+            totalBytes=completed.position,
+            truncated=output.is_cropped or completed.truncated,
+        ),
+    )
+
+
+def _what(completed: Completed) -> str:
+    seconds = f"{completed.wall_seconds:.1f} s"
+    new = "in a new shell, " if completed.started_new else ""
+    match completed.state:
+        case "running":
+            what = f"running {seconds}"
+        case "waiting_for_input":
+            what = f"running {seconds}, waits for input"
+        case "shell_ended":
+            what = f"the shell has ended after {seconds}"
+        case _:
+            what = f"exited after {seconds}, {new}exit code {_code(completed)}"
+    if completed.boundary == "unknown":
+        what += ", boundary unknown"
+    return f"{what}, in {completed.cwd}" if completed.cwd else what
+
+
+def _code(completed: Completed) -> str:
+    return "unknown" if completed.exit_code is None else str(completed.exit_code)
+
+
+def _attach(session: Session, state: State) -> str:
+    return "" if state == "exited" else f" · the user can: acpterm attach {session.id}"
+
+
+def exit_heading(session: Session, completed: Completed) -> str:
+    """Return the text of `terminal_bash` for a command in a shell, before its output."""
+    detail = f"{completed.detail}\n" if completed.detail and completed.boundary == "unknown" else ""
+    if state_of_command(completed) != "exited":
+        why = "waits for input" if completed.state == "waiting_for_input" else "has not ended yet"
+        return f"Terminal Id: {session.id}\nThe command {why}, and continues.\n\nOutput:\n"
+    return f"Exit Code: {_code(completed)}\n{detail}\nOutput:\n"
