@@ -249,6 +249,64 @@ async def test_plugin_is_a_provider_that_is_loaded_when_it_is_used(settings, plu
             service.set_active_terminal("broken")
 
 
+METHODS = [
+    *("execute_command", "run_script", "start_interactive_session", "send_input_to_session"),
+    *("retrieve_session_output", "get_complete_session_output", "terminate_session"),
+    *("get_command_safety_level", "parse_compound_command", "require_active_terminal"),
+    *("set_active_terminal", "register_terminal_provider", "require_terminal_provider_by_name"),
+    "get_available_providers",
+]
+PROVIDER_METHODS = [
+    *("execute_command", "run_script", "start_interactive_session", "send_input"),
+    *("collect_output", "terminate_session", "get_session_status", "get_isolation_level"),
+]
+MEMBERS = {
+    acpterm.ExecuteCommandOptions: {"input", "timeoutSeconds", "env", "workingDirectory"},
+    acpterm.Success: {"status", "output"},
+    acpterm.BadExitCode: {"status", "output", "exitCode"},
+    acpterm.Timeout: {"status"},
+    acpterm.UnknownError: {"status", "error"},
+    acpterm.OutputWaitOptions: {"minInterval", "settleInterval", "maxInterval"},
+    acpterm.InteractiveTerminalOutput: {"output", "newPosition", "isComplete", "exitCode"},
+    acpterm.SessionOutput: {"output", "position", "complete"},
+    acpterm.SessionStatus: {"id", "running", "startTime", "outputLength", "exitCode"},
+    TerminalState: {"providerName", "bash", "interactiveConfig", "sessions"},
+    SessionRecord: {"id", "command", "lastPosition", "startTime", "running"},
+}
+
+
+def test_service_has_the_documented_methods():
+    service = acpterm.TerminalService
+    assert all(callable(getattr(service, name)) for name in METHODS)
+    assert isinstance(service.name, str)
+    assert isinstance(service.description, str)
+
+
+def test_provider_has_the_documented_methods():
+    defined = [name for name in vars(acpterm.TerminalProvider) if not name.startswith("_")]
+    assert defined == PROVIDER_METHODS
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_types_have_the_documented_members(kind):
+    assert set(kind.__struct_encode_fields__) == MEMBERS[kind]
+
+
+@on_both_backends
+async def test_missing_provider_is_an_error(settings):
+    async with connect(settings, "user") as client:
+        service = acpterm.TerminalService(client)
+        with pytest.raises(acpterm.AcptermError, match="there is no provider 'none'"):
+            service.require_terminal_provider_by_name("none")
+        with pytest.raises(acpterm.AcptermError, match="there is no provider 'none'"):
+            service.set_active_terminal("none")
+        service.state.provider_name = None
+        with pytest.raises(acpterm.AcptermError, match="no provider is active"):
+            service.require_active_terminal()
+        with pytest.raises(acpterm.AcptermError, match="no provider is active"):
+            await service.execute_command("true")
+
+
 def test_state_can_be_stored_restored_and_shown():
     state = TerminalState("local")
     state.register_session("term-1", "npm run dev")
