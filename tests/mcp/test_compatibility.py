@@ -121,6 +121,16 @@ async def test_read_terminal_returns_the_last_64_kib_from_the_start_of_a_line(tm
     assert numbers.endswith(f"\n{history}")
 
 
+async def test_exited_process_is_not_listed_and_its_history_can_be_read(tmp_path):
+    async with mcp_tools(tmp_path, "pool", pool_profile="pool") as tools:
+        await tools.call("spawn_background_terminal", cwd="/", command=["echo", "done"])
+        with trio.fail_after(10):
+            while (await tools.call("list_terminals")).text != "[]":
+                await trio.sleep(0.02)
+        result = await tools.call("read_terminal", terminalId="pty-1")
+    assert result.text == '{"terminalId":"pty-1","history":"done\\n"}'
+
+
 async def test_unknown_ids_are_errors_that_name_the_sessions(tmp_path):
     expected = (
         "there is no terminal session '{}': it was stopped, or never existed; the sessions are: {}"
