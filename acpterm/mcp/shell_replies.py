@@ -32,11 +32,13 @@ def command_reply(
     note = call_text("terminal_output", sessionId=session.id, offset=output.head_lines)
     shown = output.with_note(note)
     state = state_of_command(completed)
+    status = f"[{_what(completed)} · {next_call}{_attach(session, state)}]"
     return Reply(
-        state=f"[{_what(completed)} · {next_call}{_attach(session, state)}]",
+        state=status,
         text=f"{heading}{shown}" if text is None else text,
         data=SessionResult(
             id=session.id,
+            status=status,
             state=state,
             output=shown,
             position=session.position,

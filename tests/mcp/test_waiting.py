@@ -83,7 +83,8 @@ async def test_call_with_a_progress_token_sends_progress_and_may_take_longer(tmp
         result = await tools.call("terminal_bash", command="sleep 1", progress=on_progress)
     assert result.data["state"] == "exited"
     assert len(messages) >= 3
-    assert messages[0] == "waiting for term-1, 0 s"
+    # On a busy machine, the first is about the start.
+    assert "waiting for term-1, 0 s" in messages
 
 
 async def test_settings_of_an_agent_override_the_general_ones(tmp_path):
