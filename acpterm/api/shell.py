@@ -36,8 +36,6 @@ _QUIET_S: Final = 1.0
 _READ_WAIT_MAX_S: Final = 10.0
 # Until then, a program that waited for input before may not have read it yet.
 _INPUT_AFTER_S: Final = 0.2
-# How long a prompt without the mark of its end is waited for.
-_PROMPT_QUIET_S: Final = 0.1
 
 
 class ShellBusyError(ShellError):
@@ -192,12 +190,14 @@ class Shell:
         while await running.read(0) and (running.has_exited or not tracker.at_prompt):
             pass
         while running.exit is None and not tracker.at_prompt:
-            if tracker.is_prompting and running.quiet_s >= _PROMPT_QUIET_S:
+            # The end of the prompt may be missing, for example after `exec 2>FILE`. Until the shell
+            # reads keys, the terminal may have a command's modes, in which a key may be a signal.
+            if tracker.is_prompting and (running.is_waiting or running.quiet_s >= _QUIET_S):
                 return
             if anyio.current_time() > deadline:
                 who = "the user runs a command" if tracker.is_user_running else "no prompt appears"
                 raise ShellBusyError(f"{who} in the shell: see its terminal {running.terminal.id}")
-            await running.read(_PROMPT_QUIET_S)
+            await running.read(_QUIET_S, until_input=True)
 
     async def _type(self, running: ShellProcess, keys: str) -> None:
         try:
