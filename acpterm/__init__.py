@@ -46,7 +46,8 @@ if TYPE_CHECKING:
         Timeout,
         UnknownError,
     )
-    from acpterm.api.shell import Completed, Shell, ShellBusyError, ShellError
+    from acpterm.api.shell import Completed, Shell, ShellBusyError
+    from acpterm.api.shell_process import ShellError
     from acpterm.api.terminal import Terminal
 
 __version__ = "0.1.0"
@@ -100,7 +101,8 @@ _MODULES: Final = {
         *("InteractiveTerminalOutput", "OutputWaitOptions", "SessionOutput", "SessionStatus"),
         *("Success", "TerminalProvider", "Timeout", "UnknownError"),
     ),
-    "shell": ("Completed", "Shell", "ShellBusyError", "ShellError"),
+    "shell": ("Completed", "Shell", "ShellBusyError"),
+    "shell_process": ("ShellError",),
     "terminal": ("Terminal",),
 }
 _EXPORTS: Final = {name: module for module, names in _MODULES.items() for name in names}

@@ -22,7 +22,8 @@ from acpterm.api.events import EventStream
 from acpterm.api.questions import Asks, Questions
 from acpterm.api.results import CommandCheck
 from acpterm.api.roles import Launch, Role
-from acpterm.api.shell import Shell, ShellOptions, open_shell
+from acpterm.api.shell import Shell, open_shell
+from acpterm.api.shell_process import ShellOptions
 from acpterm.api.terminal import Terminal
 from acpterm.api.transport import Introduction, Opened, open_agent, open_path, open_user
 from acpterm.api.user_role import UserRole

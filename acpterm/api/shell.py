@@ -12,43 +12,30 @@ another, and says so (`started_new`). What marks and records mean is described i
 """
 
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import anyio
 from msgspec import Struct
 
-from acpterm.api.errors import AcptermError, RequestError
+from acpterm.api.errors import RequestError
 from acpterm.api.results import Exit
+from acpterm.api.shell_process import ShellError, ShellOptions, ShellProcess, start_shell
 from acpterm.api.terminal import Terminal
-from acpterm.shell.directory import ShellDirectory
 from acpterm.shell.kind import Kind, kind_of
-from acpterm.shell.tracker import Outcome, Tracker
+from acpterm.shell.tracker import Outcome
 
 if TYPE_CHECKING:
     from acpterm.api.client import Client
 
 ShellState: TypeAlias = Literal["done", "running", "waiting_for_input", "shell_ended"]
 
-OUTPUT_BYTES: Final = 1 << 20
-"""The text of one command that is retained at most: its last MiB."""
-
-START_TIMEOUT_S: Final = 60.0
-"""The user's rc files may take their time."""
-
 _PROMPT_TIMEOUT_S: Final = 5.0
 _QUIET_S: Final = 1.0
 _READ_WAIT_MAX_S: Final = 10.0
-_CLOSE_TIMEOUT_S: Final = 5.0
 # Until then, a program that waited for input before may not have read it yet.
 _INPUT_AFTER_S: Final = 0.2
-# How long a prompt without the mark of its end is waited for.
-_PROMPT_QUIET_S: Final = 0.1
-
-
-class ShellError(AcptermError):
-    """The shell cannot be started or used; the message says why."""
 
 
 class ShellBusyError(ShellError):
@@ -84,64 +71,6 @@ class Completed(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class ShellOptions(NamedTuple):
-    """How the shell is started."""
-
-    cwd: str | None = None
-    env: Mapping[str, str] | None = None
-    user_rc: bool = True
-    name: str | None = None
-    cols: int | None = None
-    rows: int | None = None
-    provider: str | None = None
-
-
-class _Running:
-    """One started shell."""
-
-    def __init__(self, terminal: Terminal, directory: ShellDirectory) -> None:
-        self.terminal: Final = terminal
-        self.directory: Final = directory
-        self.tracker: Final = Tracker(directory.nonce, OUTPUT_BYTES)
-        self.flags = ""
-        self.exit: Exit | None = None
-        """How the shell ended, once all its output was read."""
-        self.has_exited = False
-        self.is_waiting = False
-        self.quiet_since = anyio.current_time()
-
-    async def read(self, wait: float, *, until_input: bool = False) -> bool:
-        """Process new output, for which to wait up to `wait` seconds; return whether there was any.
-
-        With `until_input`, the wait also ends when the program waits for input (`is_waiting`).
-        """
-        found = await self.terminal.read_raw(
-            self.tracker.position, wait=max(0.0, wait), until_input=until_input
-        )
-        if found.lost:
-            self.tracker.skip(found.lost)
-        self.tracker.feed(found.data)
-        self.has_exited = found.exit is not None
-        self.is_waiting = until_input and bool(found.waiting_for_input) and not found.data
-        if found.data:
-            self.quiet_since = anyio.current_time()
-        elif found.exit is not None and self.exit is None:
-            self.exit = found.exit
-            self.tracker.finish()
-        return bool(found.data)
-
-    @property
-    def quiet_s(self) -> float:
-        """Seconds since the last output."""
-        return anyio.current_time() - self.quiet_since
-
-    async def close(self) -> None:
-        """Release the terminal, and delete the directory."""
-        with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True), suppress(AcptermError):
-            await self.terminal.release()
-        self.directory.close()
-
-
 class _Command(NamedTuple):
     """The command that was typed last."""
 
@@ -159,7 +88,7 @@ class Shell:
         self._options = options
         self._env = dict(os.environ) | dict(options.env or {})
         self._kind: Kind = kind_of(kind, self._env)
-        self._running: _Running | None = None
+        self._running: ShellProcess | None = None
         self._busy: _Command | None = None
         self._is_in_use = False
         self._n = 0
@@ -239,7 +168,7 @@ class Shell:
         finally:
             self._is_in_use = False
 
-    async def _ready(self) -> tuple[_Running, bool]:
+    async def _ready(self) -> tuple[ShellProcess, bool]:
         """Return a shell that displays its prompt, and whether it replaces one that has ended."""
         running = self._running
         had_shell = self._n > 0
@@ -248,10 +177,12 @@ class Shell:
             if running.exit is None:
                 return running, False
             await self.close()
-        self._running = running = await self._start()
+        self._running = running = await start_shell(
+            self._client, self._kind, self._options, self._env
+        )
         return running, had_shell
 
-    async def _reach_prompt(self, running: _Running) -> None:
+    async def _reach_prompt(self, running: ShellProcess) -> None:
         """Wait until the shell can be typed into, or has ended."""
         deadline = anyio.current_time() + _PROMPT_TIMEOUT_S
         tracker = running.tracker
@@ -259,14 +190,16 @@ class Shell:
         while await running.read(0) and (running.has_exited or not tracker.at_prompt):
             pass
         while running.exit is None and not tracker.at_prompt:
-            if tracker.is_prompting and running.quiet_s >= _PROMPT_QUIET_S:
+            # The end of the prompt may be missing, for example after `exec 2>FILE`. Until the shell
+            # reads keys, the terminal may have a command's modes, in which a key may be a signal.
+            if tracker.is_prompting and (running.is_waiting or running.quiet_s >= _QUIET_S):
                 return
             if anyio.current_time() > deadline:
                 who = "the user runs a command" if tracker.is_user_running else "no prompt appears"
                 raise ShellBusyError(f"{who} in the shell: see its terminal {running.terminal.id}")
-            await running.read(_PROMPT_QUIET_S)
+            await running.read(_QUIET_S, until_input=True)
 
-    async def _type(self, running: _Running, keys: str) -> None:
+    async def _type(self, running: ShellProcess, keys: str) -> None:
         try:
             await running.terminal.write(keys)
         except RequestError:
@@ -277,94 +210,8 @@ class Shell:
                 self._busy = None
                 raise
 
-    async def _start(self) -> _Running:
-        """Start a shell; return it when it displays its first prompt."""
-        options = self._options
-        directory = await self._visible_directory()
-        try:
-            setup = self._kind.setup(
-                directory.path, directory.nonce, self._env, user_rc=options.user_rc
-            )
-            if directory.is_in_workspace:
-                setup = setup.with_env_as_arguments()
-            for name, text in setup.files.items():
-                directory.write(name, text)
-            terminal = await self._client.create(
-                setup.command,
-                setup.args,
-                cwd=options.cwd,
-                env=dict(options.env or {}) | setup.env,
-                name=options.name,
-                cols=options.cols,
-                rows=options.rows,
-                provider=options.provider,
-            )
-        except BaseException:
-            directory.close()
-            raise
-        running = _Running(terminal, directory)
-        try:
-            await self._await_ready(running)
-        except BaseException:
-            await running.close()
-            raise
-        # From now on, only the memory of the shell contains the nonce.
-        for name in (*setup.files, "0.ready"):
-            directory.remove(name)
-        return running
-
-    async def _await_ready(self, running: _Running) -> None:
-        deadline = anyio.current_time() + START_TIMEOUT_S
-        while not (running.tracker.is_ready and running.tracker.at_prompt):
-            await running.read(_PROMPT_QUIET_S)
-            if not running.tracker.is_ready:
-                record = running.directory.record(0, "ready")
-                if record:
-                    running.tracker.set_ready(record)
-                    running.flags = record.flags
-            if running.exit is None and anyio.current_time() < deadline:
-                continue
-            text = (await running.terminal.output()).text.strip()[-500:]
-            why = "ended" if running.exit else f"was not ready after {START_TIMEOUT_S:g} s"
-            raise ShellError(
-                f"{self.kind} {why}, before its prompt. An rc file of the user may start another "
-                f"program or wait for input (user_rc=False leaves it out). Its output: {text!r}"
-            )
-
-    async def _visible_directory(self) -> ShellDirectory:
-        """Return a new private directory that the shell's programs can read.
-
-        Programs in isolation see only their workspace. That of the user's terminals is their `cwd`;
-        that of an agent's terminals is usually the directory in which the agent runs.
-        """
-        options = self._options
-        is_user = self._client.role == "user"
-        if is_user and options.provider in (None, "local"):
-            return ShellDirectory()
-        workspaces = dict.fromkeys([os.getcwd(), *filter(None, [options.cwd])])
-        for parent in (None, *([options.cwd or os.getcwd()] if is_user else workspaces)):
-            directory = ShellDirectory(parent)
-            try:
-                path = directory.write("probe", "")
-                probe = await self._client.create(
-                    "cat", [path], cwd=options.cwd, provider=options.provider
-                )
-                end = await probe.wait()
-                await probe.release()
-            except BaseException:
-                directory.close()
-                raise
-            directory.remove("probe")
-            if end is not None and end.code == 0:
-                return directory
-            directory.close()
-        raise ShellError(
-            "the shell cannot exchange files with this program: where it runs, none of these "
-            f"directories is visible: {', '.join(workspaces)}"
-        )
-
     async def _follow(
-        self, running: _Running, command: _Command, timeout: float | None
+        self, running: ShellProcess, command: _Command, timeout: float | None
     ) -> Completed:
         """Wait for the end of the command, or another reason to return."""
         deadline = None if timeout is None else anyio.current_time() + timeout
@@ -398,7 +245,7 @@ class Shell:
             else:
                 await running.read(wait, until_input=True)
 
-    async def _ended(self, running: _Running, command: _Command, end: Exit) -> Completed:
+    async def _ended(self, running: ShellProcess, command: _Command, end: Exit) -> Completed:
         how = f"exit code {end.code}" if end.code is not None else f"signal {end.signal}"
         has_begun = running.tracker.has_begun
         outcome = Outcome(
@@ -415,7 +262,7 @@ class Shell:
 
     def _completed(
         self,
-        running: _Running,
+        running: ShellProcess,
         command: _Command,
         state: ShellState,
         outcome: Outcome | None = None,

@@ -88,7 +88,7 @@ class PlainShell:
         """Hand the command over."""
         deadline = time.monotonic() + DEADLINE_S
         while not self.tracker.at_prompt and not self.has_ended:
-            if not self._read(0.1) and self.tracker.is_prompting:
+            if not self._read(QUIET_S) and self.tracker.is_prompting:
                 break
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the shell displays no prompt: {bytes(self.all[-500:])!r}")

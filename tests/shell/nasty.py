@@ -218,7 +218,7 @@ class Generator:
             return Case(f"{text}; sh -c 'exit {code}'", code, b"in")
         text = f"{name}() {{ builtin printf in; }}\n{name}\n(exit {code})"
         follow = f"unset -f {name}" if name != "unset" else "builtin unset -f unset"
-        return Case(f"{text}; set -- $?; {follow}; (exit $1)", code, b"in")
+        return Case(f'{text}; set -- "$?"; {follow}; (exit "$1")', code, b"in")
 
     def _case_alias(self) -> Case:
         text = self._random.choice(["one", "two"])
@@ -266,7 +266,7 @@ class Generator:
                 "fish_default_key_bindings", "function fish_title; end",
             ],
         }  # fmt: skip
-        return Case(self._random.choice(commands[self.kind]))
+        return Case(f"{self._random.choice(commands[self.kind])}; true")
 
     def _case_here_document(self) -> Case:
         lines = [self._text() for _ in range(self._random.randint(0, 20))]

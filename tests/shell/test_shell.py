@@ -10,6 +10,7 @@ import pytest
 
 import acpterm
 from acpterm.api import shell as api_shell
+from acpterm.api import shell_process
 from acpterm.providers import landlock_exec
 from tests.support.backends import on_both_backends
 from tests.support.depth import DEADLINE_S
@@ -204,7 +205,7 @@ async def test_users_rc_is_read_first_unless_left_out(settings, home, kind):
 async def test_rc_that_starts_another_program_is_an_error_that_shows_its_output(
     settings, home, monkeypatch
 ):
-    monkeypatch.setattr(api_shell, "START_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(shell_process, "START_TIMEOUT_S", 1.0)
     write(f"{home}/.bashrc", "echo Passphrase:; cat\n")
     async with connect(settings) as client, shell_of(client, home) as shell:
         with pytest.raises(acpterm.ShellError, match=r"was not ready after 1 s.*'Passphrase:'"):
@@ -218,7 +219,7 @@ async def test_rc_that_starts_another_program_is_an_error_that_shows_its_output(
 
 @on_both_backends
 async def test_large_output_keeps_its_last_part(settings, home, monkeypatch):
-    monkeypatch.setattr(api_shell, "OUTPUT_BYTES", 1000)
+    monkeypatch.setattr(shell_process, "OUTPUT_BYTES", 1000)
     async with connect(settings) as client, shell_of(client, home) as shell:
         done = await shell.run("seq 100000; (exit 3)")
         assert (done.exit_code, done.boundary, done.truncated) == (3, "exact", True)

@@ -1,0 +1,182 @@
+"""One started shell: its terminal, its private directory, and what its output says.
+
+States: started; *ready* at its first prompt (`start_shell` returns it then); *ended* (`exit` is
+set). The unhappy order of events: the program may exit, or wait for input, before it is ready, and
+a sandbox may hide the directory; all of them are a `ShellError`.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import anyio
+
+from acpterm.api.errors import AcptermError
+from acpterm.api.terminal import Terminal
+from acpterm.shell.directory import ShellDirectory
+from acpterm.shell.kind import Kind
+from acpterm.shell.tracker import Tracker
+
+if TYPE_CHECKING:
+    from acpterm.api.client import Client
+    from acpterm.api.results import Exit
+
+OUTPUT_BYTES: Final = 1 << 20
+"""The text of one command that is retained at most: its last MiB."""
+
+START_TIMEOUT_S: Final = 60.0
+"""The user's rc files may take their time."""
+
+_CLOSE_TIMEOUT_S: Final = 5.0
+_READ_WAIT_S: Final = 0.1
+
+
+class ShellError(AcptermError):
+    """The shell cannot be started or used; the message says why."""
+
+
+class ShellOptions(NamedTuple):
+    """How the shell is started."""
+
+    cwd: str | None = None
+    env: Mapping[str, str] | None = None
+    user_rc: bool = True
+    name: str | None = None
+    cols: int | None = None
+    rows: int | None = None
+    provider: str | None = None
+
+
+class ShellProcess:
+    """One started shell."""
+
+    def __init__(self, terminal: Terminal, directory: ShellDirectory) -> None:
+        self.terminal: Final = terminal
+        self.directory: Final = directory
+        self.tracker: Final = Tracker(directory.nonce, OUTPUT_BYTES)
+        self.flags = ""
+        self.exit: Exit | None = None
+        """How the shell ended, once all its output was read."""
+        self.has_exited = False
+        self.is_waiting = False
+        self.quiet_since = anyio.current_time()
+
+    async def read(self, wait: float, *, until_input: bool = False) -> bool:
+        """Process new output, for which to wait up to `wait` seconds; return whether there was any.
+
+        With `until_input`, the wait also ends when the program waits for input (`is_waiting`).
+        """
+        found = await self.terminal.read_raw(
+            self.tracker.position, wait=max(0.0, wait), until_input=until_input
+        )
+        if found.lost:
+            self.tracker.skip(found.lost)
+        self.tracker.feed(found.data)
+        self.has_exited = found.exit is not None
+        self.is_waiting = until_input and bool(found.waiting_for_input) and not found.data
+        if found.data:
+            self.quiet_since = anyio.current_time()
+        elif found.exit is not None and self.exit is None:
+            self.exit = found.exit
+            self.tracker.finish()
+        return bool(found.data)
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds since the last output."""
+        return anyio.current_time() - self.quiet_since
+
+    async def close(self) -> None:
+        """Release the terminal, and delete the directory."""
+        with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True), suppress(AcptermError):
+            await self.terminal.release()
+        self.directory.close()
+
+
+async def start_shell(
+    client: "Client", kind: Kind, options: ShellOptions, env: Mapping[str, str]
+) -> ShellProcess:
+    """Start a shell; return it when it displays its first prompt.
+
+    `env` is the environment that it is started with. Raises `ShellError`.
+    """
+    directory = await _visible_directory(client, options)
+    try:
+        setup = kind.setup(directory.path, directory.nonce, env, user_rc=options.user_rc)
+        if directory.is_in_workspace:
+            setup = setup.with_env_as_arguments()
+        for name, text in setup.files.items():
+            directory.write(name, text)
+        terminal = await client.create(
+            setup.command,
+            setup.args,
+            cwd=options.cwd,
+            env=dict(options.env or {}) | setup.env,
+            name=options.name,
+            cols=options.cols,
+            rows=options.rows,
+            provider=options.provider,
+        )
+    except BaseException:
+        directory.close()
+        raise
+    running = ShellProcess(terminal, directory)
+    try:
+        await _await_ready(running, kind)
+    except BaseException:
+        await running.close()
+        raise
+    # From now on, only the memory of the shell contains the nonce.
+    for name in (*setup.files, "0.ready"):
+        directory.remove(name)
+    return running
+
+
+async def _await_ready(running: ShellProcess, kind: Kind) -> None:
+    deadline = anyio.current_time() + START_TIMEOUT_S
+    while not (running.tracker.is_ready and running.tracker.at_prompt):
+        await running.read(_READ_WAIT_S)
+        if not running.tracker.is_ready:
+            record = running.directory.record(0, "ready")
+            if record:
+                running.tracker.set_ready(record)
+                running.flags = record.flags
+        if running.exit is None and anyio.current_time() < deadline:
+            continue
+        text = (await running.terminal.output()).text.strip()[-500:]
+        why = "ended" if running.exit else f"was not ready after {START_TIMEOUT_S:g} s"
+        raise ShellError(
+            f"{kind.name} {why}, before its prompt. An rc file of the user may start another "
+            f"program or wait for input (user_rc=False leaves it out). Its output: {text!r}"
+        )
+
+
+async def _visible_directory(client: "Client", options: ShellOptions) -> ShellDirectory:
+    """Return a new private directory that the shell's programs can read.
+
+    Programs in isolation see only their workspace. That of the user's terminals is their `cwd`;
+    that of an agent's terminals is usually the directory in which the agent runs.
+    """
+    is_user = client.role == "user"
+    if is_user and options.provider in (None, "local"):
+        return ShellDirectory()
+    workspaces = dict.fromkeys([os.getcwd(), *filter(None, [options.cwd])])
+    for parent in (None, *([options.cwd or os.getcwd()] if is_user else workspaces)):
+        directory = ShellDirectory(parent)
+        try:
+            path = directory.write("probe", "")
+            probe = await client.create("cat", [path], cwd=options.cwd, provider=options.provider)
+            end = await probe.wait()
+            await probe.release()
+        except BaseException:
+            directory.close()
+            raise
+        directory.remove("probe")
+        if end is not None and end.code == 0:
+            return directory
+        directory.close()
+    raise ShellError(
+        "the shell cannot exchange files with this program: where it runs, none of these "
+        f"directories is visible: {', '.join(workspaces)}"
+    )
