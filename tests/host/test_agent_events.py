@@ -8,6 +8,7 @@ from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError
 from tests.support.agent import agent_of
 from tests.support.hosts import agent_here, host_here
 from tests.support.polling import poll
+from tests.support.rpc import encode
 from tests.support.user import user_of
 
 
@@ -65,6 +66,24 @@ async def test_events_of_others_are_not_sent():
         terminal = await agent.create("read x")
         await until(agent, "created")
         assert {one["terminal"]["terminalId"] for one in received(agent)} == {terminal}
+
+
+async def test_requests_that_are_received_together_do_not_exceed_the_maximum():
+    async with host_here() as host, agent_of(host) as agent:
+        requests = [
+            encode(
+                id=f"e{number}",
+                method="_acpterm/events",
+                params={"sessionId": agent.session, "token": f"t{number}"},
+            )
+            for number in range(REQUESTS_MAX + 5)
+        ]
+        await agent.send(b"".join(requests))
+        await agent.request("_acpterm/session/set", {"sessionId": agent.session, "cwd": "/"})
+        refused = [one["id"] for one in agent.messages if "error" in one]
+        assert refused == [f"e{number}" for number in range(REQUESTS_MAX, REQUESTS_MAX + 5)]
+        (connection,) = host._resumption.connections
+        assert len(connection.event_requests) == REQUESTS_MAX
 
 
 async def test_event_lacks_what_concerns_the_user():
