@@ -3,12 +3,12 @@
 import pytest
 import trio
 
-from acpterm.host.agent.event_methods import REQUESTS_MAX
+from acpterm.acp.agent_api import AgentEventsRequest
+from acpterm.host.agent.event_methods import REQUESTS_MAX, events
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError
 from tests.support.agent import agent_of
 from tests.support.hosts import agent_here, host_here
 from tests.support.polling import poll
-from tests.support.rpc import encode
 from tests.support.user import user_of
 
 
@@ -68,22 +68,23 @@ async def test_events_of_others_are_not_sent():
         assert {one["terminal"]["terminalId"] for one in received(agent)} == {terminal}
 
 
-async def test_requests_that_are_received_together_do_not_exceed_the_maximum():
+async def test_requests_count_from_when_they_are_received():
+    """Many may be received before the task of the first one runs."""
     async with host_here() as host, agent_of(host) as agent:
-        requests = [
-            encode(
-                id=f"e{number}",
-                method="_acpterm/events",
-                params={"sessionId": agent.session, "token": f"t{number}"},
-            )
-            for number in range(REQUESTS_MAX + 5)
-        ]
-        await agent.send(b"".join(requests))
-        await agent.request("_acpterm/session/set", {"sessionId": agent.session, "cwd": "/"})
-        refused = [one["id"] for one in agent.messages if "error" in one]
-        assert refused == [f"e{number}" for number in range(REQUESTS_MAX, REQUESTS_MAX + 5)]
+        await agent.initialize()
         (connection,) = host._resumption.connections
-        assert len(connection.event_requests) == REQUESTS_MAX
+        requests = [AgentEventsRequest("s", f"t{number}") for number in range(REQUESTS_MAX + 1)]
+        handled = [events(connection, one) for one in requests[:-1]]
+        with pytest.raises(RpcError, match="are pending on this connection"):
+            events(connection, requests[-1])
+        handled.append(events(connection, requests[0]))  # replaces the one with the same token
+        async with trio.open_nursery() as nursery:
+            for one in handled:
+                nursery.start_soon(lambda one=one: one)
+            await poll(lambda: host.state.events.has_subscribers)
+            for scope in connection.event_requests.values():
+                scope.cancel()
+        assert connection.event_requests == {}
 
 
 async def test_event_lacks_what_concerns_the_user():
