@@ -43,8 +43,9 @@ class UserTerminalRequest(Wire):
 class GetRequest(UserTerminalRequest, omit_defaults=True):
     """The params of ``_acpterm/terminal/get``.
 
-    With `own`, ``@last`` means the newest terminal that the user owns, as in ``attach`` and
-    ``write``. Without `own`, it means the newest of all terminals.
+    With `own`, as in ``attach`` and ``write``, ``@last`` means the newest terminal that the user
+    has created or taken over, and a name means such a terminal if one has the name, even if its
+    program has ended. Without `own`, ``@last`` means the newest of all terminals.
     """
 
     own: bool = False
@@ -121,7 +122,8 @@ class UserCreateRequest(Wire, omit_defaults=True):
     no output is lost: the program blocks when the ring is full, until this connection calls
     ``follow`` with `hold`. `stdin` is the path of a named pipe or file that becomes the program's
     standard input instead of the terminal. With `remove` the terminal is removed when its program
-    has exited. `provider` says where the program runs; `local` by default.
+    has exited. `provider` says where the program runs; `local` by default. If `name` ends with
+    ``-#``, the ``#`` is replaced by the smallest number that makes a name which no terminal has.
     """
 
     command: Annotated[str, Meta(description="the command to run")]

@@ -232,7 +232,9 @@ class Connection:
 
     async def _drain(self) -> None:
         while self._queued_bytes > _HIGH_WATER_BYTES and self._closed is None:
-            self._drained = anyio.Event()
+            if self._drained.is_set():
+                # Never replace an event that other tasks wait for.
+                self._drained = anyio.Event()
             await self._drained.wait()
 
     def _put(self, line: bytes) -> None:
@@ -260,6 +262,7 @@ class Connection:
         self._queue = deque(lost.lines)
         self._queued_bytes = sum(map(len, lost.lines))
         self._queued.set()
+        self._drained.set()
         try:
             self._stream, self._received = await recovery.reconnect()
         except ClosedError as error:

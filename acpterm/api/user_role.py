@@ -4,8 +4,7 @@ import base64
 import os
 import shlex
 from collections.abc import Sequence
-from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio.lowlevel
 from msgspec import Raw
@@ -36,8 +35,6 @@ from acpterm.config import Settings
 if TYPE_CHECKING:
     from acpterm.api.judge import LocalJudge
 
-_NUMBERED: Final = "-#"
-
 
 class UserRole(Caller):
     """The methods of the user."""
@@ -65,15 +62,12 @@ class UserRole(Caller):
             command, args = " ".join([command, shlex.join(args)]), None
         elif launch.shell is False:
             args = args or ()
-        name = launch.name
-        if name is not None and name.endswith(_NUMBERED):
-            name = await self._first_free(name)
         params = UserCreateRequest(
             command,
             None if args is None else list(args),
             env=variables(launch.env),
             cwd=launch.cwd,
-            name=name,
+            name=launch.name,
             cols=launch.cols,
             rows=launch.rows,
             provider=launch.provider,
@@ -81,15 +75,6 @@ class UserRole(Caller):
         method = "_acpterm/terminal/create"
         created = await self._call(method, params, TerminalInfo, self._release_late)
         return Created(created.terminal_id, created.name)
-
-    async def _first_free(self, name: str) -> str:
-        """Return `name` with the first free number in place of its last character.
-
-        For agents the daemon does this. If another client takes the name first, `create` fails.
-        """
-        taken = {info.name for info in await self.terminals()}
-        numbered = (f"{name.removesuffix('#')}{number}" for number in count(1))
-        return next(each for each in numbered if each not in taken)
 
     def _release_late(self, answer: Raw) -> None:
         """Release a terminal that was created although the request was cancelled."""

@@ -128,6 +128,16 @@ class TerminalEntry:
         return self.record.is_users
 
     @property
+    def is_given(self) -> bool:
+        """Whether the user owns the terminal only because its agent has given it to the user."""
+        return self.record.is_given
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the user has created the terminal or taken it over: no agent has chosen it."""
+        return self.is_users and not self.is_given
+
+    @property
     def is_created_by_user(self) -> bool:
         """Whether the user created the terminal; False for a promoted one."""
         return self.connection_id is None

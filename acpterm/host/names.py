@@ -29,13 +29,17 @@ def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> T
     """Return the entry that `name` means; `entries` are in order of creation.
 
     `name` is a name, an unambiguous prefix of an id, or @last for the newest terminal. With `own`,
-    @last is the newest terminal that the user owns: an agent could create a terminal just before
-    the user types a password into @last. Raises `RpcError`: -32002 if no terminal matches, -32602
-    if the prefix is ambiguous.
+    for what the user types into, the user's terminals are preferred: those that the user has
+    created or taken over. An agent could create a terminal just before the user types a password
+    into @last, or give it the name of a terminal of the user that is over. @last is then the newest
+    of the user's. A name means the user's, even if it is over, and otherwise an agent's.
+
+    Raises `RpcError`: -32002 if no terminal matches, -32602 if the prefix is ambiguous.
     """
     if name == LAST_NAME:
         return _find_last(entries, own=own)
-    if (entry := named(entries, name)) is not None:
+    users = [entry for entry in entries if entry.is_trusted] if own else []
+    if (entry := named(users, name) or named(entries, name)) is not None:
         return entry
     prefix = name if name.startswith("term_") else f"term_{name}"
     found = [entry for entry in entries if entry.id.startswith(prefix)] if name else []
@@ -77,7 +81,7 @@ def numbered(name: str, taken: Collection[str]) -> str:
 
 def _find_last(entries: Sequence[TerminalEntry], *, own: bool) -> TerminalEntry:
     for entry in reversed(entries):
-        if entry.is_users or not own:
+        if entry.is_trusted or not own:
             return entry
     if entries:
         raise RpcError(

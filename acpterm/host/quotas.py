@@ -1,8 +1,9 @@
 """The limits on the number of agents' terminals, and on how many are started in a minute.
 
-A terminal counts from its start until its program has exited, whether or not it was released. A
-terminal that was promoted counts no more. A terminal that is being started counts as well,
-so that requests that run at the same time cannot exceed a limit together.
+A terminal counts from its start until its program has exited, whether or not it was released. One
+that the user has taken over (promote) counts no more; one that the agent has given to the user
+still does, or an agent could start any number. A terminal that is being started counts as well, so
+that requests that run at the same time cannot exceed a limit together.
 
 The limits are for an agent: all connections of one process count together. If the process is not
 known, each connection counts on its own. Sessions are named by the agent, so `session_terminals`
@@ -13,7 +14,8 @@ which checks again, because the answer may have taken long.
 
 The times of a connection's starts are stored with the connection (`ConnectionRecord.starts`), so
 they survive a take-over; the numbers are those of the restored terminals. If the keeper dies too,
-connections are restored from their terminals, and the times are lost.
+connections are restored from their terminals, and the times are lost. After a take-over, terminals
+that an agent had given away before it disconnected count only for all agents together.
 """
 
 import math
@@ -163,7 +165,7 @@ class Quotas:
 
 
 def _is_counted(entry: TerminalEntry) -> bool:
-    return entry.connection_id is not None and not entry.is_users
+    return entry.connection_id is not None and not entry.is_trusted
 
 
 def _key(agent: AgentInfo, session_id: str) -> Key:

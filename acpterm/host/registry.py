@@ -83,28 +83,27 @@ class TerminalRegistry:
     def find(self, name: str, *, own: bool = False) -> TerminalEntry:
         """Return the entry that `name` means: an id, a prefix of an id, a name, or @last.
 
-        With `own`, @last is the newest terminal that the user owns (`names.find`). Raises
-        `RpcError`: -32002 if no terminal matches, -32602 if the prefix is ambiguous.
+        With `own`, the user's terminals are preferred (`names.find`). Raises `RpcError`: -32002 if
+        no terminal matches, -32602 if the prefix is ambiguous.
         """
         if entry := self._entries.get(name):
             return entry
         return names.find(list(self._entries.values()), name, own=own)
 
     @contextmanager
-    def reserve_name(self, name: str | None, *, by_agent: bool = False) -> Iterator[str | None]:
+    def reserve_name(self, name: str | None) -> Iterator[str | None]:
         """Reserve a name for a terminal that is created in the block; None reserves nothing.
 
-        Return the name. If an agent requests a name that ends with `-#`, the `#` is replaced by the
-        smallest number that makes a name which no terminal has, even if it is over. Raises
-        `RpcError` (-32602) if the name is not allowed, is reserved already, or is the name of
-        another terminal that is not over (see `TerminalEntry.is_over`).
+        Return the name. If it ends with `-#`, the `#` is replaced by the smallest number that makes
+        a name which no terminal has, even if it is over. Raises `RpcError` (-32602) if the name is
+        not allowed, is reserved already, or is the name of another terminal that is not over (see
+        `TerminalEntry.is_over`).
         """
         if name is None:
             yield None
             return
-        if by_agent:
-            taken = {entry.name for entry in self._entries.values() if entry.name}
-            name = names.numbered(name, taken | self._reserved_names)
+        taken = {entry.name for entry in self._entries.values() if entry.name}
+        name = names.numbered(name, taken | self._reserved_names)
         self._check_name(name)
         self._reserved_names.add(name)
         try:
@@ -203,15 +202,20 @@ class TerminalRegistry:
         """Make the user the owner of a terminal. Idempotent.
 
         The terminal's timeout and a scheduled release are cancelled. `by` is who does it: the user,
-        or the agent that gives the terminal away. Raises `RpcError` (-32602) if
-        the terminal was released.
+        or the agent that gives the terminal away. The user can also take over a terminal that was
+        given away before (`TerminalEntry.is_given`). Raises `RpcError` (-32602) if the terminal was
+        released.
         """
         if entry.released_at is not None:
             raise RpcError(
                 INVALID_PARAMS,
                 f"terminal {entry.id!r} has been released: there is nothing left to take over",
             )
+        if entry.is_trusted or (entry.is_users and by is EndedBy.AGENT):
+            return
+        entry.record.is_given = by is EndedBy.AGENT
         if entry.is_users:
+            entry.mark_changed()
             return
         entry.record.is_users = True
         entry.record.lifetime_end = entry.record.release_at = None

@@ -146,6 +146,8 @@ def _response(
     status = exit_status(terminal.exit, signal_code=reader.signal_code)
     response = ReadResponse(data=data, position=position, lost=lost, exit_status=status)
     if terminal.exit is None:
+        # Also without `untilInput`: the MCP server has the states that it reports from such reads.
+        # This checks only a program that has been quiet, and takes 50 to 100 µs of some 320 µs.
         is_at_prompt = waits or is_waiting(entry)
         response.waiting_for_input = UNSET if is_at_prompt is None else is_at_prompt
     return response

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import anyio.lowlevel
@@ -129,6 +129,61 @@ async def test_every_waiter_is_told_that_the_daemon_is_gone(tmp_path, role):
         assert len({id(error) for error in errors}) == 3
         with pytest.raises(acpterm.ClosedError, match="is gone"):
             await client.terminals()
+
+
+@ROLES
+@on_both_backends
+async def test_requests_that_wait_for_the_daemon_to_read_all_finish(tmp_path, role):
+    async with connected(tmp_path, role) as (client, worker, _):
+        terminal = client.terminal("term_1")
+        finished = []
+        with anyio.fail_after(DEADLINE_S):
+            async with anyio.create_task_group() as tasks:
+
+                async def write(number):
+                    await terminal.write("x" * 100_000)
+                    finished.append(number)
+
+                for number in range(50):
+                    tasks.start_soon(write, number)
+                await anyio.wait_all_tasks_blocked()  # the socket and the queue are full
+                for _ in range(50):
+                    await worker.respond(await worker.receive(), {"written": 100_000})
+        assert sorted(finished) == list(range(50))
+
+
+async def respond(worker):
+    while True:
+        await worker.respond(await worker.receive(), {"written": 100_000})
+
+
+@ROLES
+@on_both_backends
+async def test_requests_that_wait_for_the_daemon_to_read_finish_after_a_reconnection(
+    tmp_path, role
+):
+    async with connected(tmp_path, role) as (client, worker, daemon):
+        terminal = client.terminal("term_1")
+        finished = []
+        with anyio.fail_after(DEADLINE_S):
+            async with anyio.create_task_group() as tasks:
+
+                async def write(number):
+                    with suppress(acpterm.RequestError):  # of the requests that were lost
+                        await terminal.write("x" * 100_000)
+                    finished.append(number)
+
+                for number in range(50):
+                    tasks.start_soon(write, number)
+                await anyio.wait_all_tasks_blocked()
+                await worker.lose()
+                again = await daemon.accept()
+                await again.welcome(resumed=True)
+                tasks.start_soon(respond, again)
+                while len(finished) < 50:
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+        assert sorted(finished) == list(range(50))
 
 
 @ROLES

@@ -8,7 +8,6 @@ from acpterm.acp.agent_api import ReadResponse, WriteResponse
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import (
     ExitInfo,
-    ListResponse,
     OutputResponse,
     ScreenResponse,
     TerminalInfo,
@@ -177,10 +176,9 @@ def read(data, lost=0):
 EXITED = ExitInfo(3, None, "exited", 10)
 
 
-def test_start_takes_the_smallest_free_name():
-    taken = ListResponse([terminal(1), terminal(3), terminal(4, name="web")])
+def test_start_shows_the_name_that_the_daemon_has_numbered():
     ended = terminal(2, exit_status=EXITED, position=8)
-    host = Host(taken, ended, ended, read("ready\n"))
+    host = Host(ended, ended, read("ready\n"))
     assert host.run(Start("npm run dev")) == (
         "Terminal Session Started\n"
         "Terminal Id: term-2\n"
@@ -190,38 +188,29 @@ def test_start_takes_the_smallest_free_name():
         "ready\n"
         "[exited with 3]"
     )
-    assert host.params("list")[0].all  # also the names of terminals that can still be read
     (create,) = host.params("create")
-    assert (create.name, create.command, create.args) == ("term-2", "npm run dev", None)
+    assert (create.name, create.command, create.args) == ("term-#", "npm run dev", None)
     assert (create.cwd, create.provider) == ("/project", None)
 
 
 def test_start_uses_the_selected_provider():
     ended = terminal(1, exit_status=EXITED)
-    host = Host(ListResponse([]), ended, ended, read(""))
+    host = Host(ended, ended, read(""))
     text = host.run(Start("make", ["a b"]), Place(None, "bubblewrap"))
     assert "Sent Command: make 'a b'\n" in text
     assert host.params("create")[0].provider == "bubblewrap"
 
 
-def test_start_takes_the_next_name_if_another_client_was_faster():
-    ended = terminal(2, exit_status=EXITED)
-    refused = RpcError(INVALID_PARAMS, "the name 'term-1' is taken")
-    one = ListResponse([terminal(1)])
-    host = Host(ListResponse([]), refused, one, one, ended, ended, read(""))
-    assert "Terminal Id: term-2" in host.run(Start("true"))
-
-
 def test_start_fails_if_the_command_is_refused():
     refused = RpcError(INVALID_PARAMS, "there is no directory '/project'")
-    host = Host(ListResponse([]), refused, ListResponse([]))
+    host = Host(refused)
     with pytest.raises(RpcError, match="no directory"):
         host.run(Start("true"))
 
 
 def started(*looks, output="out"):
     """Return the host, and the seconds that `start` has waited if `get` returns `looks`."""
-    host = Host(ListResponse([]), terminal(), *looks, read(output))
+    host = Host(terminal(), *looks, read(output))
     host.text = host.run(Start("x"))
     return host, host.pauses
 

@@ -3,7 +3,8 @@
 import pytest
 import trio
 
-from acpterm.host.agent.event_methods import REQUESTS_MAX
+from acpterm.acp.agent_api import AgentEventsRequest
+from acpterm.host.agent.event_methods import REQUESTS_MAX, events
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError
 from tests.support.agent import agent_of
 from tests.support.hosts import agent_here, host_here
@@ -65,6 +66,25 @@ async def test_events_of_others_are_not_sent():
         terminal = await agent.create("read x")
         await until(agent, "created")
         assert {one["terminal"]["terminalId"] for one in received(agent)} == {terminal}
+
+
+async def test_requests_count_from_when_they_are_received():
+    """Many may be received before the task of the first one runs."""
+    async with host_here() as host, agent_of(host) as agent:
+        await agent.initialize()
+        (connection,) = host._resumption.connections
+        requests = [AgentEventsRequest("s", f"t{number}") for number in range(REQUESTS_MAX + 1)]
+        handled = [events(connection, one) for one in requests[:-1]]
+        with pytest.raises(RpcError, match="are pending on this connection"):
+            events(connection, requests[-1])
+        handled.append(events(connection, requests[0]))  # replaces the one with the same token
+        async with trio.open_nursery() as nursery:
+            for one in handled:
+                nursery.start_soon(lambda one=one: one)
+            await poll(lambda: host.state.events.has_subscribers)
+            for scope in connection.event_requests.values():
+                scope.cancel()
+        assert connection.event_requests == {}
 
 
 async def test_event_lacks_what_concerns_the_user():

@@ -5,7 +5,9 @@ import time
 import pytest
 import trio
 
+from acpterm.host.agent import read_methods
 from acpterm.jsonrpc import RpcError
+from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 from tests.support.agent import agent_of
 from tests.support.hosts import agent_here, host_here
@@ -376,3 +378,20 @@ async def test_own_terminal_is_found_before_one_of_the_user_with_the_same_name()
         await user.terminal_request("wait", "build")
         terminal, _ = await create(agent, name="build")
         assert (await own(agent, "get", "build"))["terminalId"] == terminal
+
+
+async def test_list_has_no_terminal_that_is_released_meanwhile(monkeypatch):
+    async with host_here() as host, agent_of(host) as agent:
+        first, second = [await agent.create("read x") for _ in range(2)]
+        (connection,) = host._resumption.connections
+        describe = read_methods.agents_info
+
+        def describe_and_release(state, entry):
+            info = describe(state, entry)
+            connection.release(connection.session(agent.session), entry.id, EndedBy.AGENT)
+            return info
+
+        monkeypatch.setattr(read_methods, "agents_info", describe_and_release)
+        params = {"sessionId": agent.session}
+        assert (await agent.request("_acpterm/terminal/list", params))["terminals"] == []
+        assert not {first, second} & {entry.id for entry in host.state.registry}

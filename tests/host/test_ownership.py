@@ -216,6 +216,41 @@ async def test_last_is_the_users_for_typing_and_attaching():
         assert await user.terminal_request("write", theirs, data="x") == {"written": 1}
 
 
+async def test_name_of_a_terminal_of_the_user_does_not_mean_an_agents_for_typing():
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        create = {"command": "true", "name": "build"}
+        own = (await user.request("terminal/create", create))["terminalId"]
+        await user.terminal_request("wait", own)
+        theirs = await agent.create("read x", own={"name": "build"})
+        assert (await user.terminal_request("get", "build"))["terminalId"] == theirs
+        for given in (False, True):
+            if given:
+                await agent.request("_acpterm/terminal/promote", agent.of(theirs))
+            assert (await user.terminal_request("get", "build", own=True))["terminalId"] == own
+            with pytest.raises(RpcError, match="has ended"):
+                await user.terminal_request("write", "build", data="yes\n")
+        await user.terminal_request("promote", theirs)
+        assert (await user.terminal_request("get", "build", own=True))["terminalId"] == theirs
+
+
+async def test_terminal_that_an_agent_gives_away_is_not_the_last_for_typing():
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        theirs = await agent.create("read x")
+        await agent.request("_acpterm/terminal/promote", agent.of(theirs))
+        with pytest.raises(RpcError, match="none of the terminals is yours"):
+            await user.terminal_request("write", "@last", data="x")
+        await user.terminal_request("promote", theirs)
+        assert await user.terminal_request("write", "@last", data="x") == {"written": 1}
+
+
+async def test_host_numbers_the_names_of_the_users_terminals():
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        await agent.create("true", own={"name": "num-#"})
+        create = {"command": "true", "name": "num-#"}
+        names = [(await user.request("terminal/create", create))["name"] for _ in range(2)]
+        assert names == ["num-2", "num-3"]
+
+
 @pytest.mark.parametrize("name", ["", "@last", "-x", "term_1", "a\nb", "\x1b[m"])
 async def test_ambiguous_new_name_is_refused(name):
     async with host_here() as host, user_of(host) as user:

@@ -10,6 +10,7 @@ from acpterm.host.state.records import ConnectionRecord
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_of
 from tests.support.hosts import host_here
+from tests.support.user import user_of
 
 
 class Connection:
@@ -161,6 +162,23 @@ async def test_promoted_terminal_does_not_count(host):
         (entry,) = host.state.registry
         host.state.registry.promote(entry)
         host.state.quotas.check(limited, connection, "s")
+
+
+async def test_terminal_that_the_agent_promotes_counts_until_the_user_takes_it_over(host):
+    async with agent_of(host) as agent, user_of(host) as user:
+        terminal = await agent.create("exec sleep 60")
+        await agent.request("_acpterm/terminal/promote", agent.of(terminal))
+        await agent.request("_acpterm/terminal/promote", agent.of(terminal))
+        (connection,) = host._resumption.connections
+        limited = profile(agent_terminals=1)
+        with pytest.raises(RpcError, match="agent terminals"):
+            host.state.quotas.check(limited, connection, "s")
+        await agent.release(terminal)
+        with pytest.raises(RpcError, match="agent terminals"):
+            host.state.quotas.check(limited, connection, "s")
+        await user.terminal_request("promote", terminal)
+        host.state.quotas.check(limited, connection, "s")
+        assert not host.state.registry.get(terminal).record.is_given
 
 
 async def test_times_of_starts_are_in_the_record_of_the_connection(host):

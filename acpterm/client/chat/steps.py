@@ -5,8 +5,7 @@ thrown into it; and it yields each `Pause`. It returns the text of the answer. I
 for good, the generator raises its `RpcError`.
 
 Terminals that `start` creates are the user's, and live on when the client ends. They are named
-`term-N`, with the smallest number that no terminal has: if another client takes the name first, the
-next one is tried.
+`term-N`, with the smallest number that no terminal has.
 """
 
 import time
@@ -39,10 +38,12 @@ from acpterm.client.chat.texts import (
 )
 from acpterm.client.user.format import title
 from acpterm.config import Settings
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.jsonrpc import RpcError
 from acpterm.keys import depends_on_cursor_mode, key_bytes, looks_like_key
 from acpterm.runtime.command_line import command_line
 
+# The daemon replaces the `#` by a number.
+_NAME: Final = "term-#"
 # Interval between two requests for the state of a terminal whose output is awaited.
 _POLL_S: Final = 0.1
 # Bytes of new output that an answer shows at most: the last ones.
@@ -123,28 +124,12 @@ def _start(action: Start, place: Place, intervals: Intervals, clock: Callable[[]
         command=action.command,
         args=action.args,
         cwd=place.cwd,
+        name=_NAME,
         provider=None if place.provider == "local" else place.provider,
     )
-    created: TerminalInfo | None = None
-    while created is None:
-        params.name = yield from _free_name()
-        try:
-            created = yield Request("terminal/create", params, TerminalInfo)
-        except RpcError as error:
-            # Another client may have taken the name. The error of any other reason is raised.
-            if error.code != INVALID_PARAMS or (yield from _free_name()) == params.name:
-                raise
+    created: TerminalInfo = yield Request("terminal/create", params, TerminalInfo)
     output = yield from _collect(created, 0, intervals, clock)
     return started_text(title(created), command_line(action.command, action.args), output)
-
-
-def _free_name() -> _Ask:
-    response: ListResponse = yield Request("terminal/list", ListRequest(all=True), ListResponse)
-    taken = {terminal.name for terminal in response.terminals}
-    number = 1
-    while f"term-{number}" in taken:
-        number += 1
-    return f"term-{number}"
 
 
 def _send(action: Send, intervals: Intervals, clock: Callable[[], float]) -> Steps:

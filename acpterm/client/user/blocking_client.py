@@ -143,8 +143,8 @@ class BlockingClient(BlockingConnection):
     def own(self, terminal: str) -> TerminalInfo:
         """Return the terminal with this name or id, for a command that types into the terminal.
 
-        The name ``@last`` stands for the newest terminal that the user owns, so that nothing is
-        typed into an agent's terminal by mistake.
+        ``@last`` and a name stand for the user's terminals first, so that nothing is typed into an
+        agent's terminal by mistake.
         """
         return self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
 

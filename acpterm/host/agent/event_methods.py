@@ -35,22 +35,27 @@ def events(connection: AgentConnection, params: AgentEventsRequest) -> Coroutine
             INVALID_PARAMS,
             f"{REQUESTS_MAX} requests for events are pending on this connection: cancel one",
         )
-    return _events(connection, connection.session(params.session_id), params.token)
-
-
-async def _events(connection: AgentConnection, session: Session, token: str) -> Empty:
-    requests = connection.event_requests
-    if former := requests.get(token):
+    session = connection.session(params.session_id)
+    if former := requests.get(params.token):
         former.cancel()
-    async with trio.open_nursery() as nursery:
-        scope = requests[token] = nursery.cancel_scope
-        try:
-            nursery.start_soon(_send, connection, session, token)
-            await session.closed.wait()
-            scope.cancel()
-        finally:
-            if requests.get(token) is scope:
-                del requests[token]
+    # Register now: many requests may be received before the first one's task runs.
+    scope = requests[params.token] = trio.CancelScope()
+    return _events(connection, session, params.token, scope)
+
+
+async def _events(
+    connection: AgentConnection, session: Session, token: str, scope: trio.CancelScope
+) -> Empty:
+    try:
+        with scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_send, connection, session, token)
+                await session.closed.wait()
+                scope.cancel()
+    finally:
+        requests = connection.event_requests
+        if requests.get(token) is scope:
+            del requests[token]
     return Empty()
 
 

@@ -46,7 +46,7 @@ REQUESTS: dict[str, Method] = {
         CheckRequest, command_methods.check, takes_id=True, acts_first=True
     ),
     "_acpterm/session/set": Method(SetSessionRequest, session_methods.set_session),
-    EVENTS: Method(AgentEventsRequest, event_methods.events),
+    EVENTS: Method(AgentEventsRequest, event_methods.events, acts_first=True),
     SESSION_OPEN: Method(SetSessionRequest, session_methods.open_session),
     ANSWER: Method(AnswerRequest, approvals.answer),
     DECLINE: Method(DeclineRequest, approvals.decline),

@@ -35,13 +35,19 @@ async def list_own(connection: AgentConnection, params: AgentListRequest) -> Lis
 
     Then return those of the user, if the settings allow it, and unless the request excludes them.
     """
-    session = connection.sessions.get(params.session_id)
-    entries = [] if session is None else list(session.entries.values())
     found = []
-    for entry in [*entries, *(connection.users_terminals() if params.user else ())]:
+    for entry in _listed(connection, params):
         found.append(agents_info(connection.host, entry))
         await trio.lowlevel.checkpoint()
-    return ListResponse(found)
+    # Some may have been released meanwhile.
+    valid = {entry.id for entry in _listed(connection, params)}
+    return ListResponse([info for info in found if info.terminal_id in valid])
+
+
+def _listed(connection: AgentConnection, params: AgentListRequest) -> list[TerminalEntry]:
+    session = connection.sessions.get(params.session_id)
+    own = [] if session is None else session.entries.values()
+    return [*own, *(connection.users_terminals() if params.user else ())]
 
 
 def get(connection: AgentConnection, params: TerminalRequest) -> TerminalInfo:

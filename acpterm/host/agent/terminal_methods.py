@@ -100,7 +100,7 @@ def _create(
             registry = connection.host.registry
             with (
                 connection.creates.in_flight(request),
-                registry.reserve_name(options.name, by_agent=True) as name,
+                registry.reserve_name(options.name) as name,
             ):
                 await connection.directories.check(launch.cwd)
                 if session.cancelled != turn:

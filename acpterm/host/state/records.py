@@ -291,6 +291,8 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     limits: LimitsRecord | None = None
     """The limits of an agent's terminal; None if it has none."""
     is_users: bool = False
+    is_given: bool = False
+    """Whether the agent has given the terminal to the user, who has not taken it over himself."""
     connection: str | None = None
     secret: str | None = None
     """The secret of the agent's connection. It is here too, because only the terminals' records

@@ -108,8 +108,8 @@ class UserConnection:
     def entry(self, name: str, *, own: bool = False) -> TerminalEntry:
         """Return the entry that `name` means: an id, a prefix of an id, a name, or @last.
 
-        With `own`, @last is the newest terminal that the user owns. Raises `RpcError`: -32002 if no
-        terminal matches, -32602 if the prefix is ambiguous.
+        With `own`, the user's terminals are preferred (`names.find`). Raises `RpcError`: -32002 if
+        no terminal matches, -32602 if the prefix is ambiguous.
         """
         return self.host.registry.find(name, own=own)
 

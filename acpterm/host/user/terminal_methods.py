@@ -83,10 +83,10 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
         attended=True,
         stdin=params.stdin,
     )
-    with host.registry.reserve_name(params.name):
+    with host.registry.reserve_name(params.name) as name:
         await user.directories.check(request.cwd)
         record = request.record(summary(params.command, params.args))
-        record.name, record.is_removed_at_end = params.name, params.remove
+        record.name, record.is_removed_at_end = name, params.remove
         placement = users_placement(
             host, params.provider, request.cwd, has_stdin=params.stdin is not None
         )
@@ -144,7 +144,7 @@ def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, F
 def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any, WriteResponse]:
     """`_acpterm/terminal/write`: write keyboard input.
 
-    The terminal `@last` is the newest terminal that the user owns.
+    A name, and `@last`, mean a terminal that the user has created or taken over, if there is one.
     """
     if params.encoding is None:
         data = params.data.encode()
@@ -217,7 +217,7 @@ async def screen(user: UserConnection, params: UserTerminalRequest) -> ScreenRes
 def attach(user: UserConnection, params: AttachRequest) -> Coroutine[Any, Any, AttachResponse]:
     """`_acpterm/terminal/attach`: show a terminal in a window, and keep the window up to date.
 
-    The terminal `@last` is the newest terminal that the user owns.
+    A name, and `@last`, mean a terminal that the user has created or taken over, if there is one.
     """
     return attach_window(user, user.entry(params.terminal_id, own=True), params)
 
