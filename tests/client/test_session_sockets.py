@@ -555,33 +555,33 @@ async def test_terminal_that_was_released_by_its_name_is_not_counted():
         client = RpcClient(ours)
         for terminal in ("term_1", "term_2", "term_3"):
             await client.start("terminal/create", {"sessionId": "mcp", "command": "x"})
-            await poll(lambda: host.calls)
+            await poll(lambda: bool(host.calls))
             name = "web" if terminal != "term_3" else "other"
             created = {"terminalId": terminal, "_meta": {"acpterm": {"name": name}}}
             host.calls.pop()[2](Raw(msgspec.json.encode(created)))
         # The host releases the latest terminal with the name.
         for name, left in (("web", ["term_1", "term_3"]), ("term_1", ["term_3"]), ("other", [])):
             await client.start("terminal/release", about(name))
-            await poll(lambda: host.calls)
+            await poll(lambda: bool(host.calls))
             host.calls.pop()[2](Raw(b"{}"))
             assert list(relay.terminals) == left
         await ours.aclose()
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["open", "not open yet"])
-async def test_id_of_a_pending_request_is_refused(is_open):
+async def test_second_pending_request_without_an_id_is_refused(is_open):
     host, routes = CrossingHost(), EventRoutes()
     ours, theirs = trio.testing.memory_stream_pair()
     relay = SocketClient(theirs, host, routes, None)
     if is_open:
         relay.bind("s1")
-    request = {"jsonrpc": "2.0", "id": 1, "method": "_acpterm/events"}
+    request = {"jsonrpc": "2.0", "id": None, "method": "_acpterm/events"}
     line = json.dumps({**request, "params": {"sessionId": "mcp", "token": "t"}}).encode() + b"\n"
     async with trio.open_nursery() as nursery:
         nursery.start_soon(relay.run)
         await ours.send_all(line + line)
         answer = json.loads(await ours.receive_some())
-        assert "the id 1 is that of a pending request" in answer["error"]["message"]
+        assert "a request with the id null is pending" in answer["error"]["message"]
         assert len(host.calls) == int(is_open)
         await ours.aclose()
     assert routes._routes == {}

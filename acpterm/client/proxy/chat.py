@@ -176,8 +176,7 @@ class Chat:
             try:
                 await self._say(prompt.session, await self._perform(words, prompt.session), is_busy)
                 response = encode_response(prompt.id, {"stopReason": "end_turn"})
-            except Exception as error:  # noqa: BLE001
-                # The relay, which owns the nursery, is not to end because of one prompt.
+            except Exception as error:  # noqa: BLE001  whatever it is, the relay must not end
                 _log.exception("a prompt of /terminal has failed")
                 message = f"/terminal has failed: {root_error(error) or type(error).__name__}"
                 response = encode_error(prompt.id, RpcError(INTERNAL_ERROR, message))
