@@ -81,7 +81,7 @@ class SocketClient:
 
     def _on_request(self, request: RequestReceived) -> None:
         if request.id in self._host_ids or any(one.id == request.id for one in self._waiting):
-            # The id is null: others are checked by the endpoint. Two could not be told apart.
+            # The id is null: others are checked by the endpoint. Two could not be distinguished.
             message = "a request with the id null is pending: use an id that no other request has"
             self._endpoint.fail(request.id, RpcError(INVALID_REQUEST, message))
         elif request.method == "initialize":
