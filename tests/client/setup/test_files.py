@@ -160,15 +160,17 @@ def test_change_that_cannot_be_recorded_is_not_made(file, home, setup, tmp_path)
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_failed_write_leaves_the_record_of_the_change_before(file, setup, tmp_path, is_first):
+def test_failed_write_leaves_the_record_of_the_change_before(file, setup, is_first):
     if not is_first:
         setup.write(server("gemini"))
+    before = setup.journal.load("gemini-mcp")
+    assert (before is None) == is_first
     plan = plan_setup(server("gemini", "codex"), setup.journal)
     content = file.read_bytes()
     file.write_bytes(b"{}")
     with pytest.raises(SetupError, match="another program has changed it"):
         apply(plan, setup.journal)
-    assert len(list((tmp_path / "state" / "setup").iterdir())) == (0 if is_first else 1)
+    assert setup.journal.load("gemini-mcp") == before
     file.write_bytes(content)
     setup.undo(server("gemini"))
     assert file.read_bytes() == OTHER
