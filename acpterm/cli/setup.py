@@ -1,11 +1,11 @@
 """`acpterm setup`: write acpterm into the settings of agents, and remove it again."""
 
 import os
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from acpterm.cli._mcp import check_mcp
 from acpterm.cli._options import fail
 from acpterm.cli._output import echo_once, is_colour_wanted, json_text
 from acpterm.client.sanitize import escape_invisible
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 # The names of `client.setup.agents.AGENTS`, which --help does not import.
 _NAMES: Final = ("claude", "codex", "gemini", "opencode", "copilot", "cursor", "zed")
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
-_NO_SDK: Final = (
-    "acpterm mcp needs the MCP SDK, which is not installed: pip install 'acpterm[mcp]' (or pipx "
-    "inject acpterm mcp)"
-)
 
 
 @click.command("setup")
@@ -77,8 +73,8 @@ def command(
         _list(as_json)
         return
     is_entry = not (proxy or skill)
-    if is_entry and not undo and find_spec("mcp") is None:
-        fail(_NO_SDK)
+    if is_entry and not undo:
+        check_mcp()
     chosen = _agents(agent)
     try:
         for titles, target in _targets(chosen, proxy=proxy, skill=skill, tools=tools, undo=undo):

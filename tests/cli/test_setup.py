@@ -128,7 +128,7 @@ async def test_options_that_do_not_go_together(env, words, message):
 
 def test_setup_without_the_sdk_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("acpterm.cli.setup.find_spec", lambda _: None)
+    monkeypatch.setattr("acpterm.cli._mcp.find_spec", lambda _: None)
     result = CliRunner().invoke(command, ["claude", "--yes"])
     assert result.exit_code == 1
     assert "pip install 'acpterm[mcp]'" in result.stderr

@@ -4,7 +4,10 @@ import json
 import sys
 
 import pytest
+import trio
 
+from acpterm.client.proxy import chat
+from acpterm.jsonrpc import RpcError
 from acpterm.providers.provider import NAMES
 from tests.acp.validate import validate_sent
 from tests.support.commands import run
@@ -229,6 +232,29 @@ async def test_pending_prompt_is_answered_when_the_agent_exits():
         for id_ in (waiting, turn):
             with pytest.raises(Exception, match="exited"):
                 await editor.result(id_)
+
+
+async def test_unexpected_error_ends_only_its_prompt(monkeypatch):
+    async def fail(*_):
+        raise OSError(24, "Too many open files")
+
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        with monkeypatch.context() as patch:
+            patch.setattr(chat, "_run", fail)
+            with pytest.raises(RpcError, match="/terminal has failed: Too many open files"):
+                await editor.result(await begin(editor, "/terminal list"))
+        assert await answer(editor, "/terminal list") == "No active terminal sessions."
+
+
+async def test_prompt_is_cancelled_when_its_session_is_closed(tmp_path):
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        id_ = await begin(editor, f"/terminal start touch {tmp_path}/ran; exec sleep 60")
+        await poll((tmp_path / "ran").exists)
+        await editor.request("session/close", {"sessionId": editor.session})
+        with trio.fail_after(5):
+            assert (await editor.result(id_))["stopReason"] == "cancelled"
 
 
 # The list of commands

@@ -255,6 +255,46 @@ async def test_sessions_have_sockets_of_their_own(tmp_path):
                 await two.request("terminal/kill", about(terminal))
 
 
+async def test_client_that_disconnects_at_once_ends_nothing(tmp_path, monkeypatch):
+    """On macOS, the user at the other end is not known any more."""
+    real, failures = session_socket.peer_of, [OSError(57, "Socket is not connected")]
+
+    def peer_of(sock):
+        if failures:
+            raise failures.pop()
+        return real(sock)
+
+    monkeypatch.setattr(session_socket, "peer_of", peer_of)
+    async with opened(tmp_path) as (editor, path):
+        async with await trio.open_unix_socket(path) as stream:
+            assert await stream.receive_some(1) == b""
+        async with connected(path) as client:
+            await initialize(client)
+        assert await editor.prompt(say("x")) == "end_turn"
+
+
+async def test_number_of_connections_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(session_socket, "CLIENTS_MAX", 2)
+    async with opened(tmp_path) as (_, path), connected(path) as one:
+        async with connected(path) as two:
+            for client in (one, two):
+                await initialize(client)
+            async with await trio.open_unix_socket(path) as stream:
+                assert await stream.receive_some(1) == b""
+            await initialize(one)
+
+        async def is_free():
+            async with connected(path) as other:
+                with trio.move_on_after(1):
+                    await initialize(other)
+                    return True
+            return False
+
+        with trio.fail_after(10):
+            while not await is_free():
+                pass
+
+
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
 async def test_session_that_is_opened_again_keeps_its_socket(tmp_path, method):
     async with opened(tmp_path) as (editor, path):
@@ -268,6 +308,71 @@ async def test_session_that_is_opened_again_keeps_its_socket(tmp_path, method):
                 await start(client, "exec sleep 60")
                 listed = await client.request("_acpterm/terminal/list", {"sessionId": "mcp"})
                 assert [found["sessionId"] for found in listed["terminals"]] == [session]
+
+
+# An agent that refuses to open sessions again; it answers session/load only when told to.
+REFUSING = r"""
+import json, sys
+waiting = []
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if method == "initialize":
+        send(id=message["id"], result={"protocolVersion": 1, "agentCapabilities": {}})
+    elif method == "session/new":
+        send(id=message["id"], result={"sessionId": "s1"})
+    elif method == "session/resume":
+        send(id=message["id"], error={"code": -32603, "message": "no such session"})
+    elif method == "session/load":
+        waiting.append(message["id"])
+    elif method == "_go_on":
+        send(id=waiting.pop(0), error={"code": -32603, "message": "no such session"})
+        send(id=waiting.pop(0), result={})
+"""
+
+
+@pytest.fixture
+def refusing(tmp_path):
+    script = tmp_path / "refusing.py"
+    script.write_text(REFUSING)
+    return [sys.executable, "-S", str(script)]
+
+
+async def test_socket_is_closed_if_a_session_is_not_opened_again(tmp_path, refusing):
+    async with opened(tmp_path, *refusing) as (editor, path):
+        directory = os.path.dirname(path)
+        params = {"sessionId": "s7", "cwd": "/tmp", "mcpServers": []}
+        for number in range(2):
+            with pytest.raises(RpcError, match="no such session"):
+                await editor.request("session/resume", params)
+            other = path_in(await sent_one(editor, tmp_path, "session/resume", number))
+            assert other != path
+            await poll(lambda other=other: not os.path.exists(other))
+        # That of a session which is open stays, with its terminals.
+        async with connected(path) as client:
+            pid, _ = await running_program(client, tmp_path)
+            with pytest.raises(RpcError, match="no such session"):
+                await editor.request("session/resume", {**params, "sessionId": "s1"})
+            await client.request("_acpterm/terminal/list", {"sessionId": "mcp"})
+            assert alive(pid)
+        assert os.listdir(directory) == [os.path.basename(path)]
+
+
+async def test_socket_stays_if_a_session_is_opened_by_the_second_of_two_requests(
+    tmp_path, refusing
+):
+    async with opened(tmp_path, *refusing) as (editor, _):
+        params = {"sessionId": "s7", "cwd": "/tmp", "mcpServers": []}
+        first, second = [await editor.start("session/load", params) for _ in range(2)]
+        await editor.notify("_go_on", {})
+        with pytest.raises(RpcError, match="no such session"):
+            await editor.result(first)
+        await editor.result(second)
+        path = path_in(await sent_one(editor, tmp_path, "session/load", 1))
+        async with connected(path) as client:
+            await start(client, "true")
 
 
 # An agent that connects to the socket before it responds to session/new, and writes the answer.
@@ -438,6 +543,49 @@ async def test_terminal_that_is_created_although_its_client_has_gone_is_released
         "s1",
         "term_1",
     )
+
+
+async def test_terminal_that_was_released_by_its_name_is_not_counted():
+    host = CrossingHost()
+    ours, theirs = trio.testing.memory_stream_pair()
+    relay = SocketClient(theirs, host, EventRoutes(), None)
+    relay.bind("s1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(relay.run)
+        client = RpcClient(ours)
+        for terminal in ("term_1", "term_2", "term_3"):
+            await client.start("terminal/create", {"sessionId": "mcp", "command": "x"})
+            await poll(lambda: bool(host.calls))
+            name = "web" if terminal != "term_3" else "other"
+            created = {"terminalId": terminal, "_meta": {"acpterm": {"name": name}}}
+            host.calls.pop()[2](Raw(msgspec.json.encode(created)))
+        # The host releases the latest terminal with the name.
+        for name, left in (("web", ["term_1", "term_3"]), ("term_1", ["term_3"]), ("other", [])):
+            await client.start("terminal/release", about(name))
+            await poll(lambda: bool(host.calls))
+            host.calls.pop()[2](Raw(b"{}"))
+            assert list(relay.terminals) == left
+        await ours.aclose()
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "not open yet"])
+async def test_second_pending_request_without_an_id_is_refused(is_open):
+    host, routes = CrossingHost(), EventRoutes()
+    ours, theirs = trio.testing.memory_stream_pair()
+    relay = SocketClient(theirs, host, routes, None)
+    if is_open:
+        relay.bind("s1")
+    request = {"jsonrpc": "2.0", "id": None, "method": "_acpterm/events"}
+    line = json.dumps({**request, "params": {"sessionId": "mcp", "token": "t"}}).encode() + b"\n"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(relay.run)
+        await ours.send_all(line + line)
+        with trio.fail_after(5):
+            answer = json.loads(await ours.receive_some())
+        assert "a request with the id null is pending" in answer["error"]["message"]
+        assert len(host.calls) == int(is_open)
+        await ours.aclose()
+    assert routes._routes == {}
 
 
 async def test_pending_request_is_cancelled_by_its_client(tmp_path):

@@ -16,15 +16,18 @@ import trio
 
 from acpterm.host.server import peer as peers
 from acpterm.host.server.peer import PeerProcess
+from acpterm.jsonrpc import RpcError
 from acpterm.pty import linux
 from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.cgroup import Cgroups
 from tests.pty.scarcity import no_descriptors
 from tests.support.agent import agent_at
 from tests.support.daemon import Daemon, daemon, user_socket
+from tests.support.editor import create, of
 from tests.support.polling import poll
 from tests.support.processes import environment
 from tests.support.proxies import editor_of
+from tests.support.rpc import RpcClient, running
 from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux
 from tests.support.user import user_at
@@ -51,11 +54,15 @@ def connect(path):
     sock.connect(path)
     return sock
 
-def hold():
+def ask(sock, method, **params):
+    message = {"jsonrpc": "2.0", "id": 0, "method": method, "params": params}
+    sock.sendall(json.dumps(message).encode() + b"\n")
+    return json.loads(sock.makefile("rb").readline())["result"]
+
+def hold(**own):
     global held
     held = connect(agent_path)
-    held.sendall(json.dumps(INITIALIZE).encode() + b"\n")
-    held.recv(65536)
+    return ask(held, "initialize", protocolVersion=1, _meta={"acpterm": own})
 
 def until(condition):
     deadline = time.monotonic() + 10
@@ -86,6 +93,23 @@ while steps:
         os.execve(sys.executable, [sys.executable, __file__, path, response, *steps], {})
     elif step == "hold":
         hold()
+    elif step == "token":
+        with connect(path) as sock:
+            token = ask(sock, "_acpterm/approver", kind="editor")["token"]
+    elif step.startswith("present="):
+        own = hold(approver=token)["_meta"]["acpterm"]
+        secret = own["resume"]
+        assert own.get("approver", False) == (step[8:] == "accepted"), own
+    elif step == "resume":
+        own = hold(resume=secret)["_meta"]["acpterm"]
+        assert not own["resumed"], own
+    elif step.startswith("terminal="):
+        # The rest is done in a terminal of the agent, over the socket of its MCP server.
+        held = connect(step[9:])
+        arguments = [__file__, path, response, *steps]
+        ask(held, "terminal/create", sessionId="mcp", command=sys.executable, args=arguments)
+        until(lambda: os.path.exists(response))
+        sys.exit()
     elif step.startswith("stdio"):
         command = [sys.executable, "-m", "acpterm", "stdio", "--socket", agent_path]
         command = json.loads(step[6:] or "[]") + command
@@ -375,6 +399,80 @@ async def test_proxy_that_asks_the_user_is_admitted_and_its_agent_is_not(tmp_pat
             assert "you descend from process" in await script.error()
             # The next worker knows which process may connect, before that process has resumed.
             await Daemon(None, script.path).kill_worker()
+
+
+def mcp_socket(log):
+    """Return the socket of the session's MCP server, once it is in the proxy's log."""
+    for line in log.read_text().splitlines():
+        message = json.loads(line)
+        if message["dir"] == "proxy->agent" and message["msg"].get("method") == "session/new":
+            (server,) = message["msg"]["params"]["mcpServers"]
+            return server["env"][0]["value"]
+    return None
+
+
+@pytest.mark.long
+async def test_agent_of_a_proxy_is_refused_whichever_way_it_comes(tmp_path):
+    log = tmp_path / "log"
+    options = ["--mcp", "--log", str(log)]
+    async with (
+        peer_script(tmp_path) as script,
+        user_at(script.user_path) as user,
+        editor_of(tmp_path, script.path, options=options) as editor,
+    ):
+        await user.request("terminal/create", {"command": "sleep 60"})
+        await editor.open("/tmp")
+        prompt = [{"type": "text", "text": "/terminal list"}]
+        await editor.request("session/prompt", {"sessionId": editor.session, "prompt": prompt})
+        assert "| sleep 60 " in editor.texts_sent[-1]
+        mcp = await poll(lambda: mcp_socket(log))
+        for steps, why in [
+            ([], "you descend from process"),
+            # The proxy adopts it.
+            (["orphan", "forget"], "you descend from process"),
+            ([f"terminal={mcp}"], "you run in an agent's terminal"),
+            (["orphan", f"terminal={mcp}", "orphan"], "you run in an agent's terminal"),
+            ([f"terminal={mcp}", "orphan", "forget"], "this is the user's endpoint"),
+        ]:
+            command, arguments = script.command(*steps)
+            await editor.prompt({"do": "spawn", "argv": [command, *arguments]})
+            assert why in await script.error()
+        command, arguments = script.command()
+        await editor.prompt(create(command, args=arguments), of("wait_for_exit"))
+        assert "you run in an agent's terminal" in await script.error()
+        # Over the socket of the MCP server there are neither the user's methods nor terminals.
+        async with running(RpcClient(await trio.open_unix_socket(mcp))) as client:
+            for method in ("approver", "approval/answer", "approval/list", "terminal/attach"):
+                with pytest.raises(RpcError, match="there is no method"):
+                    await client.request(f"_acpterm/{method}", {"kind": "editor"})
+            listed = await client.request("_acpterm/terminal/list", {"sessionId": "mcp"})
+            assert "sleep 60" not in json.dumps(listed)
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_admitted"),
+    [
+        (["token", "present=accepted"], True),
+        (["token", "present=accepted", "fork"], False),
+        # The token alone is no right.
+        (["token", "hold"], False),
+        (["token", "fork", "hold"], False),
+        # Nor is one that another process has got, or one that was used before.
+        (["token", "fork", "present=refused"], False),
+        (["token", "present=accepted", "fork", "present=refused"], False),
+        (["token", "present=accepted", "fork", "resume"], False),
+    ],
+    ids=lambda steps: "-".join(steps) if isinstance(steps, list) else "",
+)
+async def test_only_the_process_that_has_become_an_approver_is_admitted(
+    tmp_path, steps, is_admitted
+):
+    async with peer_script(tmp_path) as script:
+        error = await script.run(*steps)
+        if is_admitted:
+            assert error is None
+        else:
+            assert "holds an agent's connection: ask the user" in error
 
 
 async def test_holder_is_known_to_the_next_worker_before_it_has_resumed(tmp_path):

@@ -179,12 +179,12 @@ class AcpClient:
             if resume is None:
                 created = await self._request("session/new", params, NewSessionResponse)
                 session: str = created.session_id
-                if self._sockets is not None:
-                    self._sockets.opened(_OPENING, session)
             else:
                 session = resume
                 # Until it responds, the agent may replay the session: those updates are ignored.
                 await self._agent.request(self._resume_method(), {"sessionId": resume, **params})
+            if self._sockets is not None:
+                self._sockets.opened(_OPENING, session)
         except RpcError as error:
             if error.code == AUTH_REQUIRED:
                 raise AcpError(self._auth_help(error)) from error

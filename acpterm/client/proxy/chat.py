@@ -3,7 +3,8 @@
 Each prompt has a task, which connects to the user's socket, sends the requests of the action
 (`client.chat`), and sends the answer as an `agent_message_chunk`, and the response to the prompt.
 The agent may work on a turn of the same session meanwhile. A prompt ends early, with `cancelled`,
-by `session/cancel` or `$/cancel_request`; a terminal that it has started runs on.
+by `session/cancel`, `$/cancel_request`, or the end of the session; a terminal that it has started
+runs on. An error that is not expected is logged, and ends only its prompt, with an error response.
 
 The command is announced to the editor beside the agent's own commands: in each list of commands
 that the agent sends for a session, and on its own once the session is open, if the agent has sent
@@ -16,6 +17,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
+import structlog
 import trio
 
 from acpterm.acp.agent import PermissionOption
@@ -46,13 +48,22 @@ from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.update import SESSION_UPDATE, Update, encode_tool_call_update
 from acpterm.client.user.client import UserClient, open_user_client, user_client_on
 from acpterm.config import ConfigError, Settings, load
-from acpterm.jsonrpc import Id, RpcError, encode_error, encode_notification, encode_response
+from acpterm.jsonrpc import (
+    INTERNAL_ERROR,
+    Id,
+    RpcError,
+    encode_error,
+    encode_notification,
+    encode_response,
+)
 from acpterm.providers.provider import NAMES
 from acpterm.runtime.send_queue import SendQueue
 from acpterm.runtime.threads import run_blocking
 
 # Maximum characters of one chunk of an answer.
 _CHUNK_CHARS: Final = 32 * 1024
+
+_log = structlog.get_logger("acpterm.chat")
 
 OpenClient = Callable[[bool], AbstractAsyncContextManager[UserClient]]
 """Opens a client of the user's socket; if the argument is true, starts a daemon that is missing."""
@@ -110,9 +121,8 @@ class Chat:
         if (session := text(params.get("sessionId"))) is None:
             return False
         if message.method == "session/cancel":
-            prompts = [prompt for prompt in self._prompts if prompt.session == session]
             # It is for the agent too, if the agent works on a turn.
-            return self._cancel(prompts) and not has_turn(session)
+            return self._cancel(self._prompts_of(session)) and not has_turn(session)
         words = words_of(params.get("prompt"))
         if words is None or not message.is_request:
             return False
@@ -124,6 +134,9 @@ class Chat:
     def take_response(self, message: Envelope) -> bool:
         """Handle a response of the editor to a request of ours; return False for any other."""
         return self._requests.take_response(message)
+
+    def _prompts_of(self, session: str) -> list[_Prompt]:
+        return [prompt for prompt in self._prompts if prompt.session == session]
 
     @staticmethod
     def _cancel(prompts: list[_Prompt]) -> bool:
@@ -147,7 +160,8 @@ class Chat:
             self._send([announcement(session)])
 
     def close_session(self, session: str) -> None:
-        """Forget a session."""
+        """Forget a session, and cancel its prompts."""
+        self._cancel(self._prompts_of(session))
         self._cwds.pop(session, None)
         self._announced.discard(session)
 
@@ -157,13 +171,18 @@ class Chat:
         return with_command(update)
 
     async def _answer(self, prompt: _Prompt, words: str, is_busy: bool) -> None:
-        reason = "cancelled"
+        response = encode_response(prompt.id, {"stopReason": "cancelled"})
         with prompt.scope:
-            await self._say(prompt.session, await self._perform(words, prompt.session), is_busy)
-            reason = "end_turn"
+            try:
+                await self._say(prompt.session, await self._perform(words, prompt.session), is_busy)
+                response = encode_response(prompt.id, {"stopReason": "end_turn"})
+            except Exception as error:  # noqa: BLE001  whatever it is, the relay must not end
+                _log.exception("a prompt of /terminal has failed")
+                message = f"/terminal has failed: {root_error(error) or type(error).__name__}"
+                response = encode_error(prompt.id, RpcError(INTERNAL_ERROR, message))
         if prompt in self._prompts:
             self._prompts.remove(prompt)
-            self._send([encode_response(prompt.id, {"stopReason": reason})])
+            self._send([response])
 
     async def _say(self, session: str, answer: str, is_busy: bool) -> None:
         """Send an answer as text in which nothing is markup, apart from the agent's text."""

@@ -53,17 +53,21 @@ class Sessions:
         `method` and `params` are those of the request.
         """
         failed = message.error is not UNSET
-        session = text(params.get("sessionId"))
-        if method in _OPENING:
-            session = None if failed else self._open(members(message.result), params)
-            if self._sockets is not None:
-                self._sockets.opened(message.key, session)
-            return session
-        if session is None or failed:
-            return None
+        session = None if failed else text(params.get("sessionId"))
         if method in _CLOSING:
-            self._close(session)
-        return session if method in _REOPENING else None
+            if session is not None:
+                self._close(session)
+            return None
+        if method not in (*_OPENING, *_REOPENING):
+            return None
+        if method in _OPENING and not failed:
+            session = self._open(members(message.result), params)
+        if self._sockets is not None:
+            if session is None:
+                self._sockets.failed(message.key)
+            else:
+                self._sockets.opened(message.key, session)
+        return session
 
     def cancel_params(self, params: Raw | UnsetType) -> Raw | UnsetType | dict[str, Any]:
         """Return the params of the host's `session/cancel`, which leaves an MCP server's terminals.

@@ -18,6 +18,8 @@ from acpterm.client.session_sockets.socket_client import SocketClient
 from acpterm.runtime.unix_socket import peer_of
 
 _QUEUED_MAX: Final = 16
+# One MCP server is expected; it may reconnect before the end of its old connection is seen.
+CLIENTS_MAX: Final = 16
 
 _log = structlog.get_logger("acpterm.mcp")
 
@@ -34,7 +36,8 @@ class SessionSocket:
         self._host = host
         self._routes = routes
         self._profile = profile
-        self._session: str | None = None
+        self.session: str | None = None
+        """The id of the session, once it is known."""
         self._clients: set[SocketClient] = set()
         self._scope = trio.CancelScope()
         listener = socket.socket(socket.AF_UNIX)
@@ -63,7 +66,7 @@ class SessionSocket:
 
     def bind(self, session: str) -> None:
         """Let the clients use the session `session`, which the agent has opened."""
-        self._session = session
+        self.session = session
         for client in self._clients:
             client.bind(session)
 
@@ -72,16 +75,28 @@ class SessionSocket:
         self._scope.cancel()
 
     async def _serve(self, stream: trio.SocketStream) -> None:
-        uid = peer_of(stream.socket).uid
-        if uid != os.geteuid():
-            _log.warning("connection refused: it is another user's", uid=uid)
+        if (refusal := self._refusal(stream)) is not None:
+            _log.warning("connection refused", reason=refusal)
             await stream.aclose()
             return
         client = SocketClient(stream, self._host, self._routes, self._profile)
         self._clients.add(client)
-        if self._session is not None:
-            client.bind(self._session)
+        if self.session is not None:
+            client.bind(self.session)
         try:
             await client.run()
         finally:
             self._clients.discard(client)
+
+    def _refusal(self, stream: trio.SocketStream) -> str | None:
+        """Return why a client is not served; None if it is."""
+        try:
+            uid = peer_of(stream.socket).uid
+        except OSError as error:
+            # On macOS, for a client that has disconnected already.
+            return f"its user cannot be determined: {error.strerror}"
+        if uid != os.geteuid():
+            return f"it is another user's (uid {uid})"
+        if len(self._clients) >= CLIENTS_MAX:
+            return f"the session has {CLIENTS_MAX} connections already"
+        return None

@@ -55,8 +55,8 @@ class SocketClient:
         self._host_ids: dict[Id, int] = {}
         self._tokens: dict[Id, str] = {}
         self._is_closed = False
-        self.terminals: Final[set[str]] = set()
-        """The ids of the terminals that the client has created and not released."""
+        self.terminals: Final[dict[str, str | None]] = {}
+        """The terminals that the client has created and not released: their ids and names."""
         self._endpoint = Endpoint(
             stream,
             "the MCP server",
@@ -80,7 +80,11 @@ class SocketClient:
             self._forward(request, session)
 
     def _on_request(self, request: RequestReceived) -> None:
-        if request.method == "initialize":
+        if request.id in self._host_ids or any(one.id == request.id for one in self._waiting):
+            # The id is null: others are checked by the endpoint. Two could not be distinguished.
+            message = "a request with the id null is pending: use an id that no other request has"
+            self._endpoint.fail(request.id, RpcError(INVALID_REQUEST, message))
+        elif request.method == "initialize":
             self._initialize(request)
         elif request.method not in _METHODS:
             message = f"there is no method {quote(request.method)} here"
@@ -125,13 +129,26 @@ class SocketClient:
 
     def _on_result(self, method: str, params: dict[str, Any], result: Raw) -> None:
         if method == "terminal/create":
-            terminal = text(members(result).get("terminalId"))
+            created = members(result)
+            terminal = text(created.get("terminalId"))
             if terminal is not None:
-                self.terminals.add(terminal)
+                own = members(members(created.get("_meta")).get(OWN))
+                self.terminals[terminal] = text(own.get("name"))
             if self._is_closed:
                 self._release()
         elif method == "terminal/release":
-            self.terminals.discard(text(params.get("terminalId")) or "")
+            self._forget(text(params.get("terminalId")))
+
+    def _forget(self, released: str | None) -> None:
+        """Remove the terminal with the id or name `released` from `terminals`."""
+        if released in self.terminals:
+            del self.terminals[released]
+            return
+        # A name may belong to an earlier terminal that has ended, too: the host uses the latest.
+        for terminal, name in reversed(self.terminals.items()):
+            if name is not None and name == released:
+                del self.terminals[terminal]
+                return
 
     def _notify(self, method: str, params: dict[str, Any]) -> None:
         # The client does not read: it may also ask for the state of a terminal.

@@ -2,7 +2,7 @@
 
 A session gets its socket before the agent receives the request that opens the session, since that
 request tells the agent where the socket is. `opening` is called with that request, and `opened` or
-`failed` with its response. A session that is opened again keeps its socket.
+`failed` with its response. A session that is open keeps its socket if it is opened again.
 """
 
 import os
@@ -49,8 +49,10 @@ class SessionSockets:
         self._options = options
         self._nursery = nursery
         self._sockets: dict[str, SessionSocket] = {}
-        # The sockets of sessions whose id is not known yet, by the id of the request.
+        # The sockets of the requests without a response, by the id of the request.
         self._opening: dict[Id, SessionSocket] = {}
+        # Those that were created for such a request: no session has been opened with them yet.
+        self._new: set[SessionSocket] = set()
 
     def opening(
         self, id_: Id, fields: dict[str, Raw], *, session: str | None = None, is_v2: bool = False
@@ -67,36 +69,49 @@ class SessionSockets:
             except OSError as error:
                 _log.error("no socket can be created for a session", error=error.strerror)
                 return {**fields}
-            if session is None:
-                self._opening[id_] = socket
-            else:
+            self._new.add(socket)
+            if session is not None:
                 self._sockets[session] = socket
                 socket.bind(session)
+        self._opening[id_] = socket
         cwd = text(fields.get("cwd"))
         servers = with_server(
             fields.get("mcpServers"), self._options, socket.path, cwd, is_v2=is_v2
         )
         return {**fields, "mcpServers": servers}
 
-    def opened(self, id_: Id, session: str | None) -> None:
-        """Bind the socket of the request `id_` to the session that the agent has opened.
-
-        If there is no session, since the request has failed, close the socket.
-        """
+    def opened(self, id_: Id, session: str) -> None:
+        """Bind the socket of the request `id_` to the session that the agent has opened."""
         if (socket := self._opening.pop(id_, None)) is None:
             return
-        if session is None:
-            socket.close()
+        self._new.discard(socket)
+        if socket.session is None:
+            self.close(session)
+            self._sockets[session] = socket
+            socket.bind(session)
+
+    def failed(self, id_: Id) -> None:
+        """Close the socket of the request `id_`, which has failed.
+
+        Leave it open if it is that of a session which was open before, or if another request that
+        opens the session has no response yet.
+        """
+        socket = self._opening.pop(id_, None)
+        if socket not in self._new or socket in self._opening.values():
             return
-        if (earlier := self._sockets.get(session)) is not None:
-            earlier.close()
-        self._sockets[session] = socket
-        socket.bind(session)
+        if socket.session is not None:
+            self.close(socket.session)
+        else:
+            self._close(socket)
 
     def close(self, session: str) -> None:
         """Close the socket of a session, which ends its terminals."""
         if (socket := self._sockets.pop(session, None)) is not None:
-            socket.close()
+            self._close(socket)
+
+    def _close(self, socket: SessionSocket) -> None:
+        self._new.discard(socket)
+        socket.close()
 
     def terminals(self, session: str) -> list[str]:
         """Return the ids of the terminals that were created over the socket of a session."""

@@ -16,6 +16,15 @@ from acpterm.client.setup.launch import Launch
 Entry = Mapping[str, Any]
 
 
+def home(path: str) -> str:
+    """Return `path` with the user's home directory for `~`."""
+    return os.path.expanduser(path)
+
+
+def _shared_skills() -> str:
+    return home("~/.agents/skills")
+
+
 @dataclass(frozen=True)
 class Agent:
     """An agent: where its settings are, and what an MCP entry looks like."""
@@ -30,13 +39,12 @@ class Agent:
     servers: str
     """The name of the object in the settings that has the MCP servers."""
     entry: Callable[[Launch], Entry]
-    skills: Callable[[], str]
+    skills: Callable[[], str] = _shared_skills
     """Return the directory of the user's skills."""
     from_desktop: bool = False
     """Whether it is usually not started from a shell."""
     clears_environment: bool = False
     """Whether MCP servers get only some of its variables."""
-
     editor_agents: str | None = None
     """The name of the object in the settings with the agents that it runs over ACP, if it can."""
 
@@ -47,11 +55,6 @@ class Agent:
         settings = self.settings()
         directory = os.path.dirname(settings)
         return os.path.exists(settings) or (directory != home("~") and os.path.isdir(directory))
-
-
-def home(path: str) -> str:
-    """Return `path` with the user's home directory for `~`."""
-    return os.path.expanduser(path)
 
 
 def _in(variable: str, default: str) -> str:
@@ -75,10 +78,6 @@ def _opencode_settings() -> str:
 
 def _zed_settings() -> str:
     return os.path.join(_in("XDG_CONFIG_HOME", "~/.config"), "zed", "settings.json")
-
-
-def _shared_skills() -> str:
-    return home("~/.agents/skills")
 
 
 def _with_env(entry: dict[str, Any], launch: Launch, name: str = "env") -> Entry:
@@ -131,7 +130,6 @@ AGENTS: Final = (
         format="toml",
         servers="mcp_servers",
         entry=_plain,
-        skills=_shared_skills,
         clears_environment=True,
     ),
     # https://geminicli.com/docs/tools/mcp-server, and what `gemini mcp add -s user` writes (0.61).
@@ -144,7 +142,6 @@ AGENTS: Final = (
         format="jsonc",
         servers="mcpServers",
         entry=_plain,
-        skills=_shared_skills,
     ),
     # https://opencode.ai/docs/mcp-servers and …/config. Version 2 reads the same form. Skills:
     # https://opencode.ai/docs/skills.
@@ -156,7 +153,6 @@ AGENTS: Final = (
         format="jsonc",
         servers="mcp",
         entry=_opencode,
-        skills=_shared_skills,
     ),
     # https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers, and
     # what `copilot mcp add` writes (1.0). Skills: …/customize-copilot/add-skills.
@@ -168,7 +164,6 @@ AGENTS: Final = (
         format="json",
         servers="mcpServers",
         entry=_copilot,
-        skills=_shared_skills,
         clears_environment=True,
     ),
     # https://cursor.com/docs/mcp: the global file. Skills: https://cursor.com/docs/skills.
@@ -180,7 +175,6 @@ AGENTS: Final = (
         format="jsonc",
         servers="mcpServers",
         entry=_stdio,
-        skills=_shared_skills,
         from_desktop=True,
         clears_environment=True,
     ),
@@ -195,7 +189,6 @@ AGENTS: Final = (
         format="jsonc",
         servers="context_servers",
         entry=_zed,
-        skills=_shared_skills,
         from_desktop=True,
         editor_agents="agent_servers",
     ),

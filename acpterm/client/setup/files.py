@@ -42,18 +42,28 @@ def check_writable(path: str) -> None:
             )
 
 
-def replace(path: str, before: bytes | None, after: bytes, mode: int) -> list[str]:
-    """Replace the file's contents `before` by `after`; return the directories that were created.
+def missing_directories(path: str) -> list[str]:
+    """Return the directories that `replace` creates for the file, the outermost first."""
+    missing: list[str] = []
+    directory = os.path.dirname(os.path.realpath(path))
+    while not os.path.isdir(directory):
+        missing.insert(0, directory)
+        directory = os.path.dirname(directory)
+    return missing
+
+
+def replace(path: str, before: bytes | None, after: bytes, mode: int) -> None:
+    """Replace the file's contents `before` by `after`, and create missing directories.
 
     A new file has the permission bits `mode`. Raises `SetupError` if the contents are no longer
     `before`, or the file cannot be written.
     """
     check_writable(path)
     path = os.path.realpath(path)
-    created: list[str] = []
+    created = missing_directories(path) if before is None else []
     try:
-        if before is None:
-            created = _make_directories(os.path.dirname(path))
+        for directory in created:
+            os.mkdir(directory, 0o700)
         temporary = f"{path}.acpterm-{secrets.token_hex(4)}"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -74,7 +84,6 @@ def replace(path: str, before: bytes | None, after: bytes, mode: int) -> list[st
     except SetupError:
         remove_directories(created)
         raise
-    return created
 
 
 def delete(path: str, before: bytes | None) -> None:
@@ -93,16 +102,6 @@ def remove_directories(paths: list[str]) -> None:
     for path in reversed(paths):
         with suppress(OSError):
             os.rmdir(path)
-
-
-def _make_directories(path: str) -> list[str]:
-    missing = []
-    while not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    for directory in reversed(missing):
-        os.mkdir(directory, 0o700)
-    return missing[::-1]
 
 
 def _check_unchanged(path: str, before: bytes | None) -> None:

@@ -7,13 +7,14 @@ is now. A record that is lost or damaged is no error.
 """
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 
 import msgspec
 
 from acpterm.client.setup import files
+from acpterm.client.setup.errors import SetupError
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -89,10 +90,24 @@ class Journal:
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def store(self, name: str, record: Record) -> None:
-        """Store the record of the target `name`. Raises `SetupError`."""
-        path = self._file(name)
-        files.replace(path, files.read(path), msgspec.json.encode(record), 0o600)
+    @contextmanager
+    def recorded(self, name: str, record: Record) -> Iterator[None]:
+        """Store the record of the target `name`, and restore the earlier one if the block fails.
+
+        Raises `SetupError`, before the block runs, if the record cannot be stored.
+        """
+        path, new = self._file(name), msgspec.json.encode(record)
+        old = files.read(path)
+        files.replace(path, old, new, 0o600)
+        try:
+            yield
+        except BaseException:
+            with suppress(SetupError):
+                if old is None:
+                    files.delete(path, new)
+                else:
+                    files.replace(path, new, old, 0o600)
+            raise
 
     def drop(self, name: str) -> None:
         """Delete the record of the target `name`, if there is one."""

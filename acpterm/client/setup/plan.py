@@ -84,13 +84,15 @@ def apply(plan: Plan, journal: Journal) -> None:
         files.remove_directories(plan.directories)
         journal.drop(target.name)
         return
-    created = files.replace(target.path, plan.before, plan.after, target.mode)
     if plan.is_undo:
+        files.replace(target.path, plan.before, plan.after, target.mode)
         journal.drop(target.name)
         return
-    directories = [*plan.directories, *created]
+    directories = [*plan.directories, *files.missing_directories(target.path)]
     record = make_record(target.path, plan.original, plan.after, directories, plan.parents)
-    journal.store(target.name, record)
+    # First the record, without which the change could not be undone.
+    with journal.recorded(target.name, record):
+        files.replace(target.path, plan.before, plan.after, target.mode)
 
 
 def _plan(target: Target, before: bytes | None, after: bytes | None) -> Plan:

@@ -111,8 +111,9 @@ class Resumption:
     def resume(self, fresh: AgentConnection, secret: str) -> AgentConnection | None:
         """Move the transport of the new connection `fresh` to the connection that has `secret`.
 
-        Close `fresh`. Return the connection that has `secret`; None if there is none. Raises
-        `RpcError` (-32600) if `fresh` already has sessions.
+        Close `fresh`. Return the connection that has `secret`; None if there is none, or if it is
+        an approver's and `fresh` is of another process, which would get the rights of the approver.
+        Raises `RpcError` (-32600) if `fresh` already has sessions.
         """
         found = self._find(secret)
         if found is None or found is fresh:
@@ -125,6 +126,9 @@ class Resumption:
             )
         transport = self._transports[fresh]
         if transport is None:
+            return None
+        is_other = bool(found.holders) and fresh.holders[:1] != found.holders[:1]
+        if found.approver is not None and is_other:
             return None
         if before := self._transports[found]:
             before.abandon()

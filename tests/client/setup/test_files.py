@@ -149,6 +149,33 @@ def test_invalid_file_is_not_changed_and_the_error_has_the_line(home, setup, nam
         assert file.read() == content
 
 
+def test_change_that_cannot_be_recorded_is_not_made(file, home, setup, tmp_path):
+    (tmp_path / "state").write_text("not a directory")
+    with pytest.raises(SetupError, match=r"state"):
+        setup.write(server("gemini"))
+    assert file.read_bytes() == OTHER
+    with pytest.raises(SetupError, match=r"state"):
+        setup.write(server("codex"))
+    assert not (home / ".codex").exists()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_failed_write_leaves_the_record_of_the_change_before(file, setup, is_first):
+    if not is_first:
+        setup.write(server("gemini"))
+    before = setup.journal.load("gemini-mcp")
+    assert (before is None) == is_first
+    plan = plan_setup(server("gemini", "codex"), setup.journal)
+    content = file.read_bytes()
+    file.write_bytes(b"{}")
+    with pytest.raises(SetupError, match="another program has changed it"):
+        apply(plan, setup.journal)
+    assert setup.journal.load("gemini-mcp") == before
+    file.write_bytes(content)
+    setup.undo(server("gemini"))
+    assert file.read_bytes() == OTHER
+
+
 def test_lost_record_is_no_error(file, setup, tmp_path):
     setup.write(server("gemini"))
     [record] = (tmp_path / "state" / "setup").iterdir()
