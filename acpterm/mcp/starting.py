@@ -34,6 +34,8 @@ from acpterm.runtime.command_line import command_line
 INFORM_AFTER_S: Final = 0.5
 """A start that takes longer probably waits for the user."""
 _DISCARD_TIMEOUT_S: Final = 2.0
+_DONE_MAX: Final = 20
+"""How many starts are kept that were pending once: a call may still name their ids."""
 
 
 class Start:
@@ -150,6 +152,9 @@ class Starts:
         if start.id is None:
             start.id = f"pending-{next(self._numbers)}"
             self._pending[start.id] = start
+            done = [key for key, each in self._pending.items() if each.done.is_set()]
+            for key in done[:-_DONE_MAX]:
+                del self._pending[key]
         return start.id
 
     def find(self, identifier: str) -> Start | None:
