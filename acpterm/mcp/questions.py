@@ -22,6 +22,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 ANSWER_TIMEOUT_S: Final = 300.0
 _KEY: Final = "question"
+_DONE_MAX: Final = 20
+"""How many results are kept for a client that answers too late."""
 
 
 class Question(NamedTuple):
@@ -66,27 +68,41 @@ class Job:
     def __init__(self) -> None:
         self.scope: Final = anyio.CancelScope()
         self.result: types.CallToolResult | None = None
+        self.error: Exception | None = None
         self.question: Question | None = None
         self._changed = anyio.Event()
         self._answer: types.ElicitResult | None = None
         self._answered = anyio.Event()
+        self._one_question: Final = anyio.Lock()
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether the work has ended."""
+        return self.result is not None or self.error is not None
 
     async def run(self, work: Callable[[Ask], Awaitable[types.CallToolResult]]) -> None:
-        """Do the work, and store its result."""
+        """Do the work, and store its result, or the error, which is that of the call."""
         with self.scope:
-            self.result = await work(self.ask)
+            try:
+                self.result = await work(self.ask)
+            except Exception as error:  # noqa: BLE001  `wait` raises it
+                self.error = error
             self._changed.set()
 
     async def ask(self, question: Question) -> types.ElicitResult | None:
-        """Ask the user, when the client asks for the job the next time."""
-        self.question, self._answer, self._answered = question, None, anyio.Event()
-        self._changed.set()
-        try:
-            with anyio.move_on_after(ANSWER_TIMEOUT_S):
-                await self._answered.wait()
-            return self._answer
-        finally:
-            self.question = None
+        """Ask the user, when the client asks for the job the next time.
+
+        A second question waits until the first one was answered or withdrawn.
+        """
+        async with self._one_question:
+            self.question, self._answer, self._answered = question, None, anyio.Event()
+            self._changed.set()
+            try:
+                with anyio.move_on_after(ANSWER_TIMEOUT_S):
+                    await self._answered.wait()
+                return self._answer
+            finally:
+                self.question = None
 
     def answer(self, responses: dict[str, Any]) -> None:
         """Record what the client has answered."""
@@ -96,8 +112,13 @@ class Job:
         self.question = None
 
     async def wait(self) -> types.CallToolResult | Question:
-        """Return the result, or the question that has to be asked first."""
+        """Return the result, or the question that has to be asked first.
+
+        Raises what the work has raised.
+        """
         while True:
+            if self.error is not None:
+                raise self.error
             if self.result is not None:
                 return self.result
             if self.question is not None:
@@ -139,6 +160,9 @@ class Jobs:
             return outcome
         state = secrets.token_hex(16)
         self._asking[state] = job
+        done = [key for key, each in self._asking.items() if each.is_done]
+        for key in done[:-_DONE_MAX]:
+            del self._asking[key]
         request = types.ElicitRequest(
             params=types.ElicitRequestFormParams(
                 message=outcome.message, requested_schema=outcome.schema
