@@ -9,6 +9,7 @@ from acpterm.api import shell_process
 from acpterm.config.tools import ToolsFor
 from acpterm.mcp import call
 from acpterm.providers import landlock_exec
+from tests.support.depth import DEADLINE_S
 from tests.support.mcp import mcp_tools
 from tests.support.polling import poll
 from tests.support.user import user_of
@@ -78,7 +79,8 @@ async def test_refused_command_does_not_reach_the_shell(tmp_path):
 async def test_shell_runs_at_the_provider_of_the_agent(tmp_path, monkeypatch):
     if landlock_exec.abi() < landlock_exec.ABI_MIN:
         pytest.skip("requires Linux 6.12 with Landlock")
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
     tables = [ToolsFor(agent="test-*", provider="landlock")]
     async with mcp_tools(tmp_path, tools_for=tables) as tools:
         result = await tools.call("terminal_bash", session="s", command="true")
@@ -133,9 +135,10 @@ async def test_new_shell_starts_in_cwd_and_another_cwd_is_an_error(tmp_path):
 
 async def test_background_command_in_a_shell_returns_at_once(tmp_path):
     async with mcp_tools(tmp_path) as tools:
-        result = await tools.call(
-            "terminal_bash", session="s", command="sleep 600", run_in_background=True
-        )
+        with anyio.fail_after(DEADLINE_S):
+            result = await tools.call(
+                "terminal_bash", session="s", command="sleep 600", run_in_background=True
+            )
     assert result.data["state"] == "running"
 
 
@@ -197,8 +200,9 @@ async def test_shell_that_was_set_aside_is_closed_when_its_end_was_reported(tmp_
         identifier = slow.data["id"]
         async with user_of(tools.host) as user:
             assert len((await user.request("terminal/list"))["terminals"]) == 1
-        while "completed" not in (await tools.call("BashOutput", bash_id=identifier)).text:
-            await anyio.sleep(0.05)
+        with anyio.fail_after(DEADLINE_S):
+            while "completed" not in (await tools.call("BashOutput", bash_id=identifier)).text:
+                await anyio.sleep(0.05)
         async with user_of(tools.host) as user:
             assert (await user.request("terminal/list"))["terminals"] == []
 
@@ -210,6 +214,7 @@ async def test_new_output_of_a_shell_is_complete_after_a_flood(tmp_path, monkeyp
         slow = await tools.call("Bash", command=f"{command}; sleep 600", timeout=500)
         (tmp_path / "go").touch()
         texts = ""
-        while "new\n" not in texts:
-            texts += (await tools.call("BashOutput", bash_id=slow.data["id"])).text
+        with anyio.fail_after(DEADLINE_S):
+            while "new\n" not in texts:
+                texts += (await tools.call("BashOutput", bash_id=slow.data["id"])).text
     assert "4\n" not in texts
