@@ -240,6 +240,19 @@ async def test_nonce_is_in_no_file_and_no_environment(settings, home):
     assert glob.glob(path) == []
 
 
+@on_both_backends
+async def test_shell_with_a_replaced_directory_is_ended_and_the_next_one_works(settings, home):
+    async with connect(settings) as client, shell_of(client, home) as shell:
+        await shell.run("true")
+        directory = shell._running.directory.path
+        await shell.run(f"mv {directory} {home}/moved; ln -s {home}/moved {directory}")
+        with pytest.raises(acpterm.ShellError, match="private directory was replaced"):
+            await shell.run("echo never")
+        assert (shell.busy, shell.terminal) == (False, None)
+        assert (await shell.run("echo works")).output == "works\n"
+        os.unlink(directory)
+
+
 def test_unknown_shell_is_an_error_that_lists_the_known(settings):
     async def main():
         async with connect(settings) as client:
