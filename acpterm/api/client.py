@@ -72,6 +72,11 @@ class Client:
         self._questions = None if asks is None else Questions(self._connection, asks)
         self._tasks: TaskGroup | None = None
 
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the connection has ended, so that every request raises `ClosedError`."""
+        return self._connection.is_closed
+
     async def create(
         self,
         command: str,

@@ -150,6 +150,11 @@ class Connection:
         self._queued = anyio.Event()
         self._drained = anyio.Event()
 
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the connection is closed."""
+        return self._closed is not None
+
     async def run(self) -> None:
         """Send and receive until the connection is closed or this is cancelled."""
         try:

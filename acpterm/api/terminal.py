@@ -7,7 +7,6 @@ cancelled, and the terminal stays as it is. Only what `write` has begun to type 
 """
 
 import base64
-import re
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -128,7 +127,7 @@ class Terminal:
 
     async def wait_for(
         self,
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: str | waiting.Searches | None = None,
         *,
         since: int | None = None,
         idle: float | None = None,
@@ -142,7 +141,8 @@ class Terminal:
         `until_input`, the program waits for input; `timeout` seconds have passed.
 
         `reason` of the result says which one it was, and `text` is the output after `since`. In a
-        `pattern` that is a string, ``^`` and ``$`` match at each line.
+        `pattern` that is a string, ``^`` and ``$`` match at each line. It may also be any object
+        with the method `search` of a compiled regular expression.
         """
         return await waiting.wait_for(
             self,

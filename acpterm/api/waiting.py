@@ -10,7 +10,7 @@ Nothing is lost when a wait is cancelled or times out: reading does not change t
 
 import math
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
@@ -30,6 +30,13 @@ _LARGE_CHARS: Final = 64 * 1024
 _PAUSE_S: Final = 0.1
 # How much later than its limit a wait ends if the daemon does not answer.
 _GRACE_S: Final = 1.0
+
+
+class Searches(Protocol):
+    """What a wait searches for: a regular expression, or an object that searches like one."""
+
+    def search(self, text: str, pos: int, /) -> re.Match[str] | None:
+        """Return the first match that begins at `pos` or later."""
 
 
 class _Seen:
@@ -56,7 +63,7 @@ class _Seen:
             self._searched = max(0, self._searched - over)
         return has_more
 
-    def search(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    def search(self, pattern: Searches) -> re.Match[str] | None:
         """Return the first match that the newest output may have made possible."""
         return pattern.search(self.text, self._searched)
 
@@ -76,7 +83,7 @@ class _Seen:
 
 async def wait_for(
     terminal: "Terminal",
-    pattern: str | re.Pattern[str] | None = None,
+    pattern: str | Searches | None = None,
     *,
     since: int | None = None,
     idle: float | None = None,
@@ -156,7 +163,7 @@ class _Limits:
 
 
 async def _wait(
-    terminal: "Terminal", pattern: re.Pattern[str] | None, since: int | None, limits: _Limits
+    terminal: "Terminal", pattern: Searches | None, since: int | None, limits: _Limits
 ) -> Waited:
     """Read until `pattern` matches, or one of the conditions of `limits` holds."""
     seen = _Seen(since)

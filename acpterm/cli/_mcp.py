@@ -10,10 +10,10 @@ from acpterm.client.session_sockets.server_entry import McpOptions
 
 def check_mcp() -> None:
     """Exit with an error message if `acpterm mcp` cannot run, for lack of the MCP SDK."""
-    if find_spec("mcp") is None:
+    if not (find_spec("mcp") and find_spec("regex")):
         fail(
             "acpterm mcp needs the MCP SDK, which is not installed: install it with "
-            "pip install 'acpterm[mcp]' (or pipx inject acpterm mcp), and start it again"
+            "pip install 'acpterm[mcp]' (or pipx inject acpterm mcp regex), and start it again"
         )
 
 

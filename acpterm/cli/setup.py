@@ -19,7 +19,7 @@ _NAMES: Final = ("claude", "codex", "gemini", "opencode", "copilot", "cursor", "
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 _NO_SDK: Final = (
     "acpterm mcp needs the MCP SDK, which is not installed: pip install 'acpterm[mcp]' (or pipx "
-    "inject acpterm mcp)"
+    "inject acpterm mcp regex)"
 )
 
 
@@ -77,7 +77,7 @@ def command(
         _list(as_json)
         return
     is_entry = not (proxy or skill)
-    if is_entry and not undo and find_spec("mcp") is None:
+    if is_entry and not undo and not (find_spec("mcp") and find_spec("regex")):
         fail(_NO_SDK)
     chosen = _agents(agent)
     try:

@@ -13,7 +13,6 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from acpterm.api.client import Client
-from acpterm.api.errors import AcptermError
 from acpterm.api.questions import Asks
 
 Connect: TypeAlias = Callable[[str, Asks | None], AbstractAsyncContextManager[Client]]
@@ -28,36 +27,36 @@ class HostLink:
         self._group: Final = group
         self._lock: Final = anyio.Lock()
         self._client: Client | None = None
-        self._lost = anyio.Event()
+        self._closing = anyio.Event()
 
     async def client(self, agent: str, asks: Asks | None) -> Client:
         """Return the open connection. Raises `AcptermError` if the host cannot be reached."""
         async with self._lock:
             if self._client is None:
-                self._client = await self._group.start(self._hold, agent, asks)
+                self._client = await self._group.start(self._keep_open, agent, asks)
             return self._client
 
-    def lose(self, client: Client) -> None:
+    def close(self, client: Client) -> None:
         """Close the connection of `client`, which does not work any more."""
         if self._client is client:
             self._client = None
-            self._lost.set()
+            self._closing.set()
 
-    async def _hold(
+    async def _keep_open(
         self,
         agent: str,
         asks: Asks | None,
         *,
         task_status: TaskStatus[Client] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        lost = self._lost = anyio.Event()
+        closing = self._closing = anyio.Event()
         started = False
         try:
             async with self._connect(agent, asks) as client:
                 started = True
                 task_status.started(client)
-                await lost.wait()
-        except AcptermError:
+                await closing.wait()
+        except Exception:
             # The next call that uses the connection reports what is wrong, and opens another.
             if not started:
                 raise

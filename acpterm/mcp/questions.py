@@ -66,27 +66,36 @@ class Job:
     def __init__(self) -> None:
         self.scope: Final = anyio.CancelScope()
         self.result: types.CallToolResult | None = None
+        self.error: Exception | None = None
         self.question: Question | None = None
         self._changed = anyio.Event()
         self._answer: types.ElicitResult | None = None
         self._answered = anyio.Event()
+        self._one_question: Final = anyio.Lock()
 
     async def run(self, work: Callable[[Ask], Awaitable[types.CallToolResult]]) -> None:
-        """Do the work, and store its result."""
+        """Do the work, and store its result, or the error, which is that of the call."""
         with self.scope:
-            self.result = await work(self.ask)
+            try:
+                self.result = await work(self.ask)
+            except Exception as error:  # noqa: BLE001  `wait` raises it
+                self.error = error
             self._changed.set()
 
     async def ask(self, question: Question) -> types.ElicitResult | None:
-        """Ask the user, when the client asks for the job the next time."""
-        self.question, self._answer, self._answered = question, None, anyio.Event()
-        self._changed.set()
-        try:
-            with anyio.move_on_after(ANSWER_TIMEOUT_S):
-                await self._answered.wait()
-            return self._answer
-        finally:
-            self.question = None
+        """Ask the user, when the client asks for the job the next time.
+
+        A second question waits until the first one was answered or withdrawn.
+        """
+        async with self._one_question:
+            self.question, self._answer, self._answered = question, None, anyio.Event()
+            self._changed.set()
+            try:
+                with anyio.move_on_after(ANSWER_TIMEOUT_S):
+                    await self._answered.wait()
+                return self._answer
+            finally:
+                self.question = None
 
     def answer(self, responses: dict[str, Any]) -> None:
         """Record what the client has answered."""
@@ -96,8 +105,13 @@ class Job:
         self.question = None
 
     async def wait(self) -> types.CallToolResult | Question:
-        """Return the result, or the question that has to be asked first."""
+        """Return the result, or the question that has to be asked first.
+
+        Raises what the work has raised.
+        """
         while True:
+            if self.error is not None:
+                raise self.error
             if self.result is not None:
                 return self.result
             if self.question is not None:

@@ -46,7 +46,7 @@ class Resources:
         self._listen: Final = ListenHandler(self._bus)
         self._watches: Final[dict[str, _Watch]] = {}
         # The URIs to which the client of the protocol of 2025 has subscribed.
-        self._subscribed: Final[set[str]] = set()
+        self._subscribed: Final[dict[str, _Watch]] = {}
         self._client: ServerSession | None = None
 
     def listed(self, sessions: Sessions) -> types.ListResourcesResult:
@@ -90,15 +90,14 @@ class Resources:
     async def subscribe(self, sessions: Sessions, uri: str, client: ServerSession) -> None:
         """Notify the client of changes of a resource from now on (2025)."""
         self._client = client
-        if uri not in self._subscribed:
-            await self._watch(sessions, uri)
-            self._subscribed.add(uri)
+        watch = await self._watch(sessions, uri)
+        self.unsubscribe(uri)  # an earlier subscription
+        self._subscribed[uri] = watch
 
     def unsubscribe(self, uri: str) -> None:
         """Notify the client of no more changes of a resource (2025)."""
-        if uri in self._subscribed:
-            self._subscribed.discard(uri)
-            self._unwatch(uri)
+        if (watch := self._subscribed.pop(uri, None)) is not None:
+            self._unwatch(watch)
 
     async def listen(
         self,
@@ -118,32 +117,38 @@ class Resources:
 
     @asynccontextmanager
     async def _watching(self, sessions: Sessions, uris: list[str]) -> AsyncIterator[None]:
-        watched: list[str] = []
+        watched: list[_Watch] = []
         try:
             for uri in uris:
-                await self._watch(sessions, uri)
-                watched.append(uri)
+                watch = await self._watch(sessions, uri)
+                watched.append(watch)
             yield
         finally:
-            for uri in watched:
-                self._unwatch(uri)
+            for each in watched:
+                self._unwatch(each)
 
-    async def _watch(self, sessions: Sessions, uri: str) -> None:
-        watch = self._watches.get(uri)
-        if watch is None:
+    async def _watch(self, sessions: Sessions, uri: str) -> "_Watch":
+        """Return the watch of a URI with one more subscriber, for `_unwatch`."""
+        if uri not in self._watches:
             session, _ = await _find(sessions, uri)
-            watch = self._watches[uri] = _Watch()
-            self._group.start_soon(self._follow, session, uri, watch)
-        watch.subscribers += 1
-
-    def _unwatch(self, uri: str) -> None:
+            if uri not in self._watches:  # another request may have come first
+                watch = self._watches[uri] = _Watch(uri)
+                self._group.start_soon(self._follow, session, watch)
         watch = self._watches[uri]
+        watch.subscribers += 1
+        return watch
+
+    def _unwatch(self, watch: "_Watch") -> None:
         watch.subscribers -= 1
         if not watch.subscribers:
-            del self._watches[uri]
+            self._forget(watch)
             watch.scope.cancel()
 
-    async def _follow(self, session: Session, uri: str, watch: "_Watch") -> None:
+    def _forget(self, watch: "_Watch") -> None:
+        if self._watches.get(watch.uri) is watch:
+            del self._watches[watch.uri]
+
+    async def _follow(self, session: Session, watch: "_Watch") -> None:
         """Publish the changes of a session until it has ended, or no client is subscribed."""
         with watch.scope:
             try:
@@ -152,12 +157,15 @@ class Resources:
                     found = await session.terminal.read(position, wait=_READ_WAIT_S)
                     if found.position != position or found.exit is not None:
                         position = found.position
-                        await self._publish(uri)
+                        await self._publish(watch.uri)
                     if found.exit is not None and not found.text:
                         return
                     await anyio.sleep(UPDATE_INTERVAL_S)
             except AcptermError:
                 return  # the session was removed
+            finally:
+                # Its id may be that of another session later.
+                self._forget(watch)
 
     async def _publish(self, uri: str) -> None:
         await self._bus.publish(ResourceUpdated(uri))
@@ -166,7 +174,8 @@ class Resources:
 
 
 class _Watch:
-    def __init__(self) -> None:
+    def __init__(self, uri: str) -> None:
+        self.uri: Final = uri
         self.scope: Final = anyio.CancelScope()
         self.subscribers = 0
 

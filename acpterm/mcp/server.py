@@ -70,8 +70,10 @@ class TerminalServer:
         return self._sessions
 
     async def _publish_changes(self, sessions: Sessions) -> None:
+        changed = sessions.changed
         while True:
-            await sessions.changed.wait()
+            await changed.wait()
+            changed = sessions.changed  # of the changes that come while this one is published
             await self.resources.changed()
 
     def list_tools(self) -> types.ListToolsResult:
@@ -121,28 +123,30 @@ async def _execute(
             reply = await tool.run(call, arguments)
         except ApprovalPendingError as error:
             if error.start.id is None:
-                return _pending(tool, call, error)
+                return await _pending(tool, call, error)
             # The call is about an earlier start.
             call.doing = "waiting for the user's approval"
             with anyio.move_on_after(call.remaining):
                 await error.start.done.wait()
             if not error.start.done.is_set():
-                return _pending(tool, call, error)
+                return await _pending(tool, call, error)
             reply = await tool.run(call, arguments)
         return _to_result(reply)
     except ClosedError as error:
-        return _failure(call.sessions.lost(error))
+        return _failure(call.sessions.disconnected(error))
     except (ToolError, AcptermError) as error:
         return _failure(error)
 
 
-def _pending(tool: Tool[Any], call: Call, error: ApprovalPendingError) -> types.CallToolResult:
+async def _pending(
+    tool: Tool[Any], call: Call, error: ApprovalPendingError
+) -> types.CallToolResult:
     """Return the result of a call whose program the user has not decided about.
 
     Tools whose result has no state for that withdraw the question, and fail.
     """
     if tool.result is not SessionResult:
-        error.start.cancel()
+        await error.start.discard(call.sessions)
         return _failure(error)
     identifier = call.starts.keep(error.start)
     wait = call_text("terminal_wait", sessionId=identifier)

@@ -110,13 +110,14 @@ class Sessions:
             self._notify()
         return client
 
-    def lost(self, error: ClosedError) -> ToolError:
-        """Forget the connection, which `error` reports as closed; return the error for the model.
+    def disconnected(self, error: ClosedError) -> ToolError:
+        """Forget the connection if it is closed; return the error for the model.
 
-        The next call opens another one.
+        The next call opens another one. `error` may come from an earlier connection, after another
+        call has opened the present one.
         """
-        if self._client is not None:
-            self._link.lose(self._client)
+        if self._client is not None and self._client.is_closed:
+            self._link.close(self._client)
         return ToolError(
             f"the connection to the host of the terminals was lost, and its terminals have ended: "
             f"{error}; call the tool again to start over"
@@ -213,11 +214,15 @@ class Sessions:
         for oldest in ended[: max(0, len(ended) - ENDED_MAX)]:
             await self.remove(oldest)
 
-    async def remove(self, session: Session) -> None:
-        """Remove a session and release its terminal, which ends its processes."""
+    def forget(self, session: Session) -> None:
+        """Remove a session whose terminal the host does not know any more."""
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
             self._notify()
+
+    async def remove(self, session: Session) -> None:
+        """Remove a session and release its terminal, which ends its processes."""
+        self.forget(session)
         try:
             await session.terminal.release()
         except RequestError:

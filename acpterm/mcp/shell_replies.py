@@ -26,10 +26,15 @@ def command_reply(
     next_call: str,
     heading: str = "",
     text: str | None = None,
+    note: str | None = None,
 ) -> Reply:
-    """Return the result of a command: `text`, or `heading` and the output, cut to `limit`."""
+    """Return the result of a command: `text`, or `heading` and the output, cut to `limit`.
+
+    `note` says how to read what was left out; by default with `terminal_output`.
+    """
     output = crop(completed.output, limit)
-    note = call_text("terminal_output", sessionId=session.id, offset=output.head_lines)
+    if note is None:
+        note = call_text("terminal_output", sessionId=session.id, offset=output.head_lines)
     shown = output.with_note(note)
     state = state_of_command(completed)
     status = f"[{_what(completed)} · {next_call}{_attach(session, state)}]"

@@ -16,14 +16,16 @@ client shows where the user can answer, and an answer there changes nothing.
 
 import itertools
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from textwrap import indent
 from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
 
 from acpterm.acp.approvals import ApprovalInfo, Decision
-from acpterm.api.errors import AcptermError, ClosedError
+from acpterm.api.errors import AcptermError
+from acpterm.client.sanitize import escape_invisible_text, one_line
 from acpterm.mcp.questions import Ask, Question
 from acpterm.mcp.sessions import Launch, Session, Sessions
 from acpterm.mcp.tool_error import ToolError
@@ -31,6 +33,7 @@ from acpterm.runtime.command_line import command_line
 
 INFORM_AFTER_S: Final = 0.5
 """A start that takes longer probably waits for the user."""
+_DISCARD_TIMEOUT_S: Final = 2.0
 
 
 class Start:
@@ -47,27 +50,34 @@ class Start:
         self.done: Final = anyio.Event()
         self._scope: Final = anyio.CancelScope()
         self._session: Session | None = None
-        self._error: ToolError | ClosedError | None = None
+        self._error: Exception | None = None
 
     async def run(self, sessions: Sessions) -> None:
         """Create the session, and store it or the error."""
-        with self._scope:
-            try:
+        try:
+            with self._scope:
                 self._session = await sessions.start(self.launch)
-            except (ToolError, ClosedError) as error:
-                self._error = error
-            except AcptermError as error:
-                self._error = ToolError(str(error))
-        if self._session is None and self._error is None:
-            self._error = ToolError(f"the start of {self.command!r} was cancelled")
-        self.done.set()
+        except Exception as error:  # noqa: BLE001  `result` raises it
+            self._error = error
+        finally:
+            if self._session is None and self._error is None:
+                self._error = ToolError(f"the start of {self.command!r} was cancelled")
+            self.done.set()
 
-    def cancel(self) -> None:
-        """Cancel the start, and withdraw the question to the user."""
+    async def discard(self, sessions: Sessions) -> None:
+        """Cancel the start, and withdraw the question to the user.
+
+        The program may have started meanwhile, and no call has its session: then it is ended.
+        """
         self._scope.cancel()
+        with anyio.move_on_after(_DISCARD_TIMEOUT_S, shield=True):
+            await self.done.wait()
+            if self._session is not None:
+                with suppress(AcptermError):
+                    await sessions.remove(self._session)
 
     def result(self) -> Session:
-        """Return the session. Raises `ToolError` if the program was not started."""
+        """Return the session. Raises what has prevented the start: `ToolError`, `AcptermError`."""
         if self._error is not None:
             raise self._error
         if self._session is None:
@@ -108,7 +118,7 @@ class Starts:
             if not start.done.is_set():
                 await self._wait_for_user(start, sessions, timeout_s - INFORM_AFTER_S)
         except BaseException:
-            start.cancel()
+            await start.discard(sessions)
             raise
         return start.result()
 
@@ -123,8 +133,10 @@ class Starts:
             self._running.remove(start)
 
     async def _run(self, start: Start, sessions: Sessions) -> None:
-        await start.run(sessions)
-        self._running.remove(start)
+        try:
+            await start.run(sessions)
+        finally:
+            self._running.remove(start)
 
     async def _wait_for_user(self, start: Start, sessions: Sessions, timeout_s: float) -> None:
         with anyio.move_on_after(timeout_s):
@@ -144,13 +156,13 @@ class Starts:
         """Return the start that was kept under this id."""
         return self._pending.get(identifier)
 
-    def withdraw(self, identifier: str) -> bool:
+    async def withdraw(self, sessions: Sessions, identifier: str) -> bool:
         """Cancel the start that was kept under this id; return whether there was one."""
         start = self._pending.get(identifier)
         if start is None or start.done.is_set():
             return False
         del self._pending[identifier]
-        start.cancel()
+        await start.discard(sessions)
         return True
 
     async def decide(self, info: ApprovalInfo) -> Decision | None:
@@ -171,12 +183,13 @@ async def _inform(start: Start, sessions: Sessions) -> None:
         check = await client.check(launch.command, launch.args, cwd=launch.cwd)
     except (AcptermError, ToolError):
         return
-    if check.decision == "ask":
+    # The host may have sent the question meanwhile.
+    if check.decision == "ask" and not start.is_asked:
         await start.ask(
             Question(
-                f"{sessions.agent} wants to run a command, and waits for your approval:\n\n"
-                f"{start.command}\n\nYou cannot approve it here. In a terminal of your own, run: "
-                "acpterm approvals",
+                f"{one_line(sessions.agent)} wants to run a command, and waits for your approval. "
+                "You cannot approve it here. In a terminal of your own, run: acpterm approvals\n\n"
+                f"{_shown(start.command)}",
                 {"type": "object", "properties": {}},
             )
         )
@@ -189,8 +202,8 @@ async def _decide(start: Start, info: ApprovalInfo) -> Decision | None:
     start.is_asked = True
     answer = await start.ask(
         Question(
-            f"{info.agent or 'An agent'} wants to run a command:\n\n{info.command}\n\n"
-            f"in {info.cwd} ({info.level}: {info.reason})",
+            f"{one_line(info.agent or 'An agent')} wants to run a command in {one_line(info.cwd)} "
+            f"({one_line(info.level)}: {one_line(info.reason)}):\n\n{_shown(info.command)}",
             {
                 "type": "object",
                 "properties": {
@@ -208,3 +221,8 @@ async def _decide(start: Start, info: ApprovalInfo) -> Decision | None:
         return None
     is_allowed = answer.action == "accept" and (answer.content or {}).get("decision") == "allow"
     return "allow" if is_allowed else "deny"
+
+
+def _shown(command: str) -> str:
+    """Return a command for a question: indented, so that no line of it looks like our text."""
+    return indent(escape_invisible_text(command), "    ", lambda _: True)

@@ -25,6 +25,11 @@ class Reply:
     data: msgspec.Struct | None = None
 
 
+def as_json(value: object) -> str:
+    """Return a value as JSON text without spaces."""
+    return msgspec.json.encode(value).decode()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tool(Generic[P]):
     """A tool. `execute` may raise `ToolError`; its message becomes the result."""

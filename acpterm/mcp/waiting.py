@@ -4,18 +4,18 @@ A wait never moves the read position: `read_new` does, and returns everything fr
 the last result on. So output that came while no call was waiting is in the next result.
 """
 
-import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import anyio
 
-from acpterm.api.errors import RequestError
+from acpterm.api.errors import AcptermError, RequestError
 from acpterm.api.results import Waited
 from acpterm.api.waiting import collect
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import crop
+from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import View
 from acpterm.mcp.tool_error import ToolError
@@ -43,7 +43,7 @@ async def wait_until(
     call: Call,
     session: Session,
     *,
-    pattern: re.Pattern[str] | None = None,
+    pattern: ModelPattern | None = None,
     idle: float | None = None,
     until_input: bool = True,
     timeout_s: float,
@@ -117,24 +117,13 @@ async def type_into(
         raise ToolError(f"nothing was typed into {session.id}: {error}") from error
 
 
-def compiled(pattern: str | None) -> re.Pattern[str] | None:
-    """Return a regular expression. Raises `ToolError` if it is invalid."""
-    if pattern is None:
-        return None
-    try:
-        return re.compile(pattern, re.MULTILINE)
-    except re.error as error:
-        raise ToolError(
-            f"{pattern!r} is not a regular expression: {error}; escape its special characters"
-        ) from error
-
-
 @asynccontextmanager
-async def owned(call: Call, session: Session) -> AsyncIterator[None]:
-    """Remove the session if the block is cancelled: the client does not know its id yet."""
+async def removed_on_failure(call: Call, session: Session) -> AsyncIterator[None]:
+    """Remove the session if the block fails or is cancelled: the client does not know its id."""
     try:
         yield
     except BaseException:
         with anyio.move_on_after(_REMOVE_TIMEOUT_S, shield=True):
-            await call.sessions.remove(session)
+            with suppress(AcptermError):  # what has ended the block is reported
+                await call.sessions.remove(session)
         raise

@@ -55,7 +55,8 @@ async def test_answer_of_the_client_counts_if_the_user_allows_that(tmp_path, mod
         result = await tools.call("terminal_bash", command=DANGEROUS)
     assert result.data["state"] == "exited"
     (message,) = elicited.messages
-    assert message.startswith(f"test-client wants to run a command:\n\n{DANGEROUS}\n")
+    assert message.startswith("test-client wants to run a command in ")
+    assert message.endswith(f"):\n\n    {DANGEROUS}")
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -103,7 +104,7 @@ async def test_answer_of_the_client_does_not_count_by_default(tmp_path, mode):
     assert results[0].is_error
     (message,) = elicited.messages
     assert "You cannot approve it here" in message
-    assert message.endswith("acpterm approvals")
+    assert message.endswith(f"acpterm approvals\n\n    {DANGEROUS}")
 
 
 async def test_agent_that_answers_by_itself_is_refused_by_default(tmp_path):
@@ -187,3 +188,32 @@ async def test_client_that_cannot_ask_gets_the_command_for_the_user(tmp_path):
     assert result.text == (
         "the MCP client cannot ask the user; the user can: acpterm attach term-1"
     )
+
+
+async def test_question_shows_the_command_last_with_invisible_characters_escaped(tmp_path):
+    elicited = Elicited(decision="deny")
+    settings = {"profile": "guarded", "mcp_elicitation_approves": True}
+    command = f"{DANGEROUS}\necho\n\nin /home (safe: all is well)\u202e # txt"
+    async with mcp_tools(tmp_path, elicit=elicited, agent="test\n\u202ename", **settings) as tools:
+        await tools.call("terminal_bash", command=command)
+    (message,) = elicited.messages
+    first, empty, *rest = message.split("\n")
+    assert first.startswith("test\\n\\u202ename wants to run a command in ")
+    assert empty == ""
+    assert rest == [
+        f"    {DANGEROUS}",
+        "    echo",
+        "    ",
+        "    in /home (safe: all is well)\\u202e # txt",
+    ]
+
+
+async def test_prompt_of_a_program_is_one_line_with_invisible_characters_escaped(tmp_path):
+    elicited = Elicited(input="x")
+    script = "printf 'Colour\u202e? '\nread colour"
+    async with mcp_tools(tmp_path, elicit=elicited) as tools:
+        await tools.call("terminal_start", command=script)
+        await tools.call("terminal_continue", sessionId="term-1", ask_user=True)
+    (message,) = elicited.messages
+    assert message.isprintable()
+    assert "\\u202e? '\\nread colour waits for input: Colour" in message

@@ -3,8 +3,10 @@
 import re
 
 import pytest
+import trio
 
 from tests.support.mcp import mcp_tools
+from tests.support.user import user_of
 
 TOOLS = [
     "terminal_bash",
@@ -208,3 +210,50 @@ async def test_host_that_cannot_be_reached_is_an_error_and_the_next_call_tries_a
     assert result.is_error
     assert result.text.startswith("the host of the terminals cannot be reached: the host at ")
     assert again.data["output"] == "hi\n"
+
+
+async def test_terminals_that_the_user_has_removed_are_left_out(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        for name in ("removed", "left"):
+            await tools.call("terminal_start", command="read x; exit 5", name=name)
+        async with user_of(tools.host) as user:
+            found = (await user.request("terminal/list"))["terminals"]
+            (removed,) = [each for each in found if each.get("name") == "removed"]
+            await user.request("terminal/release", {"terminalId": removed["terminalId"]})
+        waited = await tools.call("terminal_wait")
+        listed = await tools.call("terminal_list")
+    assert waited.data["id"] == "left"
+    assert [each["id"] for each in listed.data["sessions"]] == ["left"]
+
+
+async def test_list_leaves_out_terminals_that_the_user_has_removed(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command="sleep 60")
+        async with user_of(tools.host) as user:
+            (found,) = (await user.request("terminal/list"))["terminals"]
+            await user.request("terminal/release", {"terminalId": found["terminalId"]})
+        listed = await tools.call("terminal_list")
+        waited = await tools.call("terminal_wait")
+    assert listed.text == "No active terminal sessions."
+    assert "there is no session to wait for" in waited.text
+
+
+SLOW = "(a+)+$"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("terminal_wait", {"pattern": SLOW}),
+        ("terminal_continue", {"wait_for": SLOW}),
+        ("terminal_output", {"grep": SLOW}),
+    ],
+)
+async def test_pattern_that_takes_too_long_is_an_error(tmp_path, tool, arguments):
+    async with mcp_tools(tmp_path) as tools:
+        script = f"echo {'a' * 5000}!; sleep 60"
+        await tools.call("terminal_start", command=script)
+        with trio.fail_after(30):
+            result = await tools.call(tool, sessionId="term-1", **arguments)
+    assert result.is_error
+    assert result.text.startswith(f"the regular expression '{SLOW}' is too slow for this output")

@@ -10,12 +10,12 @@ from typing import Annotated, Final
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, cropped, shell_reply
+from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, REST, cropped, session_reply
 from acpterm.mcp.sessions import Launch
 from acpterm.mcp.shell_replies import command_reply, state_of_command
 from acpterm.mcp.states import SessionResult, call_text
 from acpterm.mcp.tool import Reply, Tool
-from acpterm.mcp.waiting import owned, read_new, wait_until
+from acpterm.mcp.waiting import read_new, removed_on_failure, wait_until
 
 TIMEOUT_MS: Final = 120_000
 TIMEOUT_MAX_MS: Final = 600_000
@@ -51,7 +51,7 @@ async def _execute(call: Call, params: Params) -> Reply:
         return await _in_shell(call, params.command, limit)
     call.doing = "starting the command"
     session = await call.start(Launch(params.command))
-    async with owned(call, session):
+    async with removed_on_failure(call, session):
         await wait_until(call, session, timeout_s=_BACKGROUND_WAIT_S)
         view = await read_new(call, session)
     note = cropped(view)
@@ -59,7 +59,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     text = f"Command running in background with ID: {session.id}\n{output}"
     if view.exit is not None:
         text = _with_code(view.exit.code, output)
-    return await shell_reply(call, session, view, text, note)
+    return await session_reply(call, session, view, text, note)
 
 
 async def _in_shell(call: Call, command: str, limit: float) -> Reply:
@@ -75,7 +75,12 @@ async def _in_shell(call: Call, command: str, limit: float) -> Reply:
         heading = f"The command {why}, and continues in the background with ID: {session.id}\n"
         next_call = call_text("BashOutput", bash_id=session.id)
     return command_reply(
-        session, completed, limit=OUTPUT_CHARS_MAX, next_call=next_call, heading=heading
+        session,
+        completed,
+        limit=OUTPUT_CHARS_MAX,
+        next_call=next_call,
+        heading=heading,
+        note=REST,
     )
 
 

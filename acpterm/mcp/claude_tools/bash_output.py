@@ -1,18 +1,18 @@
 """`BashOutput`: what is new in the output of a background shell."""
 
-import re
 from datetime import UTC, datetime
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, cropped, shell_reply
+from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, REST, cropped, session_reply
+from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.shell_replies import command_reply, state_of_command
 from acpterm.mcp.shells import CATCH_UP_S
 from acpterm.mcp.states import SessionResult, call_text, state_of
 from acpterm.mcp.tool import Reply, Tool
-from acpterm.mcp.waiting import compiled, read_new
+from acpterm.mcp.waiting import read_new
 
 
 class Params(Struct, kw_only=True):
@@ -27,7 +27,7 @@ class Params(Struct, kw_only=True):
 
 async def _execute(call: Call, params: Params) -> Reply:
     session = await call.get(params.bash_id)
-    pattern = None if params.filter is UNSET else compiled(params.filter)
+    pattern = None if params.filter is UNSET else ModelPattern(params.filter)
     shell = await call.shells.wait(call, session, CATCH_UP_S)
     if shell is not None:
         completed, new = shell
@@ -40,6 +40,7 @@ async def _execute(call: Call, params: Params) -> Reply:
             limit=OUTPUT_CHARS_MAX,
             next_call=call_text("KillShell", shell_id=session.id),
             text=text,
+            note=REST,
         )
     view = await read_new(call, session)
     view.text = _matching(view.text, pattern)
@@ -47,14 +48,14 @@ async def _execute(call: Call, params: Params) -> Reply:
     status = {"exited": "completed", "killed": "killed"}.get(state_of(view), "running")
     code = None if view.exit is None else view.exit.code
     text = _text(status, code, view.cropped.with_note(note))
-    return await shell_reply(call, session, view, text, note)
+    return await session_reply(call, session, view, text, note)
 
 
-def _matching(text: str, pattern: re.Pattern[str] | None) -> str:
+def _matching(text: str, pattern: ModelPattern | None) -> str:
     """Return the lines that match, or all of them without a pattern."""
     if pattern is None:
         return text
-    return "".join(line for line in text.splitlines(keepends=True) if pattern.search(line))
+    return "".join(line for _, line in pattern.matching(text.splitlines(keepends=True)))
 
 
 def _text(status: str, code: int | None, output: str) -> str:

@@ -5,8 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.pool_tools.entries import as_json
-from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.tool import Reply, Tool, as_json
 
 
 class Params(Struct, kw_only=True):

@@ -10,11 +10,11 @@ import anyio
 from msgspec import Meta, Struct
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.claude_tools.replies import cropped, shell_reply
+from acpterm.mcp.claude_tools.replies import cropped, session_reply
 from acpterm.mcp.sessions import Launch, Session
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
-from acpterm.mcp.waiting import owned, read_new
+from acpterm.mcp.waiting import read_new, removed_on_failure
 
 TIMEOUT_MS: Final = 300_000
 BATCH_S: Final = 0.2
@@ -41,7 +41,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     session = await call.start(
         Launch(params.command, timeout_s=None if params.persistent else limit)
     )
-    async with owned(call, session):
+    async with removed_on_failure(call, session):
         is_flood = await _follow(call, session, params.description or params.command)
         if is_flood:
             await session.terminal.kill()
@@ -53,7 +53,7 @@ async def _execute(call: Call, params: Params) -> Reply:
         timed_out = view.exit.ended_by == "timeout"
         why = f"ended after {limit:g} s" if timed_out else f"ended, exit code {view.exit.code}"
     text = f"Monitor {session.id}: {why}\n{view.cropped.with_note(note)}"
-    return await shell_reply(call, session, view, text, note)
+    return await session_reply(call, session, view, text, note)
 
 
 async def _follow(call: Call, session: Session, what: str) -> bool:

@@ -9,9 +9,11 @@ from acpterm.mcp.states import View, call_text, session_result, state_line
 from acpterm.mcp.tool import Reply
 
 OUTPUT_CHARS_MAX: Final = 30_000
+REST: Final = "run the command again with its output in a file, and read the file"
+"""How to read what was left out: no tool of this set returns earlier output."""
 
 
-async def shell_reply(call: Call, session: Session, view: View, text: str, note: str) -> Reply:
+async def session_reply(call: Call, session: Session, view: View, text: str, note: str) -> Reply:
     """Return the result about a shell, and remove it if its end is reported by this.
 
     `note` says how to read what was left out.
@@ -34,4 +36,4 @@ async def shell_reply(call: Call, session: Session, view: View, text: str, note:
 def cropped(view: View) -> str:
     """Crop the output of a view to what these tools return; return how to read the rest."""
     view.cropped = crop(view.text, OUTPUT_CHARS_MAX)
-    return "run the command again with its output in a file, and read the file"
+    return REST

@@ -8,7 +8,6 @@ is visible: the agent can read it, and cannot kill it.
 import shlex
 from typing import Annotated, Final, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from acpterm.acp.user_api import TerminalInfo
@@ -58,8 +57,3 @@ def _words(line: str) -> list[str]:
         return shlex.split(line)
     except ValueError:
         return [line]
-
-
-def as_json(value: object) -> str:
-    """Return a value as JSON text without spaces."""
-    return msgspec.json.encode(value).decode()

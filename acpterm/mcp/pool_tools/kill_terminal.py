@@ -11,9 +11,9 @@ from msgspec import Struct
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.api.errors import RequestError
 from acpterm.mcp.call import Call
-from acpterm.mcp.pool_tools.entries import TerminalParams, as_json
+from acpterm.mcp.pool_tools.entries import TerminalParams
 from acpterm.mcp.sessions import Session
-from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.tool import Reply, Tool, as_json
 from acpterm.mcp.tool_error import ToolError
 
 NOT_OWNED: Final = "Cannot kill visible or user-owned terminals"

@@ -3,8 +3,8 @@
 from msgspec import Struct
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.pool_tools.entries import Entry, as_json, entry_of
-from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.pool_tools.entries import Entry, entry_of
+from acpterm.mcp.tool import Reply, Tool, as_json
 
 
 class Params(Struct):

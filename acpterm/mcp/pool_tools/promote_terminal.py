@@ -1,8 +1,8 @@
 """`promote_terminal`: give a terminal to the user."""
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.pool_tools.entries import Entry, TerminalParams, as_json, entry_of
-from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.pool_tools.entries import Entry, TerminalParams, entry_of
+from acpterm.mcp.tool import Reply, Tool, as_json
 
 
 async def _execute(call: Call, params: TerminalParams) -> Reply:

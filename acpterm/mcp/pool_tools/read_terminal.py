@@ -5,8 +5,8 @@ from typing import Final
 from msgspec import Struct
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.pool_tools.entries import TerminalParams, as_json
-from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.pool_tools.entries import TerminalParams
+from acpterm.mcp.tool import Reply, Tool, as_json
 
 HISTORY_BYTES: Final = 64 * 1024
 

@@ -5,10 +5,10 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.pool_tools.entries import NAME, Entry, as_json, entry_of
+from acpterm.mcp.pool_tools.entries import NAME, Entry, entry_of
 from acpterm.mcp.sessions import Launch
-from acpterm.mcp.tool import Reply, Tool
-from acpterm.mcp.waiting import owned
+from acpterm.mcp.tool import Reply, Tool, as_json
+from acpterm.mcp.waiting import removed_on_failure
 
 Words = Annotated[list[str], Meta(min_length=1)]
 
@@ -24,7 +24,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     program, *args = params.command
     session = await call.start(Launch(program, args, cwd=params.cwd, name=NAME))
     session.argv = params.command
-    async with owned(call, session):
+    async with removed_on_failure(call, session):
         entry = entry_of(await session.terminal.info(), session)
     return Reply(text=as_json(entry), data=entry)
 

@@ -18,7 +18,7 @@ from acpterm.mcp.sessions import Launch, Session
 from acpterm.mcp.shell_replies import command_reply, exit_heading, state_of_command
 from acpterm.mcp.states import SessionResult, View, call_text
 from acpterm.mcp.tool import Reply, Tool
-from acpterm.mcp.waiting import owned, read_new, wait_until
+from acpterm.mcp.waiting import read_new, removed_on_failure, wait_until
 
 _BACKGROUND_WAIT_S: Final = 0.5
 """For how long a command in the background is watched: a wrong one ends at once."""
@@ -66,7 +66,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     session = await call.start(
         Launch(params.command, cwd=params.cwd, timeout_s=limit if kills else None)
     )
-    async with owned(call, session):
+    async with removed_on_failure(call, session):
         wait = _BACKGROUND_WAIT_S if params.run_in_background else limit
         # A killed command needs a moment to end after its time limit.
         grace = 5.0 if kills else 0.0

@@ -4,14 +4,16 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
+from acpterm.client.sanitize import one_line
 from acpterm.mcp.call import Call
+from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.questions import Question
 from acpterm.mcp.session_tools.replies import session_reply
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.tool_error import ToolError
-from acpterm.mcp.waiting import compiled, read_new, settle, type_into, wait_until
+from acpterm.mcp.waiting import read_new, settle, type_into, wait_until
 
 
 class Params(Struct, kw_only=True):
@@ -49,7 +51,7 @@ class Params(Struct, kw_only=True):
 
 async def _execute(call: Call, params: Params) -> Reply:
     session = await call.get(params.session_id)
-    pattern = compiled(params.wait_for)
+    pattern = None if params.wait_for is None else ModelPattern(params.wait_for)
     if params.ask_user:
         await type_into(session, await _ask_user(call, session))
     elif params.stdin or params.keys:
@@ -78,9 +80,10 @@ async def _ask_user(call: Call, session: Session) -> str:
     if call.ask is None:
         raise ToolError(f"the MCP client cannot ask the user; {attach}")
     call.doing = "waiting for the user's input"
+    prompt = session.prompt or view.text.strip().rpartition("\n")[2]
     answer = await call.ask(
         Question(
-            f"{session.command} waits for input: {session.prompt or view.text.strip()}",
+            f"{one_line(session.command)} waits for input: {one_line(prompt)}",
             {
                 "type": "object",
                 "properties": {"input": {"type": "string", "title": "Input, followed by Enter"}},

@@ -4,6 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from acpterm.api.errors import RequestError
 from acpterm.mcp.call import Call
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import call_text
@@ -38,7 +39,12 @@ class Sessions(Struct, kw_only=True):
 
 async def _execute(call: Call, params: Params) -> Reply:
     del params
-    listed = [await _listed(session) for session in call.sessions.active()]
+    listed: list[Listed] = []
+    for session in call.sessions.active():
+        try:
+            listed.append(await _listed(session))
+        except RequestError:  # the user has removed the terminal
+            call.sessions.forget(session)
     if not listed:
         return Reply(
             state=f"[no sessions · {call_text('terminal_start', command=...)}]",

@@ -6,10 +6,10 @@ from msgspec import Meta, Struct, field
 
 from acpterm.acp.agent_api import Natural, Positive
 from acpterm.mcp.call import Call
+from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import call_text
 from acpterm.mcp.tool import Reply, Tool
-from acpterm.mcp.waiting import compiled
 
 PAGE_CHARS_MAX: Final = 30_000
 _READS_MAX: Final = 64
@@ -62,8 +62,8 @@ async def _execute(call: Call, params: Params) -> Reply:
     is_paged = (params.offset, params.limit, params.grep) != (None, None, None)
     lines = retained.text.splitlines(keepends=True)
     numbered = list(enumerate(lines))
-    if params.grep is not None and (pattern := compiled(params.grep)) is not None:
-        numbered = [(n, line) for n, line in numbered if pattern.search(line)]
+    if params.grep is not None:
+        numbered = ModelPattern(params.grep).matching(lines)
     start, chosen = _page(numbered, params)
     found = "".join(f"{n + 1}: {line}" if params.grep is not None else line for n, line in chosen)
     remaining = len(numbered) - start - len(chosen)

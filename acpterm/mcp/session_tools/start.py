@@ -9,7 +9,7 @@ from acpterm.mcp.session_tools.replies import session_reply
 from acpterm.mcp.sessions import NAME, Launch
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
-from acpterm.mcp.waiting import owned, read_new, settle
+from acpterm.mcp.waiting import read_new, removed_on_failure, settle
 
 
 class Params(Struct, kw_only=True):
@@ -37,7 +37,7 @@ async def _execute(call: Call, params: Params) -> Reply:
             rows=params.rows,
         )
     )
-    async with owned(call, session):
+    async with removed_on_failure(call, session):
         await settle(call, session)
         view = await read_new(call, session)
     heading = (

@@ -24,7 +24,7 @@ class Stopped(Struct, kw_only=True):
 
 
 async def _execute(call: Call, params: Params) -> Reply:
-    if call.starts.withdraw(params.session_id):
+    if await call.starts.withdraw(call.sessions, params.session_id):
         return Reply(
             state="[not started: the question to the user was withdrawn]",
             text=f"Terminal session {params.session_id} terminated.",

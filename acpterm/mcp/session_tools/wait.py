@@ -1,22 +1,22 @@
 """`terminal_wait`: wait for one session, or for the first of several."""
 
-import re
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import anyio
 from msgspec import Meta, Struct, field
 
-from acpterm.api.errors import AcptermError
+from acpterm.api.errors import AcptermError, RequestError
 from acpterm.api.results import Waited
 from acpterm.api.shell import Completed
 from acpterm.mcp.call import Call
+from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.session_tools.replies import session_reply
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.shell_replies import command_reply, exit_heading
 from acpterm.mcp.states import SessionResult, call_text
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.tool_error import ToolError
-from acpterm.mcp.waiting import compiled, read_new, wait_until
+from acpterm.mcp.waiting import read_new, wait_until
 
 Condition: TypeAlias = Literal["exit", "input", "idle", "text"]
 
@@ -49,7 +49,7 @@ class Params(Struct, kw_only=True):
 
 
 class _Conditions(NamedTuple):
-    pattern: re.Pattern[str] | None
+    pattern: ModelPattern | None
     idle: float | None
     until_input: bool
     timeout: float
@@ -89,7 +89,7 @@ def _command_reply(call: Call, session: Session, completed: Completed) -> Reply:
 
 
 def _conditions(call: Call, params: Params) -> _Conditions:
-    pattern = compiled(params.pattern)
+    pattern = None if params.pattern is None else ModelPattern(params.pattern)
     given = [params.for_] if isinstance(params.for_, str) else params.for_
     wanted: list[Condition] = given or ["exit", "input"]
     if not given and pattern is not None:
@@ -117,9 +117,12 @@ async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[Ses
 async def _first(
     call: Call, sessions: list[Session], conditions: _Conditions
 ) -> tuple[Session, Waited]:
-    """Wait for all sessions at once; return the first one for which the wait has ended."""
+    """Wait for all sessions at once; return the first one for which the wait has ended.
+
+    A session whose terminal the user has removed counts only if no other one is left.
+    """
     found: list[tuple[Session, Waited]] = []
-    failures: list[AcptermError] = []
+    failures: list[AcptermError | ToolError] = []
 
     async def wait(session: Session) -> None:
         try:
@@ -131,7 +134,11 @@ async def _first(
                 until_input=conditions.until_input,
                 timeout_s=conditions.timeout,
             )
-        except AcptermError as error:
+        except RequestError as error:
+            call.sessions.forget(session)
+            failures.append(error)
+            return
+        except (AcptermError, ToolError) as error:
             failures.append(error)
             tasks.cancel_scope.cancel()
             return
