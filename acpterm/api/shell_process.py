@@ -106,8 +106,11 @@ async def start_shell(
         setup = kind.setup(directory.path, directory.nonce, env, user_rc=options.user_rc)
         if directory.is_in_workspace:
             setup = setup.with_env_as_arguments()
-        for name, text in setup.files.items():
-            directory.write(name, text)
+        try:
+            for name, text in setup.files.items():
+                directory.write(name, text)
+        except OSError as error:
+            raise ShellError(f"the shell's rc files cannot be written: {error}") from error
         terminal = await client.create(
             setup.command,
             setup.args,
@@ -165,18 +168,26 @@ async def _visible_directory(client: "Client", options: ShellOptions) -> ShellDi
     for parent in (None, *([options.cwd or os.getcwd()] if is_user else workspaces)):
         directory = ShellDirectory(parent)
         try:
-            path = directory.write("probe", "")
-            probe = await client.create("cat", [path], cwd=options.cwd, provider=options.provider)
-            end = await probe.wait()
-            await probe.release()
+            is_visible = await _can_read(client, options, directory.write("probe", ""))
         except BaseException:
             directory.close()
             raise
         directory.remove("probe")
-        if end is not None and end.code == 0:
+        if is_visible:
             return directory
         directory.close()
     raise ShellError(
         "the shell cannot exchange files with this program: where it runs, none of these "
         f"directories is visible: {', '.join(workspaces)}"
     )
+
+
+async def _can_read(client: "Client", options: ShellOptions, path: str) -> bool:
+    """Return whether a program of the shell's terminals can read a file."""
+    probe = await client.create("cat", [path], cwd=options.cwd, provider=options.provider)
+    try:
+        end = await probe.wait(START_TIMEOUT_S)
+    finally:
+        with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True), suppress(AcptermError):
+            await probe.release()
+    return end is not None and end.code == 0

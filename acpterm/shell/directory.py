@@ -1,13 +1,20 @@
 """The private directory through which the driver and its shell exchange files.
 
 The directory has mode 0700 and a random name. The driver writes rc files and command files, and
-deletes them once they were read; the shell writes one record for each command. A command may delete
-the directory: the next write creates it again.
+deletes them once they were read; the shell writes one record for each command.
+
+Programs in the shell may do anything with the directory, also if they are isolated and the driver
+is not. So the driver holds it open, uses names in it only through that descriptor, follows no
+links, opens nothing that it has not created, and waits for nothing. If the path leads elsewhere,
+there is an error instead of a file. A command may delete the directory: the next write creates it
+again.
 """
 
+import errno
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from contextlib import suppress
 
@@ -33,22 +40,66 @@ class ShellDirectory:
             self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=os.path.abspath(runtime))
         else:
             self.path = tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=os.path.abspath(parent))
+        above, self._name = os.path.split(self.path)
+        self._above = os.open(above, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._descriptor = self._open()
+        except OSError:
+            os.close(self._above)
+            raise
+        self._is_closed = False
+        if parent is not None:
             self.write(_GITIGNORE, "*\n")
 
     def write(self, name: str, text: str) -> str:
-        """Write a file, which only the user can read; return its path."""
-        path = os.path.join(self.path, name)
-        with suppress(FileExistsError):
-            os.mkdir(self.path, 0o700)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        """Write a new file, which only the user can read, instead of an existing one.
+
+        Return its path. Raises `OSError`, also if the directory was replaced.
+        """
+        self._check()
+        self._unlink(name)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(name, flags, 0o600, dir_fd=self._descriptor)
         with os.fdopen(descriptor, "wb") as file:
             file.write(text.encode("utf-8", "surrogateescape"))
-        return path
+        return os.path.join(self.path, name)
+
+    def _open(self) -> int:
+        """Return a descriptor of the directory. Raises `OSError` if it is not ours."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+        descriptor = os.open(self._name, flags, dir_fd=self._above)
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            os.close(descriptor)
+            raise self._replaced()
+        return descriptor
+
+    def _check(self) -> None:
+        """Create the directory again if it was deleted. Raises `OSError` if it was replaced."""
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+        except FileNotFoundError:
+            os.mkdir(self._name, 0o700, dir_fd=self._above)
+            os.close(self._descriptor)
+            self._descriptor = self._open()
+            found = os.stat(self.path, follow_symlinks=False)
+        own = os.fstat(self._descriptor)
+        if not os.path.samestat(found, own):
+            raise self._replaced()
+        if stat.S_IMODE(own.st_mode) != 0o700:
+            # A command has changed the mode, perhaps of everything in the workspace.
+            os.fchmod(self._descriptor, 0o700)
+
+    def _replaced(self) -> OSError:
+        return OSError(errno.ENOTDIR, "the shell's private directory was replaced", self.path)
+
+    def _unlink(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._descriptor)
 
     def remove(self, name: str) -> None:
         """Delete a file, if it exists."""
         with suppress(OSError):
-            os.unlink(os.path.join(self.path, name))
+            self._unlink(name)
 
     def command_name(self, n: int) -> str:
         """Return the name of the file of command `n`."""
@@ -58,7 +109,7 @@ class ShellDirectory:
         """Return the valid record of command `n`, if there is one."""
         try:
             flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
-            descriptor = os.open(os.path.join(self.path, f"{n}.{event}"), flags)
+            descriptor = os.open(f"{n}.{event}", flags, dir_fd=self._descriptor)
         except OSError:
             return None
         try:
@@ -75,5 +126,13 @@ class ShellDirectory:
         self.remove(f"{n}.end")
 
     def close(self) -> None:
-        """Delete the directory."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Delete the directory, unless it was replaced."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with suppress(OSError):
+            found = os.stat(self._name, dir_fd=self._above, follow_symlinks=False)
+            if os.path.samestat(found, os.fstat(self._descriptor)):
+                shutil.rmtree(self._name, ignore_errors=True, dir_fd=self._above)
+        os.close(self._descriptor)
+        os.close(self._above)
