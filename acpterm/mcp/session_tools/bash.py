@@ -63,6 +63,7 @@ async def _execute(call: Call, params: Params) -> Reply:
         )
     kills = settings.at_timeout == "kill" and not params.run_in_background
     call.doing = "starting the command"
+    call.approval_s = 0 if params.run_in_background else limit
     session = await call.start(
         Launch(params.command, cwd=params.cwd, timeout_s=limit if kills else None)
     )

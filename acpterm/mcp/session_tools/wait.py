@@ -57,6 +57,7 @@ class _Conditions(NamedTuple):
 
 async def _execute(call: Call, params: Params) -> Reply:
     conditions = _conditions(call, params)
+    call.approval_s = conditions.timeout
     sessions = await _sessions(call, params.session_id)
     if len(sessions) == 1 and conditions.pattern is None:
         found = await call.shells.wait(call, sessions[0], conditions.timeout)
@@ -106,7 +107,7 @@ def _conditions(call: Call, params: Params) -> _Conditions:
 
 
 async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[Session]:
-    if identifiers is None:
+    if not identifiers:
         if active := call.sessions.active():
             return active
         raise ToolError("there is no session to wait for: start one with terminal_start")
