@@ -22,6 +22,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 ANSWER_TIMEOUT_S: Final = 300.0
 _KEY: Final = "question"
+_DONE_MAX: Final = 20
+"""How many results are kept for a client that answers too late."""
 
 
 class Question(NamedTuple):
@@ -72,6 +74,11 @@ class Job:
         self._answer: types.ElicitResult | None = None
         self._answered = anyio.Event()
         self._one_question: Final = anyio.Lock()
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether the work has ended."""
+        return self.result is not None or self.error is not None
 
     async def run(self, work: Callable[[Ask], Awaitable[types.CallToolResult]]) -> None:
         """Do the work, and store its result, or the error, which is that of the call."""
@@ -153,6 +160,9 @@ class Jobs:
             return outcome
         state = secrets.token_hex(16)
         self._asking[state] = job
+        done = [key for key, each in self._asking.items() if each.is_done]
+        for key in done[:-_DONE_MAX]:
+            del self._asking[key]
         request = types.ElicitRequest(
             params=types.ElicitRequestFormParams(
                 message=outcome.message, requested_schema=outcome.schema

@@ -36,6 +36,8 @@ PENDING: Final = "pending-"
 INFORM_AFTER_S: Final = 0.5
 """A start that takes longer probably waits for the user."""
 _DISCARD_TIMEOUT_S: Final = 2.0
+_DONE_MAX: Final = 20
+"""How many starts are kept that were pending once: a call may still name their ids."""
 
 
 class Start:
@@ -172,6 +174,9 @@ class Starts:
         if start.id is None:
             start.id = f"{PENDING}{next(self._numbers)}"
             self._pending[start.id] = start
+            done = [key for key, each in self._pending.items() if each.done.is_set()]
+            for key in done[:-_DONE_MAX]:
+                del self._pending[key]
         return start.id
 
     def pending(self) -> list[str]:
