@@ -53,9 +53,10 @@ class Completed(Struct, frozen=True, kw_only=True):
     command; there is no exit code then, and `output` may contain other output or lack some.
 
     `output` is the text from the beginning of the command, also in the result of `Shell.wait`;
-    `truncated` says whether it begins later. `position` is the position in the terminal's output up
-    to which it was read. `started_new` is true if a shell was started for this command because the
-    one before has ended. `detail` is a sentence for the reader.
+    `truncated` says whether it begins later: `output_begin` bytes of text (UTF-8) later. `position`
+    is the position in the terminal's output up to which it was read. `started_new` is true if a
+    shell was started for this command because the one before has ended. `detail` is a sentence for
+    the reader.
     """
 
     state: ShellState
@@ -67,6 +68,7 @@ class Completed(Struct, frozen=True, kw_only=True):
     wall_seconds: float
     position: int
     truncated: bool = False
+    output_begin: int = 0
     started_new: bool = False
     detail: str = ""
 
@@ -128,23 +130,29 @@ class Shell:
                 await self._client.check(command, cwd=self._cwd, ask=True)
             running, started_new = await self._ready()
             self._n += 1
-            file = running.directory.write(
-                str(self._n), self._kind.command_file(self._n, command, running.flags)
-            )
+            text = self._kind.command_file(self._n, command, running.flags)
+            try:
+                file = running.directory.write(str(self._n), text)
+            except OSError as error:
+                await self.close()
+                raise ShellError(
+                    f"the command cannot be given to the shell, which was ended: {error}"
+                ) from error
             running.tracker.begin(self._n)
             self._busy = _Command(self._n, command, anyio.current_time(), started_new)
             await self._type(running, self._kind.keys(self._n, file).decode())
             return await self._follow(running, self._busy, timeout)
 
-    async def wait(self, timeout: float | None = None) -> Completed:
+    async def wait(self, timeout: float | None = None, *, until_input: bool = True) -> Completed:
         """Wait until the running command ends, or waits for input, or `timeout` seconds.
 
-        Raises `ShellError` if no command runs.
+        Without `until_input`, a program that waits for input does not end the wait. Raises
+        `ShellError` if no command runs.
         """
         with self._used():
             if self._busy is None or self._running is None:
                 raise ShellError("no command runs in the shell")
-            return await self._follow(self._running, self._busy, timeout)
+            return await self._follow(self._running, self._busy, timeout, until_input=until_input)
 
     async def interrupt(self) -> None:
         """Send SIGINT to the running program, as Ctrl-C does; then `wait` for its end."""
@@ -200,8 +208,13 @@ class Shell:
             await running.read(_QUIET_S, until_input=True)
 
     async def _type(self, running: ShellProcess, keys: str) -> None:
+        """Type the whole line, or end the shell: half a line would be part of the next command."""
         try:
-            await running.terminal.write(keys)
+            with anyio.move_on_after(_PROMPT_TIMEOUT_S, shield=True) as scope:
+                await running.terminal.write(keys)
+            if scope.cancelled_caught:
+                await self.close()
+                raise ShellError("the shell's terminal accepts no input: the shell was ended")
         except RequestError:
             # The shell may have ended since its prompt; then the result says so.
             while await running.read(0):
@@ -211,7 +224,12 @@ class Shell:
                 raise
 
     async def _follow(
-        self, running: ShellProcess, command: _Command, timeout: float | None
+        self,
+        running: ShellProcess,
+        command: _Command,
+        timeout: float | None,
+        *,
+        until_input: bool = True,
     ) -> Completed:
         """Wait for the end of the command, or another reason to return."""
         deadline = None if timeout is None else anyio.current_time() + timeout
@@ -240,7 +258,9 @@ class Shell:
             if remaining <= 0:
                 return self._completed(running, command, "running")
             wait = min(max(_QUIET_S, running.quiet_s), _READ_WAIT_MAX_S, remaining)
-            if now < input_at:
+            if not until_input:
+                await running.read(wait)
+            elif now < input_at:
                 await running.read(min(wait, input_at - now))
             else:
                 await running.read(wait, until_input=True)
@@ -281,6 +301,7 @@ class Shell:
             wall_seconds=anyio.current_time() - command.began,
             position=tracker.position,
             truncated=tracker.truncated,
+            output_begin=tracker.output_begin,
             started_new=command.started_new,
             detail=outcome.detail,
         )

@@ -199,8 +199,8 @@ class Sessions:
         """Return the error for an id that no session has."""
         known = ", ".join(self._sessions) or "none"
         return ToolError(
-            f"there is no terminal session {shortened(identifier)!r}: it was stopped, or never existed; "
-            f"the sessions are: {known}"
+            f"there is no terminal session {shortened(identifier)!r}: it was stopped, or never "
+            f"existed; the sessions are: {known}"
         )
 
     def all(self) -> list[Session]:

@@ -1,117 +1,262 @@
 """Persistent shells: commands that share directory, variables and functions.
 
 A shell has a name, and starts with its first command. It is *idle*, or *busy* with a command that
-has not ended when its call had to return. A busy shell can be continued like any session; it can
-also be set aside (`set_aside`): it becomes a background session, and the name gets a new shell.
+has not ended when its call had to return. A busy shell can be continued like any session. Calls
+that name the same shell take turns.
 
-A shell belongs to the connection to the host. If that was lost, the next command starts another.
+What happens at the time limit of a command is up to the call: it *continues* in the busy shell; it
+is *killed*; or its shell is *set aside*, as a background session: the name gets a new shell, and
+the shell is closed once the end of the command was reported. A command whose call is cancelled is
+interrupted, and if it does not end by that, its shell does.
+
+A shell belongs to the connection to the host, and to its session. If the connection was lost, or
+the session removed, the next command starts another shell.
 """
 
+import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import anyio
+from msgspec.structs import replace
 
 from acpterm.api.client import Client
-from acpterm.api.shell import Completed, Shell, ShellOptions
+from acpterm.api.errors import AcptermError
+from acpterm.api.shell import Completed, Shell
+from acpterm.api.shell_process import ShellOptions
 from acpterm.mcp.sessions import NAME, Launch, Session
 from acpterm.mcp.tool_error import ToolError
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
     from acpterm.mcp.call import Call
+
+AtLimit: TypeAlias = Literal["continue", "kill", "set_aside"]
+"""What happens to a command at its time limit."""
 
 CATCH_UP_S: Final = 0.3
 """How long it takes at most to read what a shell has reported already."""
-_GRACE_S: Final = 5.0
-"""How much longer than its time limit a command may take to start."""
+_CLOSE_TIMEOUT_S: Final = 5.0
+_INTERRUPT_S: Final = 2.0
+"""How long an interrupted command may take to end."""
 
 
 class NamedShell:
-    """A shell, and its session once it has started. `reported` characters were in results."""
+    """A shell, and its session once it has started. `reported` bytes of text were in results.
 
-    def __init__(self, shell: Shell, client: Client) -> None:
+    One task at a time uses it, with `lock`. `runs` is the number of commands so far.
+    """
+
+    def __init__(self, shell: Shell, client: Client, cwd: str) -> None:
         self.shell: Final = shell
         self.client: Final = client
+        self.lock: Final = anyio.Lock()
         self.session: Session | None = None
         self.reported = 0
-        self.cwd: str | None = None
+        self.runs = 0
+        self.cwd = cwd
+
+
+class Ran(NamedTuple):
+    """What became of a command, and whether it was killed at its time limit."""
+
+    session: Session
+    completed: Completed
+    was_killed: bool = False
 
 
 class Shells:
-    """The persistent shells of one MCP client."""
+    """The persistent shells of one MCP client, within `closing`."""
 
     def __init__(self) -> None:
+        self.group: TaskGroup | None = None
         self._shells: Final[dict[str, NamedShell]] = {}
         self._aside: Final[list[NamedShell]] = []
+        self._turns: Final[dict[str, anyio.Lock]] = {}
+        self._directories: Final[dict[str, str]] = {}
 
     async def run(
-        self, call: "Call", name: str, command: str, timeout_s: float
-    ) -> tuple[Session, Completed]:
-        """Run a command in the shell `name`. Raises `ToolError`, and `AcptermError` if refused."""
-        named = await self._get(call, name)
-        call.doing = f"running the command in the shell {name}"
-        limit = call.limited(timeout_s)
+        self,
+        call: "Call",
+        name: str,
+        command: str,
+        timeout_s: float,
+        *,
+        cwd: str | None = None,
+        at_limit: AtLimit = "continue",
+    ) -> Ran:
+        """Run a command in the shell `name`; a new shell starts in `cwd`.
+
+        Raises `ToolError`, and `AcptermError` if the command is refused.
+        """
+        call.doing = f"waiting for the shell {name}"
+        lock = self._turns.setdefault(name, anyio.Lock())
+        busy = f"another call still runs a command in the shell {name!r}, so this one was not run"
+        async with _turn(lock, call.remaining, f"{busy}; call again"):
+            named = await self._get(call, name, cwd)
+            call.doing = f"running the command in the shell {name}"
+            began = anyio.current_time()
+            completed = await self._run(call, named, command, timeout_s)
+            session = self._result(call, named, command, completed)
+            if not named.shell.busy:
+                return Ran(session, completed)
+            left = timeout_s - (anyio.current_time() - began)
+            if at_limit == "set_aside":
+                self._directories[name] = named.cwd
+                self._aside.append(self._shells.pop(name))
+            elif at_limit == "kill":
+                if left <= 0:
+                    killed = replace(completed, **await self._end_command(named))
+                    return Ran(session, killed, was_killed=True)
+                if self.group is not None:
+                    self.group.start_soon(self._kill_after, named, left)
+            return Ran(session, completed)
+
+    async def _run(
+        self, call: "Call", named: NamedShell, command: str, timeout_s: float
+    ) -> Completed:
+        """Return what has become of the command when it ends, or the call has to return."""
         completed: Completed | None = None
-        with anyio.move_on_after(call.remaining + _GRACE_S):
-            async with call.starts.asking(Launch(command), call.ask):
-                completed = await named.shell.run(command, timeout=limit)
+        deadline = anyio.current_time() + call.remaining
+        named.runs += 1
         named.reported = 0
+        try:
+            async with named.lock:
+                with anyio.CancelScope(deadline=deadline):
+                    async with call.starts.asking(Launch(command), call.ask):
+                        completed = await named.shell.run(command, timeout=call.limited(timeout_s))
+                if completed is None and named.shell.busy:
+                    # It was typed: it took the call's time to be approved, or the shell to start.
+                    completed = await named.shell.wait(0)
+        except anyio.get_cancelled_exc_class():
+            if named.shell.busy:
+                with anyio.CancelScope(shield=True):
+                    await self._end_command(named)
+            raise
         if completed is None:
             raise ToolError(
-                f"the command did not start in the shell {name!r}: the user has not answered "
-                "whether it may run, or the shell is not ready; call again"
+                f"the command was not run in the shell: the user has not answered whether {command}"
+                " may run, or the shell is not ready; call again"
             )
-        return self._result(call, named, command, completed), completed
+        return completed
 
     async def wait(
-        self, call: "Call", session: Session, timeout_s: float
+        self, call: "Call", session: Session, timeout_s: float, *, until_input: bool = True
     ) -> tuple[Completed, str] | None:
         """Wait for the command of a busy shell; return its state, and its output that is new.
 
-        Return None if the session is not that of a shell that runs a command.
+        Without `until_input`, a program that waits for input does not end the wait. Return None if
+        the session is not that of a shell that runs a command.
         """
+        await self._sweep(call, await call.sessions.client())
         named = next((each for each in self._all() if each.session is session), None)
         if named is None or not named.shell.busy:
             return None
-        completed = await named.shell.wait(call.limited(timeout_s))
-        new = completed.output[named.reported :]
-        named.reported = len(completed.output)
+        deadline = anyio.current_time() + call.limited(timeout_s)
+        busy = f"another call waits for the command of {session.id}: call again"
+        async with _turn(named.lock, max(CATCH_UP_S, call.limited(timeout_s)), busy):
+            if not self.is_busy(session):
+                return None
+            remaining = max(0.0, deadline - anyio.current_time())
+            completed = await named.shell.wait(remaining, until_input=until_input)
+        output = completed.output.encode()
+        new = output[max(0, named.reported - completed.output_begin) :].decode(errors="ignore")
+        named.reported = completed.output_begin + len(output)
         session.position = completed.position
+        if named in self._aside and not self.is_busy(session):
+            await self._drop(named)
+            await call.sessions.remove(session)
         return completed, new
 
-    def set_aside(self, name: str) -> None:
-        """Make the busy shell `name` a background session: the name gets a new shell."""
-        named = self._shells.pop(name, None)
-        if named is not None:
-            self._aside.append(named)
+    def is_busy(self, session: Session) -> bool:
+        """Return whether the session is that of a shell that runs a command."""
+        return any(each.session is session and each.shell.busy for each in self._all())
 
     async def close(self) -> None:
         """End all shells."""
-        for named in self._all():
-            await named.shell.close()
+        async with anyio.create_task_group() as tasks:
+            for named in self._all():
+                tasks.start_soon(named.shell.close)
         self._shells.clear()
         self._aside.clear()
 
     def _all(self) -> list[NamedShell]:
         return [*self._shells.values(), *self._aside]
 
-    async def _get(self, call: "Call", name: str) -> NamedShell:
+    async def _get(self, call: "Call", name: str, cwd: str | None) -> NamedShell:
+        """Return the shell `name`, which is idle or has not started."""
         client = await call.sessions.client()
+        await self._sweep(call, client)
         named = self._shells.get(name)
-        if named is not None and named.client is client:
-            if named.shell.busy:
-                await named.shell.wait(CATCH_UP_S)  # the command may have ended meanwhile
-            if named.shell.busy and named.session is not None:
+        if named is not None:
+            await self._catch_up(named, name)
+            if cwd is None or _is_same(os.path.join(call.sessions.cwd, cwd), named.cwd):
+                return named
+            if named.shell.terminal is not None:
                 raise ToolError(
-                    f"a command still runs in the shell {name!r}: {named.session.command!r}; "
-                    f"continue or stop it as the session {named.session.id}, or use another name"
+                    f"the shell {name!r} is in {named.cwd}: use cd in the command to change that; "
+                    "cwd is where a new shell starts"
                 )
-            return named
-        cwd = next((each.cwd for each in reversed(self._aside) if each.client is client), None)
-        options = ShellOptions(cwd or call.sessions.cwd, name=NAME)
-        named = self._shells[name] = NamedShell(Shell(client, None, options), client)
+        cwd = os.path.join(call.sessions.cwd, cwd or self._directories.get(name) or "")
+        options = ShellOptions(cwd, name=NAME, provider=call.settings.provider)
+        named = self._shells[name] = NamedShell(Shell(client, None, options), client, cwd)
         return named
+
+    async def _catch_up(self, named: NamedShell, name: str) -> None:
+        """Raise `ToolError` if the last command of the shell has not ended."""
+        if named.shell.busy:
+            what = "" if named.session is None else f": {named.session.command!r}"
+            how = "" if named.session is None else f" as the session {named.session.id}"
+            busy = f"a command still runs in the shell {name!r}{what}; continue or stop it{how}, "
+            busy += "or use another name"
+            async with _turn(named.lock, CATCH_UP_S, busy):
+                if named.shell.busy:
+                    await named.shell.wait(CATCH_UP_S)
+            if named.shell.busy:
+                raise ToolError(busy)
+
+    async def _sweep(self, call: "Call", client: Client) -> None:
+        """Close the shells of earlier connections, and those whose session was removed."""
+        known = call.sessions.all()
+        for named in self._all():
+            is_removed = named.session is not None and named.session not in known
+            if is_removed or named.client is not client:
+                await self._drop(named)
+
+    async def _drop(self, named: NamedShell) -> None:
+        """Close a shell; its name gets a new one."""
+        for name, each in list(self._shells.items()):
+            if each is named:
+                del self._shells[name]
+        if named in self._aside:
+            self._aside.remove(named)
+        await named.shell.close()
+
+    async def _kill_after(self, named: NamedShell, seconds: float) -> None:
+        """End the command that runs now, if it still runs after `seconds`."""
+        runs = named.runs
+        await anyio.sleep(seconds)
+        if named.runs == runs and named.shell.busy:
+            await self._end_command(named)
+
+    async def _end_command(self, named: NamedShell) -> dict[str, object]:
+        """Interrupt a command; end its shell if that does not end it.
+
+        Return the fields of the result that have changed.
+        """
+        completed: Completed | None = None
+        with anyio.move_on_after(_INTERRUPT_S), suppress(AcptermError):
+            await named.shell.interrupt()
+            async with named.lock:
+                if named.shell.busy:
+                    completed = await named.shell.wait(until_input=False)
+        if completed is not None:
+            return {name: getattr(completed, name) for name in completed.__struct_fields__}
+        if named.shell.busy:
+            await self._drop(named)
+        return {"state": "shell_ended", "detail": "the shell was ended with its command"}
 
     def _result(
         self, call: "Call", named: NamedShell, command: str, completed: Completed
@@ -125,7 +270,7 @@ class Shells:
         elif session is None or session.terminal.id != terminal.id:
             session = named.session = call.sessions.add(terminal, command, completed.cwd or "")
         named.cwd = completed.cwd or named.cwd
-        named.reported = len(completed.output)
+        named.reported = completed.output_begin + len(completed.output.encode())
         session.command = command
         session.cwd = completed.cwd or session.cwd
         session.position = session.input_position = completed.position
@@ -133,11 +278,30 @@ class Shells:
         return session
 
 
+def _is_same(directory: str, other: str) -> bool:
+    return os.path.realpath(directory) == os.path.realpath(other)
+
+
+@asynccontextmanager
+async def _turn(lock: anyio.Lock, seconds: float, otherwise: str) -> AsyncIterator[None]:
+    """Hold the lock in the block. Raises `ToolError` if it is not free after `seconds`."""
+    with anyio.move_on_after(seconds) as scope:
+        await lock.acquire()
+    if scope.cancelled_caught:
+        raise ToolError(otherwise)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 @asynccontextmanager
 async def closing(shells: Shells) -> AsyncIterator[Shells]:
     """End all shells at the end of the block."""
-    try:
-        yield shells
-    finally:
-        with anyio.move_on_after(_GRACE_S, shield=True):
-            await shells.close()
+    async with anyio.create_task_group() as shells.group:
+        try:
+            yield shells
+        finally:
+            shells.group.cancel_scope.cancel()
+            with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
+                await shells.close()

@@ -21,7 +21,7 @@ incomplete command has none; nor has an empty one, for which ``.`` returns 0. Wi
 file begins with another mark of the beginning: the first one is followed by the trace of ``.``.
 """
 
-from acpterm.shell.complete import is_complete
+from acpterm.shell import posix
 
 RC = r"""
 \builtin shopt -q expand_aliases && __acpterm_aliases=1 || __acpterm_aliases=
@@ -137,23 +137,9 @@ USER_RC = r"""
 #: Removes what the user has typed at the prompt, and leaves the command mode of vi.
 CLEAR_LINE = b"\x1b[31415~\x1b[31416~"
 
-_BEGIN = '{{ __acpterm_begin {n} "$?" && :; }} >/dev/null 2>&1'
 _END = '\n\n{ __acpterm_end "$?" "${PIPESTATUS[@]}"; } >/dev/null 2>&1\n'
-_LINE = (
-    " " + _BEGIN + r"; \builtin . {path}"
-    '; {{ __acpterm_again "$?" && :; }} >/dev/null 2>&1'
-)
 
 
 def command_file(n: int, command: str, flags: str) -> str:
     """Return the contents of the file of command `n`; `flags` is the shell's last known ``$-``."""
-    if "v" in flags:
-        # `set -v` prints the lines of the file.
-        return command + "\n"
-    begin = _BEGIN.format(n=n) + "\n" if "x" in flags else ""
-    return begin + command + (_END if is_complete(command) else "\n")
-
-
-def typed_line(n: int, path: str) -> str:
-    """Return the line that sources the file of command `n`, whose quoted path is `path`."""
-    return _LINE.format(n=n, path=path)
+    return posix.command_file(n, command, flags, _END)

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from acpterm.shell import bash, fish, zsh
+from acpterm.shell import bash, fish, posix, zsh
 
 KindName: TypeAlias = Literal["bash", "zsh", "fish"]
 
@@ -77,8 +77,8 @@ class Kind(NamedTuple):
 
 
 KINDS: Final[dict[str, Kind]] = {
-    "bash": Kind("bash", bash.CLEAR_LINE, bash.command_file, bash.typed_line),
-    "zsh": Kind("zsh", zsh.CLEAR_LINE, zsh.command_file, zsh.typed_line),
+    "bash": Kind("bash", bash.CLEAR_LINE, bash.command_file, posix.typed_line),
+    "zsh": Kind("zsh", zsh.CLEAR_LINE, zsh.command_file, posix.typed_line),
     "fish": Kind("fish", fish.CLEAR_LINE, fish.command_file, fish.typed_line),
 }
 

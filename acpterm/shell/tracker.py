@@ -189,6 +189,11 @@ class Tracker:
         return self._command.text.text() if self._command else ""
 
     @property
+    def output_begin(self) -> int:
+        """The bytes (UTF-8) of text before `output`, which are no longer retained."""
+        return self._command.text.dropped_bytes if self._command else 0
+
+    @property
     def truncated(self) -> bool:
         """Whether the beginning of that text is no longer retained."""
         return self._command is not None and (

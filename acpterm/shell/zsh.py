@@ -11,7 +11,7 @@ instead of PROMPT_COMMAND and PS0. Differences:
   is read; then ZDOTDIR is again what it was.
 """
 
-from acpterm.shell.complete import is_complete
+from acpterm.shell import posix
 
 #: The name of the variable with the user's ZDOTDIR, if there is one.
 USER_ZDOTDIR = "ACPTERM_ZDOTDIR"
@@ -153,23 +153,9 @@ __acpterm_install
 #: Removes what the user has typed at the prompt.
 CLEAR_LINE = b"\x1b[31415~"
 
-_BEGIN = '{{ __acpterm_begin {n} "$?" && :; }} >/dev/null 2>&1'
 _END = '\n\n{ __acpterm_end "$?" "${pipestatus[@]}"; } >/dev/null 2>&1\n'
-_LINE = (
-    " " + _BEGIN + r"; \builtin . {path}"
-    '; {{ __acpterm_again "$?" && :; }} >/dev/null 2>&1'
-)
 
 
 def command_file(n: int, command: str, flags: str) -> str:
     """Return the contents of the file of command `n`; `flags` is the shell's last known ``$-``."""
-    if "v" in flags:
-        # `set -v` prints the lines of the file.
-        return command + "\n"
-    begin = _BEGIN.format(n=n) + "\n" if "x" in flags else ""
-    return begin + command + (_END if is_complete(command) else "\n")
-
-
-def typed_line(n: int, path: str) -> str:
-    """Return the line that sources the file of command `n`, whose quoted path is `path`."""
-    return _LINE.format(n=n, path=path)
+    return posix.command_file(n, command, flags, _END)

@@ -1,9 +1,18 @@
 """Commands in persistent shells."""
 
+from functools import partial
+
+import anyio
 import pytest
 
+from acpterm.api import shell_process
+from acpterm.config.tools import ToolsFor
 from acpterm.mcp import call
+from acpterm.providers import landlock_exec
+from tests.support.depth import DEADLINE_S
 from tests.support.mcp import mcp_tools
+from tests.support.polling import poll
+from tests.support.user import user_of
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +74,147 @@ async def test_refused_command_does_not_reach_the_shell(tmp_path):
         result = await tools.call("terminal_bash", session="s", command="rm -r no-such-directory")
     assert result.is_error
     assert "the command was refused" in result.text
+
+
+async def test_shell_runs_at_the_provider_of_the_agent(tmp_path, monkeypatch):
+    if landlock_exec.abi() < landlock_exec.ABI_MIN:
+        pytest.skip("requires Linux 6.12 with Landlock")
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    tables = [ToolsFor(agent="test-*", provider="landlock")]
+    async with mcp_tools(tmp_path, tools_for=tables) as tools:
+        result = await tools.call("terminal_bash", session="s", command="true")
+        assert not result.is_error, result.text
+        async with user_of(tools.host) as user:
+            (terminal,) = (await user.request("terminal/list"))["terminals"]
+    assert terminal["provider"] == "landlock"
+
+
+async def test_command_that_was_typed_late_is_reported_as_running(tmp_path, monkeypatch):
+    (tmp_path / ".bashrc").write_text("sleep 1.5")
+    monkeypatch.setattr(call, "BLOCK_MAX_S", 3.0)
+    async with mcp_tools(tmp_path) as tools:
+        began = anyio.current_time()
+        late = await tools.call("terminal_bash", session="s", command="sleep 3; (exit 7)")
+        assert anyio.current_time() - began < 4.5
+        assert late.data["state"] == "running"
+        waited = await tools.call("terminal_wait", sessionId=late.data["id"])
+    assert waited.data["exitCode"] == 7
+
+
+async def test_shell_that_is_not_ready_in_time_has_run_nothing(tmp_path, monkeypatch):
+    (tmp_path / ".bashrc").write_text("read line")
+    monkeypatch.setattr(call, "BLOCK_MAX_S", 0.5)
+    async with mcp_tools(tmp_path) as tools:
+        late = await tools.call("terminal_bash", session="s", command="true")
+    assert late.is_error
+    assert "the command was not run in the shell" in late.text
+
+
+@pytest.mark.parametrize("trap", ["", "trap '' INT; "], ids=["interrupted", "ended"])
+async def test_cancelled_command_leaves_a_name_that_can_be_used(tmp_path, trap):
+    async with mcp_tools(tmp_path) as tools:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                command = f"{trap}touch {tmp_path}/begun; sleep 600"
+                tasks.start_soon(partial(tools.call, "terminal_bash", session="s", command=command))
+                await poll((tmp_path / "begun").exists)
+                scope.cancel()
+        result = await tools.call("terminal_bash", session="s", command="echo works")
+    assert result.data["output"] == "works\n"
+
+
+async def test_new_shell_starts_in_cwd_and_another_cwd_is_an_error(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        first = await tools.call("terminal_bash", session="s", command="pwd", cwd="/usr")
+        same = await tools.call("terminal_bash", session="s", command="pwd", cwd="/usr/")
+        other = await tools.call("terminal_bash", session="s", command="pwd", cwd="/")
+    assert first.data["output"] == same.data["output"] == "/usr\n"
+    assert "the shell 's' is in /usr: use cd in the command" in other.text
+
+
+async def test_background_command_in_a_shell_returns_at_once(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        with anyio.fail_after(DEADLINE_S):
+            result = await tools.call(
+                "terminal_bash", session="s", command="sleep 600", run_in_background=True
+            )
+    assert result.data["state"] == "running"
+
+
+async def test_command_in_a_shell_is_killed_at_its_limit_if_the_user_wants_that(tmp_path):
+    async with mcp_tools(tmp_path, tool_at_timeout="kill") as tools:
+        await tools.call("terminal_bash", session="s", command="x=5")
+        killed = await tools.call(
+            "terminal_bash", session="s", command="echo a; sleep 600", timeout_seconds=0.5
+        )
+        after = await tools.call("terminal_bash", session="s", command="echo $x")
+    assert killed.text.startswith("Command timed out after 0.5 s, and was killed.\n\nOutput:\na\n")
+    assert killed.data["complete"]
+    assert after.data["output"] == "5\n"
+
+
+async def test_wait_for_a_shell_has_the_conditions_of_the_call(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        running = await tools.call("terminal_bash", session="s", command="echo Name:; read x; true")
+        assert running.data["state"] == "waiting_for_input"
+        identifier = running.data["id"]
+        idle = await tools.call(
+            "terminal_wait", sessionId=identifier, **{"for": "idle"}, idle_seconds=0.3
+        )
+        assert "no output for 0.3 s" in idle.text
+        began = anyio.current_time()
+        end = await tools.call(
+            "terminal_wait", sessionId=identifier, **{"for": "exit"}, timeout_seconds=1
+        )
+        assert anyio.current_time() - began > 0.9
+        assert end.data["state"] == "running"
+
+
+async def test_wait_for_several_ends_with_the_command_of_a_shell(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        other = await tools.call("terminal_bash", command="sleep 600", run_in_background=True)
+        busy = await tools.call(
+            "terminal_bash", session="s", command="sleep 1; (exit 7)", timeout_seconds=0.2
+        )
+        first = await tools.call("terminal_wait", sessionId=[other.data["id"], busy.data["id"]])
+    assert first.data["exitCode"] == 7
+
+
+async def test_parallel_calls_of_claude_bash_take_turns(tmp_path):
+    results = []
+    async with mcp_tools(tmp_path, "claude") as tools:
+
+        async def run(text):
+            results.append((await tools.call("Bash", command=f"echo {text}; sleep 0.2")).text)
+
+        async with anyio.create_task_group() as tasks:
+            for text in ("a", "b", "c"):
+                tasks.start_soon(run, text)
+    assert sorted(results) == ["a\n", "b\n", "c\n"]
+
+
+async def test_shell_that_was_set_aside_is_closed_when_its_end_was_reported(tmp_path):
+    async with mcp_tools(tmp_path, "claude") as tools:
+        slow = await tools.call("Bash", command="sleep 0.6", timeout=100)
+        identifier = slow.data["id"]
+        async with user_of(tools.host) as user:
+            assert len((await user.request("terminal/list"))["terminals"]) == 1
+        with anyio.fail_after(DEADLINE_S):
+            while "completed" not in (await tools.call("BashOutput", bash_id=identifier)).text:
+                await anyio.sleep(0.05)
+        async with user_of(tools.host) as user:
+            assert (await user.request("terminal/list"))["terminals"] == []
+
+
+async def test_new_output_of_a_shell_is_complete_after_a_flood(tmp_path, monkeypatch):
+    monkeypatch.setattr(shell_process, "OUTPUT_BYTES", 10)
+    command = f"echo 12345678901234; until test -e {tmp_path}/go; do sleep 0.05; done; echo new"
+    async with mcp_tools(tmp_path, "claude") as tools:
+        slow = await tools.call("Bash", command=f"{command}; sleep 600", timeout=500)
+        (tmp_path / "go").touch()
+        texts = ""
+        with anyio.fail_after(DEADLINE_S):
+            while "new\n" not in texts:
+                texts += (await tools.call("BashOutput", bash_id=slow.data["id"])).text
+    assert "4\n" not in texts

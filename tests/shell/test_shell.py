@@ -172,10 +172,18 @@ async def test_users_own_command_in_the_shell_is_not_disturbed(settings, home, m
 
 
 @on_both_backends
-async def test_command_with_nul_is_refused(settings, home):
+@pytest.mark.parametrize(
+    ("command", "error", "message"),
+    [
+        ("echo a\0b", ValueError, r"must not contain NUL \(index 6\)"),
+        ("echo \ud800", ValueError, r"must not contain a lone surrogate \(index 5\)"),
+        (None, TypeError, "must be a str, not NoneType"),
+    ],
+)
+async def test_command_that_is_no_text_is_refused(settings, home, command, error, message):
     async with connect(settings) as client, shell_of(client, home) as shell:
-        with pytest.raises(ValueError, match=r"must not contain NUL \(index 6\)"):
-            await shell.run("echo a\0b")
+        with pytest.raises(error, match=message):
+            await shell.run(command)
         assert shell.terminal is None
 
 
@@ -238,6 +246,19 @@ async def test_nonce_is_in_no_file_and_no_environment(settings, home):
         # The file of the command itself.
         assert len(found.output.splitlines()) == 1, found
     assert glob.glob(path) == []
+
+
+@on_both_backends
+async def test_shell_with_a_replaced_directory_is_ended_and_the_next_one_works(settings, home):
+    async with connect(settings) as client, shell_of(client, home) as shell:
+        await shell.run("true")
+        directory = shell._running.directory.path
+        await shell.run(f"mv {directory} {home}/moved; ln -s {home}/moved {directory}")
+        with pytest.raises(acpterm.ShellError, match="private directory was replaced"):
+            await shell.run("echo never")
+        assert (shell.busy, shell.terminal) == (False, None)
+        assert (await shell.run("echo works")).output == "works\n"
+        os.unlink(directory)
 
 
 def test_unknown_shell_is_an_error_that_lists_the_known(settings):

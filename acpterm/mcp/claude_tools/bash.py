@@ -65,12 +65,13 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 async def _in_shell(call: Call, command: str, limit: float) -> Reply:
     """Run a command in the persistent shell; one that has not ended gets a shell to itself."""
-    session, completed = await call.shells.run(call, _SHELL, command, limit)
+    session, completed, _ = await call.shells.run(
+        call, _SHELL, command, limit, at_limit="set_aside"
+    )
     if state_of_command(completed) == "exited":
         heading = _with_code(completed.exit_code, "")
         next_call = call_text("Bash", command=...)
     else:
-        call.shells.set_aside(_SHELL)
         is_waiting = completed.state == "waiting_for_input"
         why = "waits for input" if is_waiting else f"has not ended after {limit:g} s"
         heading = f"The command {why}, and continues in the background with ID: {session.id}\n"

@@ -28,7 +28,10 @@ class Params(Struct, kw_only=True):
     """The parameters of `terminal_bash`."""
 
     command: Annotated[str, Meta(description="The shell command to execute")]
-    cwd: Annotated[str | None, Meta(description="Its directory, an absolute path")] = None
+    cwd: Annotated[
+        str | None,
+        Meta(description="Its directory, an absolute path; with session, where a new shell starts"),
+    ] = None
     timeout_seconds: Annotated[
         float | None,
         Meta(description="Seconds after which it continues in the background; 60 by default"),
@@ -52,16 +55,9 @@ class Params(Struct, kw_only=True):
 async def _execute(call: Call, params: Params) -> Reply:
     settings = call.settings
     limit = settings.timeout_seconds if params.timeout_seconds is None else params.timeout_seconds
-    if params.session is not None:
-        session, completed = await call.shells.run(call, params.session, params.command, limit)
-        return command_reply(
-            session,
-            completed,
-            limit=params.max_output or settings.crop_output,
-            next_call=_next_call(params.session, session, completed),
-            heading=exit_heading(session, completed),
-        )
     kills = settings.at_timeout == "kill" and not params.run_in_background
+    if params.session is not None:
+        return await _in_shell(call, params, params.session, limit, kills=kills)
     call.doing = "starting the command"
     call.approval_s = 0 if params.run_in_background else limit
     session = await call.start(
@@ -80,6 +76,25 @@ async def _execute(call: Call, params: Params) -> Reply:
         # The client has all of it, and was never sent the id.
         await call.sessions.remove(session)
     return reply
+
+
+async def _in_shell(call: Call, params: Params, name: str, limit: float, *, kills: bool) -> Reply:
+    """Run the command in the persistent shell `name`."""
+    session, completed, was_killed = await call.shells.run(
+        call,
+        name,
+        params.command,
+        _BACKGROUND_WAIT_S if params.run_in_background else limit,
+        cwd=params.cwd,
+        at_limit="kill" if kills else "continue",
+    )
+    return command_reply(
+        session,
+        completed,
+        limit=params.max_output or call.settings.crop_output,
+        next_call=_next_call(name, session, completed),
+        heading=_killed(limit) if was_killed else exit_heading(session, completed),
+    )
 
 
 def _next_call(name: str, session: Session, completed: Completed) -> str:
@@ -108,10 +123,14 @@ def heading(session: Session, view: View, limit: float) -> str:
         why = "waits for input" if view.is_waiting else "has not ended yet"
         return f"Terminal Id: {session.id}\nThe command {why}, and continues.\n\nOutput:\n"
     if end.ended_by == "timeout":
-        return f"Command timed out after {limit:g} s, and was killed.\n\nOutput:\n"
+        return _killed(limit)
     if end.signal is not None and end.code is None:
         return f"Signal: {end.signal}\n\nOutput:\n"
     return f"Exit Code: {end.code}\n\nOutput:\n"
+
+
+def _killed(limit: float) -> str:
+    return f"Command timed out after {limit:g} s, and was killed.\n\nOutput:\n"
 
 
 TOOL = Tool(

@@ -1,5 +1,6 @@
 """`terminal_wait`: wait for one session, or for the first of several."""
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import anyio
@@ -55,15 +56,16 @@ class _Conditions(NamedTuple):
     timeout: float
 
 
+_WaitOne: TypeAlias = Callable[[Call, Session, _Conditions], Awaitable[Waited | Completed]]
+
+
 async def _execute(call: Call, params: Params) -> Reply:
     conditions = _conditions(call, params)
     call.approval_s = conditions.timeout
     sessions = await _sessions(call, params.session_id)
-    if len(sessions) == 1 and conditions.pattern is None:
-        found = await call.shells.wait(call, sessions[0], conditions.timeout)
-        if found is not None:
-            return _command_reply(call, sessions[0], found[0])
     session, waited = await _first(call, sessions, conditions)
+    if isinstance(waited, Completed):
+        return _command_reply(call, session, waited)
     view = await read_new(call, session, waited)
     reason = {
         "match": "the pattern matched",
@@ -117,44 +119,64 @@ async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[Ses
 
 async def _first(
     call: Call, sessions: list[Session], conditions: _Conditions
-) -> tuple[Session, Waited]:
+) -> tuple[Session, Waited | Completed]:
     """Wait for all sessions at once; return the first one for which the wait has ended.
 
-    A session whose terminal the user has removed counts only if no other one is left.
+    For a session that has gone, the wait does not end, unless it is the only one.
     """
-    found: list[tuple[Session, Waited]] = []
+    found: list[tuple[Session, Waited | Completed]] = []
     failures: list[AcptermError | ToolError] = []
 
-    async def wait(session: Session) -> None:
+    async def wait(session: Session, wait_one: _WaitOne, conditions: _Conditions) -> None:
         try:
-            waited = await wait_until(
-                call,
-                session,
-                pattern=conditions.pattern,
-                idle=conditions.idle,
-                until_input=conditions.until_input,
-                timeout_s=conditions.timeout,
-            )
+            ended = await wait_one(call, session, conditions)
         except RequestError as error:
             call.sessions.forget(session)
             failures.append(error)
             return
         except (AcptermError, ToolError) as error:
             failures.append(error)
-            tasks.cancel_scope.cancel()
             return
-        if waited.reason == "timeout":
-            found.append((session, waited))
-        else:
-            found.insert(0, (session, waited))
+        if _is_over(ended):
+            found.insert(0, (session, ended))
             tasks.cancel_scope.cancel()
+        else:
+            found.append((session, ended))
 
     async with anyio.create_task_group() as tasks:
         for session in sessions:
-            tasks.start_soon(wait, session)
+            is_shell = call.shells.is_busy(session)
+            tasks.start_soon(wait, session, _command if is_shell else _program, conditions)
+            if is_shell and (conditions.pattern is not None or conditions.idle is not None):
+                # What the shell reports says when its command ends, and waits for input.
+                only_output = conditions._replace(until_input=False)
+                tasks.start_soon(wait, session, _program, only_output)
     if not found:
         raise failures[0]
     return found[0]
+
+
+async def _program(call: Call, session: Session, conditions: _Conditions) -> Waited:
+    return await wait_until(
+        call,
+        session,
+        pattern=conditions.pattern,
+        idle=conditions.idle,
+        until_input=conditions.until_input,
+        timeout_s=conditions.timeout,
+    )
+
+
+async def _command(call: Call, session: Session, conditions: _Conditions) -> Waited | Completed:
+    """Wait for the command that runs in a persistent shell."""
+    found = await call.shells.wait(
+        call, session, conditions.timeout, until_input=conditions.until_input
+    )
+    return await _program(call, session, conditions) if found is None else found[0]
+
+
+def _is_over(ended: Waited | Completed) -> bool:
+    return (ended.state != "running") if isinstance(ended, Completed) else ended.reason != "timeout"
 
 
 TOOL = Tool(

@@ -101,6 +101,13 @@ class TextView:
         return self._truncated
 
     @property
+    def dropped_bytes(self) -> int:
+        """The bytes of text before `text`; fewer than there were if the view has skipped output."""
+        self._flush_all()
+        kept, line = self._parts()
+        return self._tail.total + len(self._line.text().encode()) - kept - len(line)
+
+    @property
     def retained_bytes(self) -> int:
         """The number of bytes in memory: of finished lines, and of output stored unprocessed."""
         return self._tail.retained + self._deferred_bytes
