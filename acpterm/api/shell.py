@@ -116,10 +116,10 @@ class Shell:
 
         After `timeout` seconds the result has the state ``running``, and the command continues.
         For an agent, each command is judged by the user's policy first: `CommandRefused`. Raises
-        `ShellBusyError` if another command runs, and `ValueError` if `command` contains a NUL.
+        `ShellBusyError` if another command runs, and `ValueError` if `command` contains a NUL or a
+        lone surrogate.
         """
-        if "\0" in command:
-            raise ValueError(f"a command must not contain NUL (index {command.index(chr(0))})")
+        _check_text(command)
         with self._used():
             if self._busy:
                 raise ShellBusyError(
@@ -323,3 +323,17 @@ async def open_shell(
         yield shell
     finally:
         await shell.close()
+
+
+def _check_text(command: str) -> None:
+    """Raise `TypeError` or `ValueError` if a shell cannot be given this command."""
+    if not isinstance(command, str):
+        raise TypeError(f"a command must be a str, not {type(command).__name__}")
+    if "\0" in command:
+        raise ValueError(f"a command must not contain NUL (index {command.index(chr(0))})")
+    try:
+        command.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"a command must not contain a lone surrogate (index {error.start})"
+        ) from error

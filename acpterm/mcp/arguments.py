@@ -7,6 +7,7 @@ without case and underscores. Unknown arguments are ignored, and null is as good
 
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -32,6 +33,7 @@ _SECONDS: Final = ("timeoutseconds", "timeoutsec", "timeouts", "waitseconds")
 _MILLISECONDS: Final = ("timeoutms", "yieldtimems", "timeoutmilliseconds", "waitms")
 _ANY_UNIT: Final = "timeout"
 """A time limit under this name is in the unit that the tool declares; see `_LONGEST_S`."""
+_NUMBERED: Final = "term-"
 _LONGEST_S: Final = 1000
 """Where seconds are expected, a larger `timeout` is taken for milliseconds, as in Claude's Bash."""
 
@@ -67,10 +69,22 @@ def decode(tool: str, arguments: Mapping[str, Any] | None, params: type[P]) -> P
                 values[name] = found
     if isinstance(values.get("command"), list):
         values["command"] = _line(values["command"], params)
+    for field in fields(params):
+        name = field.encode_name
+        if isinstance(values.get(name), str):
+            values[name] = _unquoted(values[name], field.type)
     try:
         return msgspec.convert(values, params, strict=False)
     except msgspec.ValidationError as error:
         raise ToolError(f"{tool}: {error}; it takes {_summary(params)}") from error
+
+
+def _unquoted(value: str, kind: Any) -> Any:
+    """Return a list that was given as JSON text, or a number as the name `term-1`, as such."""
+    if "list" in str(kind) and value.lstrip().startswith("["):
+        with suppress(ValueError):
+            return msgspec.json.decode(value, type=list[str])
+    return value.removeprefix(_NUMBERED) if "float" in str(kind) else value
 
 
 def _synonym(name: str, free: Mapping[str, Any]) -> Any:

@@ -48,12 +48,16 @@ class Call:
         self.settings: Final = settings
         self._report: Final = report
         self._began: Final = anyio.current_time()
+        self.approval_s: float | None = None
+        """How long the call waits for the user's approval; None if as long as it may block."""
         self.doing = "working"
         """What the call waits for, for the progress messages."""
 
     async def start(self, launch: Launch) -> Session:
         """Start a program. Raises `ToolError`, also while the user has not decided about it."""
-        return await self.starts.start(self.sessions, launch, self.ask, self.remaining)
+        return await self.starts.start(
+            self.sessions, launch, self.ask, self.remaining, self.remaining_approval
+        )
 
     async def get(self, identifier: str) -> Session:
         """Return the session with this id, or that of a start with this id. Raises `ToolError`."""
@@ -65,6 +69,13 @@ class Call:
         """Return the seconds for which the call may still block."""
         limit = BLOCK_MAX_S if self._report is None else PROGRESS_MAX_S
         return max(0.0, self._began + limit - anyio.current_time())
+
+    @property
+    def remaining_approval(self) -> float:
+        """Return the seconds for which the call may still wait for the user's approval."""
+        if self.approval_s is None:
+            return self.remaining
+        return max(0.0, min(self.remaining, self._began + self.approval_s - anyio.current_time()))
 
     def limited(self, seconds: float) -> float:
         """Return `seconds`, or what remains if that is less."""

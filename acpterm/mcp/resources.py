@@ -29,7 +29,7 @@ from mcp.shared.exceptions import MCPError
 
 from acpterm.api.errors import AcptermError
 from acpterm.mcp.sessions import Session, Sessions
-from acpterm.mcp.tool_error import ToolError
+from acpterm.mcp.tool_error import ToolError, shortened
 
 PREFIX: Final = "acpterm://terminal/"
 SCREEN: Final = "/screen"
@@ -189,5 +189,5 @@ async def _find(sessions: Sessions, uri: str) -> tuple[Session, bool]:
     except ToolError as error:
         raise MCPError(types.INTERNAL_ERROR, str(error)) from error
     if session is None or not uri.startswith(PREFIX):
-        raise MCPError(types.INVALID_PARAMS, f"there is no resource {uri!r}")
+        raise MCPError(types.INVALID_PARAMS, f"there is no resource {shortened(uri)!r}")
     return session, is_screen

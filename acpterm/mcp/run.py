@@ -12,6 +12,7 @@ from acpterm.api.client import Client
 from acpterm.api.questions import Asks
 from acpterm.client.session_sockets.server_entry import CWD_VARIABLE, SOCKET_VARIABLE
 from acpterm.config import Settings
+from acpterm.mcp.invalid_lines import answering_invalid
 from acpterm.mcp.profiles import ToolProfile
 from acpterm.mcp.server import create_server
 
@@ -45,9 +46,14 @@ async def serve(settings: Settings, options: Options) -> None:
         )
 
     server = create_server(options.tools, settings, connect)
-    async with stdio_server() as (received, sent):
-        await server.run(
-            received,
-            sent,
-            server.create_initialization_options(NotificationOptions(resources_changed=True)),
-        )
+    options_of_server = server.create_initialization_options(
+        NotificationOptions(resources_changed=True)
+    )
+    try:
+        async with (
+            stdio_server() as (received, sent),
+            answering_invalid(received, sent.send) as messages,
+        ):
+            await server.run(messages, sent, options_of_server)
+    except* BrokenPipeError:
+        pass  # the client has closed both pipes

@@ -32,7 +32,7 @@ from acpterm.mcp.shells import Shells, closing
 from acpterm.mcp.starting import ApprovalPendingError, Starts
 from acpterm.mcp.states import SessionResult, call_text
 from acpterm.mcp.tool import Reply, Tool
-from acpterm.mcp.tool_error import ToolError
+from acpterm.mcp.tool_error import ToolError, shortened
 
 DEFAULT_AGENT: Final = "mcp"
 """The name of a client that sends none."""
@@ -88,7 +88,8 @@ class TerminalServer:
         if tool is None:
             known = ", ".join(self._tools)
             raise MCPError(
-                types.INVALID_PARAMS, f"there is no tool {params.name!r}; there are {known}"
+                types.INVALID_PARAMS,
+                f"there is no tool {shortened(params.name)!r}; there are {known}",
             )
 
         async def work(ask: Ask | None) -> types.CallToolResult:
@@ -126,7 +127,7 @@ async def _execute(
                 return await _pending(tool, call, error)
             # The call is about an earlier start.
             call.doing = "waiting for the user's approval"
-            with anyio.move_on_after(call.remaining):
+            with anyio.move_on_after(call.remaining_approval):
                 await error.start.done.wait()
             if not error.start.done.is_set():
                 return await _pending(tool, call, error)
@@ -143,10 +144,11 @@ async def _pending(
 ) -> types.CallToolResult:
     """Return the result of a call whose program the user has not decided about.
 
-    Tools whose result has no state for that withdraw the question, and fail.
+    Tools whose result has no state for that fail, and withdraw the question if it is theirs.
     """
     if tool.result is not SessionResult:
-        await error.start.discard(call.sessions)
+        if error.start.id is None:
+            await error.start.discard(call.sessions)
         return _failure(error)
     identifier = call.starts.keep(error.start)
     wait = call_text("terminal_wait", sessionId=identifier)

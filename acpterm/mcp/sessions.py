@@ -22,7 +22,7 @@ from acpterm.api.questions import Asks
 from acpterm.api.results import Exit
 from acpterm.api.terminal import Terminal
 from acpterm.mcp.host_link import HostLink
-from acpterm.mcp.tool_error import ToolError
+from acpterm.mcp.tool_error import ToolError, shortened
 
 ENDED_MAX: Final = 20
 NAME: Final = "term-#"
@@ -171,7 +171,11 @@ class Sessions:
         try:
             info = await client.terminal(identifier).info()
         except RequestError:
-            return None
+            # A name of the user's terminal is none of this agent's, which may read it nevertheless.
+            found = [each for each in await client.terminals() if each.name == identifier]
+            if not found:
+                return None
+            info = found[0]
         return self._find(info.terminal_id) or self._adopt(client, info)
 
     def _find(self, identifier: str) -> Session | None:
@@ -195,8 +199,8 @@ class Sessions:
         """Return the error for an id that no session has."""
         known = ", ".join(self._sessions) or "none"
         return ToolError(
-            f"there is no terminal session {identifier!r}: it was stopped, or never existed; "
-            f"the sessions are: {known}"
+            f"there is no terminal session {shortened(identifier)!r}: it was stopped, or never "
+            f"existed; the sessions are: {known}"
         )
 
     def all(self) -> list[Session]:

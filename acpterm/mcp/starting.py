@@ -31,6 +31,8 @@ from acpterm.mcp.sessions import Launch, Session, Sessions
 from acpterm.mcp.tool_error import ToolError
 from acpterm.runtime.command_line import command_line
 
+PENDING: Final = "pending-"
+"""How the ids of starts begin that the user has not decided about; a number follows."""
 INFORM_AFTER_S: Final = 0.5
 """A start that takes longer probably waits for the user."""
 _DISCARD_TIMEOUT_S: Final = 2.0
@@ -108,9 +110,17 @@ class Starts:
         self._numbers: Final = itertools.count(1)
 
     async def start(
-        self, sessions: Sessions, launch: Launch, ask: Ask | None, timeout_s: float
+        self,
+        sessions: Sessions,
+        launch: Launch,
+        ask: Ask | None,
+        timeout_s: float,
+        approval_s: float,
     ) -> Session:
-        """Start a program. Raises `ToolError`: `ApprovalPendingError` after `timeout_s` seconds."""
+        """Start a program. Raises `ToolError`: `ApprovalPendingError` after `timeout_s` seconds.
+
+        If the user is asked about the program, it comes after `approval_s` seconds already.
+        """
         start = Start(launch, ask)
         self._running.append(start)
         self._group.start_soon(self._run, start, sessions)
@@ -118,7 +128,9 @@ class Starts:
             with anyio.move_on_after(min(timeout_s, INFORM_AFTER_S)):
                 await start.done.wait()
             if not start.done.is_set():
-                await self._wait_for_user(start, sessions, timeout_s - INFORM_AFTER_S)
+                await self._wait_for_user(
+                    start, sessions, timeout_s - INFORM_AFTER_S, approval_s - INFORM_AFTER_S
+                )
         except BaseException:
             await start.discard(sessions)
             raise
@@ -140,22 +152,38 @@ class Starts:
         finally:
             self._running.remove(start)
 
-    async def _wait_for_user(self, start: Start, sessions: Sessions, timeout_s: float) -> None:
-        with anyio.move_on_after(timeout_s):
+    async def _wait_for_user(
+        self, start: Start, sessions: Sessions, timeout_s: float, approval_s: float
+    ) -> None:
+        until = anyio.current_time() + approval_s
+
+        async def wait_for_approval() -> None:
+            if await _is_asked(start, sessions):
+                limit.deadline = min(limit.deadline, until)
+                await _inform(start, sessions)
+
+        with anyio.move_on_after(timeout_s) as limit:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_inform, start, sessions)
+                if start.ask is not None or approval_s < timeout_s:
+                    tasks.start_soon(wait_for_approval)
                 await start.done.wait()
                 tasks.cancel_scope.cancel()
 
     def keep(self, start: Start) -> str:
         """Keep a start that the user has not decided about; return its id."""
         if start.id is None:
-            start.id = f"pending-{next(self._numbers)}"
+            start.id = f"{PENDING}{next(self._numbers)}"
             self._pending[start.id] = start
             done = [key for key, each in self._pending.items() if each.done.is_set()]
             for key in done[:-_DONE_MAX]:
                 del self._pending[key]
         return start.id
+
+    def pending(self) -> list[str]:
+        """Return the ids of the starts that the user has not decided about."""
+        return [
+            identifier for identifier, start in self._pending.items() if not start.done.is_set()
+        ]
 
     def find(self, identifier: str) -> Start | None:
         """Return the start that was kept under this id."""
@@ -178,26 +206,29 @@ class Starts:
         return None
 
 
-async def _inform(start: Start, sessions: Sessions) -> None:
-    """Show the user where to answer, if the host waits for an answer that cannot be given here."""
-    if start.ask is None or start.is_asked:
-        return
+async def _is_asked(start: Start, sessions: Sessions) -> bool:
+    """Return whether the host asks the user about the program."""
     launch = start.launch
     try:
         client = await sessions.client()
         check = await client.check(launch.command, launch.args, cwd=launch.cwd)
     except (AcptermError, ToolError):
+        return start.is_asked
+    return start.is_asked or check.decision == "ask"
+
+
+async def _inform(start: Start, sessions: Sessions) -> None:
+    """Show the user where to answer, unless the host has sent the question to this client."""
+    if start.ask is None or start.is_asked:
         return
-    # The host may have sent the question meanwhile.
-    if check.decision == "ask" and not start.is_asked:
-        await start.ask(
-            Question(
-                f"{one_line(sessions.agent)} wants to run a command, and waits for your approval. "
-                "You cannot approve it here. In a terminal of your own, run: acpterm approvals\n\n"
-                f"{_shown(start.command)}",
-                {"type": "object", "properties": {}},
-            )
+    await start.ask(
+        Question(
+            f"{one_line(sessions.agent)} wants to run a command, and waits for your approval. "
+            "You cannot approve it here. In a terminal of your own, run: acpterm approvals\n\n"
+            f"{_shown(start.command)}",
+            {"type": "object", "properties": {}},
         )
+    )
 
 
 async def _decide(start: Start, info: ApprovalInfo) -> Decision | None:

@@ -49,6 +49,7 @@ async def test_schemas_are_those_of_codex(tmp_path):
     assert write_stdin["properties"]["chars"]["default"] == ""
     output = listed["exec_command"].output_schema
     assert set(output["properties"]) == {
+        "status",
         "chunk_id",
         "wall_time_seconds",
         "exit_code",
@@ -81,7 +82,8 @@ async def test_write_stdin_continues_a_session(tmp_path):
         assert started.data["session_id"] == 1
         assert "Process running with session ID 1\n" in started.text
         assert started.data["output"] == "name? "
-        result = await tools.call("write_stdin", session_id=1, chars="you\n")
+        assert started.data["status"] == started.state
+        result = await tools.call("write_stdin", session_id="term-1", chars="you\n")
         again = await tools.call("write_stdin", session_id=1, chars="")
     assert result.data["output"] == "you\nhello you\n"
     assert result.data["exit_code"] == 0

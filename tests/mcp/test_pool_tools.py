@@ -233,3 +233,28 @@ async def test_inactive_terminal_is_closed_unless_promoted(tmp_path):
                     break
                 await trio.sleep(0.05)
     assert [entry["id"] for entry in listed.data["terminals"]] == [kept["id"]]
+
+
+async def test_terminal_of_the_user_is_found_by_its_name(tmp_path):
+    async with (
+        pool(tmp_path, agents_read_user_terminals=True) as tools,
+        user_of(tools.host) as user,
+    ):
+        await user.request("terminal/create", {"command": "sleep 60", "name": "pty-u", "cwd": "/"})
+        killed = await tools.call("kill_terminal", terminalId="pty-u")
+        read = await tools.call("read_terminal", terminalId="pty-u")
+    assert killed.is_error
+    assert killed.blocks == ["Cannot kill visible or user-owned terminals"]
+    assert read.blocks == ['{"terminalId":"pty-u","history":""}']
+
+
+async def test_terminal_of_the_user_that_agents_may_not_read_seems_not_to_exist(tmp_path):
+    async with pool(tmp_path) as tools, user_of(tools.host) as user:
+        params = {"command": "sleep 60", "name": "pty-u", "cwd": "/"}
+        created = await user.request("terminal/create", params)
+        by_name = await tools.call("kill_terminal", terminalId="pty-u")
+        by_id = await tools.call("kill_terminal", terminalId=created["terminalId"])
+        info = await user.request("terminal/get", {"terminalId": created["terminalId"]})
+    assert by_name.blocks == ['{"terminated":true,"id":"pty-u"}']
+    assert by_id.data["terminated"]
+    assert info["state"] == "running"

@@ -217,3 +217,28 @@ async def test_prompt_of_a_program_is_one_line_with_invisible_characters_escaped
     (message,) = elicited.messages
     assert message.isprintable()
     assert "\\u202e? '\\nread colour waits for input: Colour" in message
+
+
+async def test_command_waits_for_approval_as_long_as_for_its_end(tmp_path):
+    async with mcp_tools(tmp_path, profile="confirm") as tools:
+        with trio.fail_after(10):
+            started = await tools.call("terminal_bash", command=DANGEROUS, run_in_background=True)
+            limited = await tools.call("terminal_bash", command=DANGEROUS, timeout_seconds=0.6)
+            waited = await tools.call("terminal_wait", sessionId="pending-2", timeout_seconds=0.1)
+            read = await tools.call("terminal_output", sessionId="pending-2")
+            listed = await tools.call("terminal_list")
+        assert len(await pending(tools.host)) == 2
+    states = [result.data["state"] for result in (started, limited, waited)]
+    assert states == ["approval_pending"] * 3
+    assert read.is_error
+    assert "the user has not answered yet" in read.text
+    assert "waiting for the user's approval: pending-1, pending-2" in listed.state
+
+
+async def test_name_cannot_be_that_of_a_question(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_start", command="true", name="pending-1")
+        other = await tools.call("terminal_start", command="true", name="pending-work")
+    assert result.is_error
+    assert "the name 'pending-1' is that of a question to the user" in result.text
+    assert other.data["id"] == "pending-work"

@@ -257,3 +257,32 @@ async def test_pattern_that_takes_too_long_is_an_error(tmp_path, tool, arguments
             result = await tools.call(tool, sessionId="term-1", **arguments)
     assert result.is_error
     assert result.text.startswith(f"the regular expression '{SLOW}' is too slow for this output")
+
+
+async def test_long_unknown_id_is_not_repeated_whole(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_output", sessionId="x" * 100_000)
+    assert result.is_error
+    assert f"there is no terminal session '{'x' * 99}…'" in result.text
+    assert len(result.text) < 300
+
+
+async def test_keys_may_be_a_list_in_json(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command="cat")
+        result = await tools.call("terminal_continue", sessionId="term-1", keys='["a", "Enter"]')
+    assert result.data["output"] == "a\na\n"
+
+
+async def test_structured_results_have_the_line_with_the_state(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command="cat")
+        results = [
+            await tools.call("terminal_list"),
+            await tools.call("terminal_output", sessionId="term-1"),
+            await tools.call("terminal_screen", sessionId="term-1"),
+            await tools.call("terminal_stop", sessionId="term-1"),
+            await tools.call("terminal_list"),
+        ]
+    for result in results:
+        assert result.data["status"] == result.state

@@ -1,5 +1,6 @@
 """`acpterm mcp` as a process, with the official client on its stdin and stdout."""
 
+import json
 import subprocess
 import sys
 
@@ -90,6 +91,73 @@ async def test_daemon_that_has_ended_is_started_again_by_the_next_call(tmp_path)
     assert lost.is_error
     assert "its terminals have ended" in lost.text
     assert again.data["output"] == "back\n"
+
+
+def spawn(tmp_path, path: str) -> subprocess.Popen:
+    server = parameters(tmp_path, path)
+    return subprocess.Popen(
+        [server.command, *server.args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=server.env,
+        cwd=server.cwd,
+    )
+
+
+def request(identifier: int, method: str, **params) -> bytes:
+    message = {"jsonrpc": "2.0", "id": identifier, "method": method, "params": params}
+    return json.dumps(message).encode() + b"\n"
+
+
+INITIALIZE = request(
+    1,
+    "initialize",
+    protocolVersion="2025-06-18",
+    capabilities={},
+    clientInfo={"name": "raw", "version": "1"},
+)
+
+
+def test_line_that_is_no_message_is_answered_with_an_error(tmp_path):
+    nested = "[" * 20_000
+    lines = [
+        b"garbage",
+        b"",
+        rb'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"\ud800"}}',
+        b'{"jsonrpc":"2.0","id":"deep","method":"tools/call","params":' + nested.encode(),
+        b'{"jsonrpc":"2.0","id":9}',
+        b"[]",
+    ]
+    data = b"\n".join(lines) + b"\n" + INITIALIZE
+    with spawn(tmp_path, str(tmp_path / "none.sock")) as process:
+        answers = [
+            json.loads(line) for line in process.communicate(data, timeout=30)[0].splitlines()
+        ]
+    errors = [(answer["id"], answer["error"]["code"]) for answer in answers if "error" in answer]
+    assert errors == [(None, -32700), (7, -32700), ("deep", -32700), (9, -32600), (None, -32600)]
+    assert process.returncode == 0
+
+
+async def test_client_that_closes_both_pipes_in_a_call_leaves_no_error(tmp_path):
+    async with daemon(tmp_path) as running, user_at(running.user_path) as user:
+        with spawn(tmp_path, running.path) as process:
+            process.stdin.write(INITIALIZE)
+            process.stdin.flush()
+            await trio.to_thread.run_sync(process.stdout.readline)
+            process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+            arguments = {"command": "sleep 1"}
+            process.stdin.write(request(2, "tools/call", name="terminal_bash", arguments=arguments))
+            process.stdin.flush()
+            with trio.fail_after(10):
+                while not (await user.request("terminal/list"))["terminals"]:
+                    await trio.sleep(0.02)
+            process.stdout.close()
+            process.stdin.write(b"garbage\n")
+            process.stdin.close()
+            stderr = await trio.to_thread.run_sync(process.stderr.read)
+            status = await trio.to_thread.run_sync(process.wait)
+    assert (status, stderr) == (0, b"")
 
 
 def test_missing_sdk_is_an_error_that_says_what_to_install(tmp_path):

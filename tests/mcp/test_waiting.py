@@ -188,3 +188,14 @@ async def test_terminal_screen_and_keys_drive_a_full_screen_program(tmp_path):
     assert "40x10, alternate screen" in first.state
     assert wrong.is_error
     assert "nothing was typed" in wrong.text
+
+
+@pytest.mark.parametrize("identifiers", [[], None])
+async def test_wait_for_no_session_in_particular_is_for_any(tmp_path, identifiers):
+    async with mcp_tools(tmp_path) as tools:
+        none = await tools.call("terminal_wait", sessionId=identifiers)
+        await tools.call("terminal_start", command="printf 'Go? '; read go")
+        result = await tools.call("terminal_wait", sessionId=identifiers)
+    assert none.is_error
+    assert "there is no session to wait for" in none.text
+    assert result.data["id"] == "term-1"

@@ -172,10 +172,18 @@ async def test_users_own_command_in_the_shell_is_not_disturbed(settings, home, m
 
 
 @on_both_backends
-async def test_command_with_nul_is_refused(settings, home):
+@pytest.mark.parametrize(
+    ("command", "error", "message"),
+    [
+        ("echo a\0b", ValueError, r"must not contain NUL \(index 6\)"),
+        ("echo \ud800", ValueError, r"must not contain a lone surrogate \(index 5\)"),
+        (None, TypeError, "must be a str, not NoneType"),
+    ],
+)
+async def test_command_that_is_no_text_is_refused(settings, home, command, error, message):
     async with connect(settings) as client, shell_of(client, home) as shell:
-        with pytest.raises(ValueError, match=r"must not contain NUL \(index 6\)"):
-            await shell.run("echo a\0b")
+        with pytest.raises(error, match=message):
+            await shell.run(command)
         assert shell.terminal is None
 
 

@@ -50,6 +50,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     if params.run_in_background is not True:
         return await _in_shell(call, params.command, limit)
     call.doing = "starting the command"
+    call.approval_s = 0
     session = await call.start(Launch(params.command))
     async with removed_on_failure(call, session):
         await wait_until(call, session, timeout_s=_BACKGROUND_WAIT_S)

@@ -26,6 +26,7 @@ class Params(Struct, kw_only=True):
 
 
 async def _execute(call: Call, params: Params) -> Reply:
+    call.approval_s = 0
     session = await call.get(params.bash_id)
     pattern = None if params.filter is UNSET else ModelPattern(params.filter)
     shell = await call.shells.wait(call, session, CATCH_UP_S)

@@ -22,6 +22,9 @@ _CHUNK_ID_BYTES: Final = 3
 class Chunk(Struct, kw_only=True, omit_defaults=True):
     """The structured content of both tools."""
 
+    status: Annotated[
+        str | UnsetType, Meta(description="What the program does, and what can be done next.")
+    ] = UNSET
     wall_time_seconds: Annotated[
         float, Meta(description="Elapsed wall time spent waiting for output in seconds.")
     ]
@@ -54,7 +57,10 @@ async def chunk_reply(
         # As a shell reports it, since the schema has no signal.
         code = end.code if end.code is not None else 128
     note = call_text("exec_command", cmd="… > file") + ", and read the file"
+    poll = call_text("write_stdin", session_id=number, chars=... if view.is_waiting else "")
+    status = state_line(session, view, next_calls=(poll,))
     chunk = Chunk(
+        status=status,
         chunk_id=secrets.token_hex(_CHUNK_ID_BYTES),
         wall_time_seconds=round(waited_s, 4),
         output=output.with_note(note),
@@ -62,10 +68,7 @@ async def chunk_reply(
         session_id=number if end is None else UNSET,
         original_token_count=len(text) // CHARS_PER_TOKEN,
     )
-    poll = call_text("write_stdin", session_id=number, chars=... if view.is_waiting else "")
-    reply = Reply(
-        state=state_line(session, view, next_calls=(poll,)), text=_text(chunk), data=chunk
-    )
+    reply = Reply(state=status, text=_text(chunk), data=chunk)
     if end is not None:
         await call.sessions.remove(session)
     return reply

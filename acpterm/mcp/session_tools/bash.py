@@ -59,6 +59,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     if params.session is not None:
         return await _in_shell(call, params, params.session, limit, kills=kills)
     call.doing = "starting the command"
+    call.approval_s = 0 if params.run_in_background else limit
     session = await call.start(
         Launch(params.command, cwd=params.cwd, timeout_s=limit if kills else None)
     )

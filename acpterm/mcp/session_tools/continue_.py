@@ -50,6 +50,7 @@ class Params(Struct, kw_only=True):
 
 
 async def _execute(call: Call, params: Params) -> Reply:
+    call.approval_s = params.timeout_seconds or call.settings.max_interval
     session = await call.get(params.session_id)
     pattern = None if params.wait_for is None else ModelPattern(params.wait_for)
     if params.ask_user:

@@ -34,6 +34,7 @@ class Listed(Struct, kw_only=True):
 class Sessions(Struct, kw_only=True):
     """The structured content of `terminal_list`."""
 
+    status: Annotated[str, Meta(description="how many run, and what can be done next")]
     sessions: list[Listed]
 
 
@@ -45,11 +46,14 @@ async def _execute(call: Call, params: Params) -> Reply:
             listed.append(await _listed(session))
         except RequestError:  # the user has removed the terminal
             call.sessions.forget(session)
+    pending = call.starts.pending()
+    asks = f" · waiting for the user's approval: {', '.join(pending)}" if pending else ""
     if not listed:
+        status = f"[no sessions{asks} · {call_text('terminal_start', command=...)}]"
         return Reply(
-            state=f"[no sessions · {call_text('terminal_start', command=...)}]",
+            state=status,
             text="No active terminal sessions.",
-            data=Sessions(sessions=[]),
+            data=Sessions(status=status, sessions=[]),
         )
     running = sum(each.running for each in listed)
     waiting = [each.id for each in listed if each.waitingForInput]
@@ -65,10 +69,12 @@ async def _execute(call: Call, params: Params) -> Reply:
         for each in listed
     ]
     header = _ROW.format("ID", "Command", "Position", "Running", "Uptime")
+    any_of_them = f"{call_text('terminal_wait')} waits for any of them"
+    status = f"[{running} running{waits}{asks} · {any_of_them}]"
     return Reply(
-        state=f"[{running} running{waits} · {call_text('terminal_wait')} waits for any of them]",
+        state=status,
         text="\n".join(["Active Terminal Sessions:", header, _RULE, *rows]),
-        data=Sessions(sessions=listed),
+        data=Sessions(status=status, sessions=listed),
     )
 
 

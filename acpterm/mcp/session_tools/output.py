@@ -37,6 +37,7 @@ class Page(Struct, kw_only=True):
     """The structured content of `terminal_output`. Lines are counted from 0."""
 
     id: str
+    status: Annotated[str, Meta(description="whether it runs, and how to read the rest")]
     output: str
     position: int
     firstLine: int  # noqa: N815
@@ -57,6 +58,7 @@ class _Text(Struct):
 
 
 async def _execute(call: Call, params: Params) -> Reply:
+    call.approval_s = 0
     session = await call.get(params.session_id)
     retained = await _read(session, params.since)
     is_paged = (params.offset, params.limit, params.grep) != (None, None, None)
@@ -73,11 +75,13 @@ async def _execute(call: Call, params: Params) -> Reply:
         heading += f"{kind} {_range(start, len(chosen))} of {len(numbered)}:\n"
     else:
         heading += "Complete Output:\n"
+    status = _state(session, retained, params, start + len(chosen), remaining)
     return Reply(
-        state=_state(session, retained, params, start + len(chosen), remaining),
+        state=status,
         text=heading + found,
         data=Page(
             id=session.id,
+            status=status,
             output=found,
             position=retained.position,
             firstLine=start,

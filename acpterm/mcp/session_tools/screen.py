@@ -24,6 +24,7 @@ class Grid(Struct, kw_only=True):
     """The structured content of `terminal_screen`."""
 
     id: str
+    status: Annotated[str, Meta(description="size, cursor, and what can be done next")]
     rows: Annotated[list[str], Meta(description="the rows from top to bottom")]
     cols: int
     lines: int
@@ -38,6 +39,7 @@ class Grid(Struct, kw_only=True):
 
 
 async def _execute(call: Call, params: Params) -> Reply:
+    call.approval_s = 0
     session = await call.get(params.session_id)
     try:
         screen = await session.terminal.screen()
@@ -47,14 +49,16 @@ async def _execute(call: Call, params: Params) -> Reply:
     kind = "alternate screen (full-screen program)" if screen.alternate else "main screen"
     keys = call_text("terminal_continue", sessionId=session.id, keys=...)
     rows = screen.styled_rows if params.colors else screen.rows
+    status = (
+        f"[{screen.cols}x{screen.lines}, {kind}, cursor at column {col}, row {row}, "
+        f"hash {screen.hash} · {keys}]"
+    )
     return Reply(
-        state=(
-            f"[{screen.cols}x{screen.lines}, {kind}, cursor at column {col}, row {row}, "
-            f"hash {screen.hash} · {keys}]"
-        ),
+        state=status,
         text="\n".join(rows).rstrip("\n"),
         data=Grid(
             id=session.id,
+            status=status,
             rows=rows,
             cols=screen.cols,
             lines=screen.lines,

@@ -1,15 +1,20 @@
 """`terminal_start`: start a terminal session that continues after the call."""
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
 from acpterm.mcp.call import Call
 from acpterm.mcp.session_tools.replies import session_reply
 from acpterm.mcp.sessions import NAME, Launch
+from acpterm.mcp.starting import PENDING
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.tool_error import ToolError
 from acpterm.mcp.waiting import read_new, removed_on_failure, settle
+
+_RESERVED: Final = re.compile(rf"{PENDING}(\d+|#)")
 
 
 class Params(Struct, kw_only=True):
@@ -26,6 +31,8 @@ class Params(Struct, kw_only=True):
 
 
 async def _execute(call: Call, params: Params) -> Reply:
+    if params.name is not None and _RESERVED.fullmatch(params.name):
+        raise ToolError(f"the name {params.name!r} is that of a question to the user: use another")
     call.doing = "starting the program"
     session = await call.start(
         Launch(

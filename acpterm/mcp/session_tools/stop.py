@@ -20,22 +20,25 @@ class Stopped(Struct, kw_only=True):
     """The structured content of `terminal_stop`."""
 
     id: str
+    status: Annotated[str, Meta(description="what was ended")]
     terminated: bool
 
 
 async def _execute(call: Call, params: Params) -> Reply:
     if await call.starts.withdraw(call.sessions, params.session_id):
+        status = "[not started: the question to the user was withdrawn]"
         return Reply(
-            state="[not started: the question to the user was withdrawn]",
+            state=status,
             text=f"Terminal session {params.session_id} terminated.",
-            data=Stopped(id=params.session_id, terminated=True),
+            data=Stopped(id=params.session_id, status=status, terminated=True),
         )
     session = await call.get(params.session_id)
     await call.sessions.remove(session)
+    status = f"[stopped after {session.uptime:.1f} s · its id is no longer valid]"
     return Reply(
-        state=f"[stopped after {session.uptime:.1f} s · its id is no longer valid]",
+        state=status,
         text=f"Terminal session {session.id} terminated.",
-        data=Stopped(id=session.id, terminated=True),
+        data=Stopped(id=session.id, status=status, terminated=True),
     )
 
 

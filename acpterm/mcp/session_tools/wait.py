@@ -61,6 +61,7 @@ _WaitOne: TypeAlias = Callable[[Call, Session, _Conditions], Awaitable[Waited | 
 
 async def _execute(call: Call, params: Params) -> Reply:
     conditions = _conditions(call, params)
+    call.approval_s = conditions.timeout
     sessions = await _sessions(call, params.session_id)
     session, waited = await _first(call, sessions, conditions)
     if isinstance(waited, Completed):
@@ -108,7 +109,7 @@ def _conditions(call: Call, params: Params) -> _Conditions:
 
 
 async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[Session]:
-    if identifiers is None:
+    if not identifiers:
         if active := call.sessions.active():
             return active
         raise ToolError("there is no session to wait for: start one with terminal_start")
