@@ -1,7 +1,7 @@
 """Commands that change what agents may run: acpterm's own settings and rules, or agents' settings.
 
-They are dangerous in every profile, whatever its lists are. Only words that are known are looked
-at: a program that opens the files by itself is not recognised.
+They are dangerous in every profile, whatever its lists are. Only words that are known are
+examined: a program that opens the files by itself is not recognised.
 """
 
 import os.path
