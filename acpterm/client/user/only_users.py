@@ -21,7 +21,7 @@ from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.config import ConfigError, Settings, load
 from acpterm.jsonrpc import RpcError
 from acpterm.pty import processes
-from acpterm.pty.tracking import cgroup, marks
+from acpterm.pty.tracking import marks
 
 _TELL: Final = "only the user changes these settings: ask the user to run this command"
 
@@ -79,7 +79,5 @@ def _marked() -> str | None:
             found = marks.read(pid)
             if not found.detached and (found.terminal is not None or found.tag is not None):
                 return f"process {pid} is marked as one of acpterm's terminal {found.terminal}"
-            if cgroup.terminals_of(pid):
-                return f"process {pid} is in the control group of a terminal of acpterm"
         pid, youngest = process.ppid, process.started
     return None
