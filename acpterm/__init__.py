@@ -10,10 +10,12 @@
 The names of the API are imported when they are used: a command must not pay for them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+# As `typing.TYPE_CHECKING`; the keeper, which has to be small, does without `typing`.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from acpterm.api.client import Client, connect
     from acpterm.api.errors import (
         AcptermError,
@@ -88,7 +90,7 @@ __all__ = [
     "connect",
 ]
 
-_MODULES: Final = {
+_MODULES: "Final" = {
     "client": ("Client", "connect"),
     "errors": ("AcptermError", "ClosedError", "CommandRefused", "DaemonError", "RequestError"),
     "results": (
@@ -105,11 +107,13 @@ _MODULES: Final = {
     "shell_process": ("ShellError",),
     "terminal": ("Terminal",),
 }
-_EXPORTS: Final = {name: module for module, names in _MODULES.items() for name in names}
+_EXPORTS: "Final" = {name: module for module, names in _MODULES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import the module of the API that has `name`."""
+    from importlib import import_module  # noqa: PLC0415  only needed for the API
+
     if (module := _EXPORTS.get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"acpterm.api.{module}"), name)

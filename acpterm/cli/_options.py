@@ -125,6 +125,22 @@ def settings(config: str | None, **flags: object) -> Settings:
         fail(str(error))
 
 
+def require_user(config: str | None = None) -> None:
+    """Exit with an error message if this process is, or may be, in an agent's terminal.
+
+    `config` is the path of the settings file given on the command line, if any.
+    """
+    from acpterm.client.user.only_users import (  # noqa: PLC0415  few commands need it
+        NotTheUserError,
+        check_user,
+    )
+
+    try:
+        check_user(config)
+    except NotTheUserError as error:
+        fail(str(error))
+
+
 def fail(message: str, status: int = 1) -> NoReturn:
     """Print an error message on stderr, and exit with `status`."""
     click.echo(f"acpterm: {message}", err=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acpterm.cli._options import fail, settings
+from acpterm.cli._options import fail, require_user, settings
 from acpterm.cli._output import echo_once, json_text
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def allow(prefix: tuple[str, ...], reason: str, config: str | None) -> None:
     exactly known, and not to lines with substitutions, variables or redirections to files. If words
     of PREFIX begin with a dash, put -- before PREFIX.
 
-    Exit status: 0 on success, 1 if the rules file has an error or cannot be written.
+    Exit status: 0 on success, 1 if the rules file has an error or cannot be written, or if the
+    command runs in an agent's terminal.
     """
     from acpterm.policy.rules import (  # noqa: PLC0415  no other command needs it
         Rule,
@@ -82,6 +83,7 @@ def allow(prefix: tuple[str, ...], reason: str, config: str | None) -> None:
     )
 
     path = _rules_file(settings(config))
+    require_user(config)
     try:
         allow_prefix(path, prefix, reason)
     except RulesError as error:

@@ -5,7 +5,7 @@ import os
 import click
 import trio
 
-from acpterm.cli._options import fail, settings
+from acpterm.cli._options import fail, require_user, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.client import provider_choice
 from acpterm.client.provider_choice import SelectError, provider_rows
@@ -56,17 +56,22 @@ def _set(name: str, as_json: bool, config: str | None) -> None:
     """Select the provider NAME: write it into the settings file.
 
     The rest of the file does not change. A running daemon uses the provider from its next start
-    (acpterm restart).
+    (acpterm restart). In an agent's terminal the command is refused.
     """
+    require_user(config)
     _select(name, config, as_json=as_json)
 
 
 @command.command("select")
 @_config
 def _choose(config: str | None) -> None:
-    """Select a provider from a list, on the terminal."""
+    """Select a provider from a list, on the terminal.
+
+    In an agent's terminal the command is refused.
+    """
     if not (os.isatty(0) and os.isatty(2)):
         fail("there is no terminal to ask on: use acpterm provider set NAME")
+    require_user(config)
     rows = trio.run(provider_rows, settings(config))
     for number, row in enumerate(rows, 1):
         state = row.isolation if row.works else f"does not work here: {row.found}"

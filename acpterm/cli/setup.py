@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from acpterm.cli._mcp import check_mcp
-from acpterm.cli._options import fail
+from acpterm.cli._options import fail, require_user
 from acpterm.cli._output import echo_once, is_colour_wanted, json_text
 from acpterm.client.sanitize import escape_invisible
 
@@ -55,6 +55,8 @@ def command(
 
     --proxy is for zed: it adds each agent with ACP that is on the PATH a second time, behind
     acpterm proxy. Several agents read the same skill, in ~/.agents/skills.
+
+    In an agent's terminal only the list and --dry-run are allowed.
 
     Exit status: 0 if the change was made or is not needed, 1 if not.
     """
@@ -150,6 +152,7 @@ def _change(titles: str, target: "Target", *, undo: bool, yes: bool, dry_run: bo
     echo_once("\n".join(_coloured(escape_invisible(line)) for line in plan.diff()))
     if dry_run:
         return
+    require_user()
     if not yes:
         if not (os.isatty(0) and os.isatty(1)):
             fail("there is no terminal to ask on: --yes writes the change, --dry-run only shows it")

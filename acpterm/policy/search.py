@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from acpterm.policy.arguments.check import unsafe_argument
+from acpterm.policy.arguments.own_settings import changes_settings
 from acpterm.policy.levels import Level
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
@@ -173,6 +174,8 @@ class Search:
         name = program.text.rpartition("/")[2]
         if danger:
             return Level.DANGEROUS, f"{name}: {danger}"
+        if change := changes_settings(words):
+            return Level.DANGEROUS, f"{name}: {change}"
         text = pattern_text(words)
         for pattern in self.lists.dangerous:
             if pattern.match(text):

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -456,6 +457,24 @@ def test_functions_named_like_builtins_have_no_effect(kind, home):
         exact(shell.run("sh -c 'echo out; exit 4'"), 4, "out\n")
 
 
+@pytest.mark.parametrize("kind", POSIX)
+def test_shell_without_printf_has_no_boundaries_but_runs_commands(kind, home):
+    with PlainShell(kind, home) as shell:
+        command = "enable -n printf" if kind == "bash" else "disable printf"
+        assert shell.run(command).outcome.boundary == "unknown"
+        result = shell.run("echo out >file")
+        assert (result.outcome.boundary, result.outcome.exit_code) == ("unknown", None)
+    assert Path(home, "file").read_text() == "out\n"
+
+
+@pytest.mark.parametrize("kind", POSIX)
+def test_shell_with_another_builtin_runs_nothing(kind, home):
+    with PlainShell(kind, home) as shell:
+        assert shell.run("builtin() { true; }").outcome.boundary == "unknown"
+        assert shell.run("echo out >file").outcome.boundary == "unknown"
+    assert not Path(home, "file").exists()
+
+
 def test_aliases_named_like_keywords_have_no_effect(home):
     with PlainShell("bash", home) as shell:
         exact(shell.run("alias builtin=false .=false printf=false"), 0, "")
@@ -481,6 +500,12 @@ def test_settings_of_the_shell_do_not_break_boundaries(kind, command, home):
         exact(result, 30, "")
         result = shell.run("echo 10/20")
         exact(result, 0, "10/20\n")
+
+
+def test_zsh_without_its_input_lives_on(home):
+    with PlainShell("zsh", home) as shell:
+        exact(shell.run("exec </dev/null"), 0)
+        works(shell)
 
 
 def test_bash_without_its_input_ends_after_the_command(home):

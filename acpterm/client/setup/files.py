@@ -15,9 +15,16 @@ from acpterm.client.setup.errors import SetupError
 
 
 def read(path: str) -> bytes | None:
-    """Return the contents of the file, or None if it does not exist. Raises `SetupError`."""
+    """Return the contents of the file, or None if it does not exist. Raises `SetupError`.
+
+    It may be a symbolic link to a regular file. Nothing else is opened for longer than it takes to
+    see what it is: the end of a FIFO might never come.
+    """
     try:
-        with open(path, "rb") as file:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise SetupError(f"{path}: is not a regular file")
+        # What was put in its place since must not block either.
+        with open(path, "rb", opener=_open_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise SetupError(f"{path}: is not a regular file")
             return file.read()
@@ -30,6 +37,10 @@ def read(path: str) -> bytes | None:
         return None
     except OSError as error:
         raise SetupError(f"{path}: {error.strerror}") from None
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
 
 
 def check_writable(path: str) -> None:

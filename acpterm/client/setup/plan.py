@@ -7,22 +7,16 @@ so that a second setup replaces the first one, and `--undo` restores what was th
 
 from dataclasses import dataclass
 from difflib import unified_diff
-from typing import Final
 
 from acpterm.client.setup import files
 from acpterm.client.setup.journal import (
     Journal,
     Record,
-    common_length,
     make_record,
     matches,
     reverted,
 )
 from acpterm.client.setup.targets import Target
-
-# A file on one line is not printed as a whole.
-_LINE_MAX: Final = 160
-_AROUND: Final = 30
 
 
 @dataclass(frozen=True)
@@ -45,14 +39,14 @@ class Plan:
         return self.before != self.after
 
     def diff(self) -> list[str]:
-        """Return the lines of a unified diff. Of long lines only the part that differs is shown."""
+        """Return the lines of a unified diff. No line is cut: the user decides by what is shown."""
         old, new = (_lines(content) for content in (self.before, self.after))
         path = self.target.path
         names = (
             (path if self.before is not None else "/dev/null"),
             (path if self.after is not None else "/dev/null"),
         )
-        return _cut(list(unified_diff(old, new, *names, lineterm="")))
+        return list(unified_diff(old, new, *names, lineterm=""))
 
 
 def plan_setup(target: Target, journal: Journal) -> Plan:
@@ -114,23 +108,3 @@ def _original(
 
 def _lines(content: bytes | None) -> list[str]:
     return (content or b"").decode(errors="replace").removeprefix("\ufeff").splitlines()
-
-
-def _cut(lines: list[str]) -> list[str]:
-    """Return the lines of a diff with each long line cut to the part that differs."""
-    result = list(lines)
-    for at, line in enumerate(lines):
-        if len(line) <= _LINE_MAX or line[0] == "@":
-            continue
-        other = line
-        if line[0] == "-" and lines[at + 1 : at + 2] and lines[at + 1][0] == "+":
-            other = lines[at + 1]
-        elif line[0] == "+" and lines[at - 1][0] == "-":
-            other = lines[at - 1]
-        text = line[1:]
-        start = common_length(text, other[1:])
-        end = len(text) - common_length(text[start:][::-1], other[1 + start :][::-1])
-        start, end = max(start - _AROUND, 0), max(end + _AROUND, _LINE_MAX)
-        before, after = "…" if start else "", "…" if end < len(text) else ""
-        result[at] = f"{line[0]}{before}{text[start:end]}{after}"
-    return result

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from acpterm.policy.arguments.own_settings import is_own_file
 from acpterm.policy.syntax.command import Command, Input
 from acpterm.policy.syntax.variables import Variables
 from acpterm.policy.words import (
@@ -75,6 +76,8 @@ _DEVICE: Final = re.compile(
     r"\d*(?:&>>?|>[>|&]?|<>)\s*[\"']?/dev/(?!null\b|std(?:out|err|in)\b|tty\b|zero\b|full\b"
     r"|fd/|shm/|pts/|tcp/|udp/)"
 )
+
+_WRITES: Final = re.compile(r"\d*(?:&>|>|<>)")
 
 
 class _Visit(NamedTuple):
@@ -263,6 +266,10 @@ class Walk:
             self.problem = "a redirection to a file"
         if _DEVICE.match(text):
             self.danger = "it writes to a device"
+        if destinations and _WRITES.match(text):
+            words = words_of(self._raw(destinations[0], []), self.variables.constants)
+            if any(is_own_file(word.text) for word in words):
+                self.danger = "it writes acpterm's settings"
 
     def _assignment(self, node: "Node") -> None:
         name = node.child_by_field_name("name")

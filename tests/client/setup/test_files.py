@@ -1,6 +1,8 @@
 """The file of an agent is replaced as a whole, or not at all."""
 
+import contextlib
 import os
+import socket
 import stat
 
 import pytest
@@ -190,3 +192,43 @@ def test_records_have_no_secrets_of_the_settings(file, setup, tmp_path):
     [record] = (tmp_path / "state" / "setup").iterdir()
     assert b"hunter" not in record.read_bytes()
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("through_a_link", [False, True])
+@pytest.mark.parametrize("kind", ["fifo", "socket", "device", "directory"])
+def test_only_regular_files_are_read(kind, through_a_link, file, setup, tmp_path):
+    file.unlink()
+    target = tmp_path / "target" if through_a_link else file
+    if through_a_link:
+        file.symlink_to(target)
+    if kind == "fifo":
+        os.mkfifo(target)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as sock, contextlib.chdir(target.parent):
+            sock.bind(target.name)
+    elif kind == "device":
+        target.symlink_to("/dev/tty")
+    else:
+        target.mkdir()
+    with pytest.raises(SetupError, match=r"settings\.json: is not a regular file"):
+        setup.write(server("gemini"))
+
+
+def test_fifo_that_replaces_the_file_is_not_waited_for(file, monkeypatch):
+    found = os.stat(file)
+    file.unlink()
+    os.mkfifo(file)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", lambda *_: found)
+        with pytest.raises(SetupError, match="is not a regular file"):
+            files.read(str(file))
+
+
+def test_changed_lines_are_shown_whole(file, setup):
+    long = "x" * 5000
+    before = f'{{"mcpServers": {{"other": {{"command": "{long}"}}}}, "end": "{long}"}}'
+    file.write_text(before)
+    plan = plan_setup(server("gemini"), setup.journal)
+    shown = plan.diff()
+    assert f"-{before}" in shown
+    assert [line[1:] for line in shown[3:] if line[0] == "+"] == plan.after.decode().splitlines()
