@@ -22,6 +22,6 @@ def on_both_backends(test: Callable[..., Awaitable[None]]) -> Any:
     run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
     backend = inspect.Parameter("backend", inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(test).parameters.values()
-    run.__signature__ = inspect.Signature([*parameters, backend])  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature([*parameters, backend])
     run.__dict__.update(pytestmark=[*run.__dict__["pytestmark"], *getattr(test, "pytestmark", ())])
     return run
