@@ -11,9 +11,10 @@ another, and says so (`started_new`). What marks and records mean is described i
 `acpterm.shell.tracker`.
 """
 
+import math
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import anyio
@@ -23,7 +24,7 @@ from acpterm.api.errors import RequestError
 from acpterm.api.results import Exit
 from acpterm.api.shell_process import ShellError, ShellOptions, ShellProcess, start_shell
 from acpterm.api.terminal import Terminal
-from acpterm.shell.kind import Kind, kind_of
+from acpterm.shell.kind import REPAIR_KEYS, Kind, kind_of
 from acpterm.shell.tracker import Outcome
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class _Command(NamedTuple):
     text: str
     began: float
     started_new: bool
+    is_retry: bool
 
 
 class Shell:
@@ -129,19 +131,9 @@ class Shell:
             if self._client.role == "agent":
                 await self._client.check(command, cwd=self._cwd, ask=True)
             running, started_new = await self._ready()
-            self._n += 1
-            text = self._kind.command_file(self._n, command, running.flags)
-            try:
-                file = running.directory.write(str(self._n), text)
-            except OSError as error:
-                await self.close()
-                raise ShellError(
-                    f"the command cannot be given to the shell, which was ended: {error}"
-                ) from error
-            running.tracker.begin(self._n)
-            self._busy = _Command(self._n, command, anyio.current_time(), started_new)
-            await self._type(running, self._kind.keys(self._n, file).decode())
-            return await self._follow(running, self._busy, timeout)
+            began = anyio.current_time()
+            handed_over = await self._hand_over(running, command, began, started_new)
+            return await self._follow(running, handed_over, timeout)
 
     async def wait(self, timeout: float | None = None, *, until_input: bool = True) -> Completed:
         """Wait until the running command ends, or waits for input, or `timeout` seconds.
@@ -207,6 +199,47 @@ class Shell:
                 raise ShellBusyError(f"{who} in the shell: see its terminal {running.terminal.id}")
             await running.read(_QUIET_S, until_input=True)
 
+    async def _hand_over(
+        self,
+        running: ShellProcess,
+        command: str,
+        began: float,
+        started_new: bool,
+        *,
+        is_retry: bool = False,
+    ) -> _Command:
+        """Write the command's file, and type the line that sources it."""
+        self._n += 1
+        text = self._kind.command_file(self._n, command, running.flags)
+        try:
+            file = running.directory.write(str(self._n), text)
+        except OSError as error:
+            await self.close()
+            raise ShellError(
+                f"the command cannot be given to the shell, which was ended: {error}"
+            ) from error
+        running.tracker.begin(self._n)
+        running.quiet_since = anyio.current_time()
+        self._busy = _Command(self._n, command, began, started_new, is_retry)
+        await self._type(running, self._kind.keys(self._n, file).decode())
+        return self._busy
+
+    async def _retry(self, running: ShellProcess, command: _Command) -> _Command:
+        """Hand over again a command that was not executed, with sane modes of the terminal."""
+        running.directory.forget(command.n)
+        with suppress(ShellBusyError):
+            await self._reach_prompt(running)
+        await self._type(running, REPAIR_KEYS.decode())
+        running.is_waiting = False
+        deadline = anyio.current_time() + _PROMPT_TIMEOUT_S
+        while not running.is_waiting and running.exit is None:
+            if running.quiet_s >= _QUIET_S or anyio.current_time() > deadline:
+                break
+            await running.read(_QUIET_S, until_input=running.quiet_s >= _INPUT_AFTER_S)
+        return await self._hand_over(
+            running, command.text, command.began, command.started_new, is_retry=True
+        )
+
     async def _type(self, running: ShellProcess, keys: str) -> None:
         """Type the whole line, or end the shell: half a line would be part of the next command."""
         try:
@@ -235,13 +268,21 @@ class Shell:
         deadline = None if timeout is None else anyio.current_time() + timeout
         tracker = running.tracker
         running.is_waiting = False
-        input_at = running.quiet_since = anyio.current_time()
-        input_at += _INPUT_AFTER_S
+        running.quiet_since = anyio.current_time()
+        input_at = running.quiet_since + _INPUT_AFTER_S if until_input else math.inf
+        # When the record was there first without its mark, which may be on its way.
+        reported_at = math.inf
         while True:
-            is_quiet = running.quiet_s >= _QUIET_S
-            may_have_ended = tracker.has_ended or is_quiet
+            may_have_ended = tracker.has_ended or running.quiet_s >= _QUIET_S
             record = running.directory.record(command.n) if may_have_ended else None
+            now = anyio.current_time()
+            is_quiet = now - max(reported_at, running.quiet_since) >= _QUIET_S
             outcome = tracker.outcome(record, is_quiet=is_quiet)
+            if record:
+                reported_at = min(reported_at, now)
+            if outcome and not outcome.was_executed and not command.is_retry:
+                command = await self._retry(running, command)
+                continue
             if outcome:
                 if record:
                     running.flags = record.flags
@@ -253,14 +294,12 @@ class Shell:
                 return await self._ended(running, command, running.exit)
             if running.is_waiting and tracker.has_begun:
                 return self._completed(running, command, "waiting_for_input")
-            now = anyio.current_time()
             remaining = _READ_WAIT_MAX_S if deadline is None else deadline - now
             if remaining <= 0:
                 return self._completed(running, command, "running")
-            wait = min(max(_QUIET_S, running.quiet_s), _READ_WAIT_MAX_S, remaining)
-            if not until_input:
-                await running.read(wait)
-            elif now < input_at:
+            wait = _QUIET_S if record else max(_QUIET_S, running.quiet_s)
+            wait = min(wait, _READ_WAIT_MAX_S, remaining)
+            if now < input_at:
                 await running.read(min(wait, input_at - now))
             else:
                 await running.read(wait, until_input=True)

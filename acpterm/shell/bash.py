@@ -123,6 +123,9 @@ done 2>/dev/null
 \builtin bind -m vi-command '"\e[31416~": vi-insertion-mode' 2>/dev/null
 \builtin bind -m vi-insert '"\e[31416~": beginning-of-line' 2>/dev/null
 \builtin bind -m emacs '"\e[31416~": beginning-of-line' 2>/dev/null
+for __acpterm_key in emacs vi-insert vi-command; do
+  \builtin bind -m "$__acpterm_key" '"\e[31417~": "\e[31415~\e[31416~ \\command stty sane\C-m"'
+done 2>/dev/null
 \builtin unset __acpterm_key
 __acpterm_install
 { __acpterm_record ready 0; } 2>/dev/null

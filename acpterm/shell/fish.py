@@ -67,6 +67,11 @@ function __acpterm_ready --on-event fish_prompt
         bind -M $mode -m insert \e\[31415~ 'commandline ""' 2>/dev/null
     end
     bind \e\[31415~ 'commandline ""'
+    for mode in default insert visual
+        bind -M $mode -m insert \e\[31417~ \
+            'commandline -r " command stty sane"; commandline -f execute' 2>/dev/null
+    end
+    bind \e\[31417~ 'commandline -r " command stty sane"; commandline -f execute'
     __acpterm_mark B 2>/dev/null
 end
 

@@ -10,6 +10,11 @@ from acpterm.shell import bash, fish, posix, zsh
 KindName: TypeAlias = Literal["bash", "zsh", "fish"]
 
 
+REPAIR_KEYS: Final = b"\x1b[31417~"
+"""Keys that make the shell execute ``stty sane``. The shells' own key bindings contain the line, so
+that none of its characters passes through the terminal, for which it may be a signal."""
+
+
 class Setup(NamedTuple):
     """How a shell is started: its program with arguments, variables, and the files it reads.
 

@@ -13,6 +13,8 @@ States of the shell: *starting* until its record `ready` (`set_ready`); then it 
 - A command without D ends when its shell displays the prompt again (PROMPT_COMMAND may have been
   replaced), or when its record is there and no output arrives any more (the terminal of the marks
   may have been closed).
+- A shell that displays a prompt with an earlier number has not executed the line: a key of it was a
+  signal for the terminal (``stty intr x``), or the shell was not editing a line.
 - A C without `begin` belongs to a command that the user runs in an attached window.
 """
 
@@ -33,6 +35,8 @@ class Outcome(NamedTuple):
     cwd: str | None
     detail: str
     """Why the boundary is unknown, or what is remarkable."""
+    was_executed: bool = True
+    """False if the shell certainly has not executed the command, since it got another line."""
 
 
 @dataclass
@@ -48,13 +52,15 @@ class _Command:
     """The prompt that was displayed although no D had arrived."""
     lost: int = 0
 
-    @property
-    def is_skipped(self) -> bool:
-        """Whether the shell executed a line, but not (yet) its first part, which sets the number.
+    def is_skipped(self, prompt: Mark) -> bool:
+        """Return whether a prompt means that the line's first part, which sets `n`, did not run.
 
-        Programs cannot run in that state, so a prompt ends the command.
+        Programs cannot run in that state. The end of a prompt (B) is also displayed again while a
+        line is edited.
         """
-        return self.has_begun and not self.has_own_begin
+        return prompt.letter != "D" and (
+            prompt.letter == "A" if not self.has_begun else not self.has_own_begin
+        )
 
 
 @dataclass
@@ -133,8 +139,8 @@ class Tracker:
                 command.has_own_begin = mark.n == command.n
                 command.text = TextView(self.output_bytes)
                 command.position = mark.end
-        elif command is None or mark.n == command.n or command.is_skipped:
-            if mark.letter == "D" and (command is None or mark.n == command.n):
+        elif command is None or mark.n == command.n or command.is_skipped(mark):
+            if mark.letter == "D":
                 if command and not command.end:
                     command.end = mark
                     command.text.finish()
@@ -156,6 +162,9 @@ class Tracker:
             raise RuntimeError("no command has begun")
         if command.end:
             return self._ended(command, command.end, record)
+        if command.prompt and command.prompt.n != command.n:
+            detail = "the shell did not execute the line that hands over the command"
+            return _unknown(detail, was_executed=False)
         if command.prompt:
             return _unknown("the shell displayed its prompt without a mark of the command's end")
         if record and is_quiet:
@@ -214,5 +223,5 @@ class Tracker:
         return self._command.position, end.begin if end else self.position
 
 
-def _unknown(reason: str) -> Outcome:
-    return Outcome("unknown", None, None, None, reason)
+def _unknown(reason: str, *, was_executed: bool = True) -> Outcome:
+    return Outcome("unknown", None, None, None, reason, was_executed)

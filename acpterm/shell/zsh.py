@@ -139,9 +139,15 @@ __acpterm_clear() {
   BUFFER=
   zle -K main
 }
+__acpterm_repair() {
+  BUFFER=' \command stty sane'
+  zle .accept-line
+}
 \builtin zle -N __acpterm_clear
+\builtin zle -N __acpterm_repair
 for __acpterm_key in emacs viins vicmd; do
   \builtin bindkey -M $__acpterm_key '^[[31415~' __acpterm_clear
+  \builtin bindkey -M $__acpterm_key '^[[31417~' __acpterm_repair
 done
 \builtin unset __acpterm_key
 __acpterm_install

@@ -106,12 +106,15 @@ class PlainShell:
     def wait(self, timeout_s: float = DEADLINE_S) -> Result:
         """Wait until the command ends, or `timeout_s`."""
         deadline = time.monotonic() + timeout_s
-        quiet_since = time.monotonic()
+        quiet_since, reported_at = time.monotonic(), float("inf")
         outcome = None
         while time.monotonic() < deadline and not self.has_ended:
             record = self.directory.record(self.n)
-            is_quiet = time.monotonic() - quiet_since > QUIET_S
+            now = time.monotonic()
+            is_quiet = now - max(reported_at, quiet_since) > QUIET_S
             outcome = self.tracker.outcome(record, is_quiet=is_quiet)
+            if record:
+                reported_at = min(reported_at, now)
             if outcome:
                 if record:
                     self.flags = record.flags

@@ -192,7 +192,7 @@ class Generator:
         if self._random.random() < 0.7:
             return self._case_echo()
         code = self._code()
-        pid = "$fish_pid" if self._is_fish else "$$"
+        pid = "$fish_pid" if self._is_fish else '"$$"'
         command = self._random.choice(
             [f"exec sh -c 'echo replaced; exit {code}'", f"echo replaced; kill -9 {pid}"]
         )

@@ -289,3 +289,14 @@ async def test_isolated_shell_uses_a_hidden_directory_of_the_workspace(
             ignored = await shell.run("cat .acpterm-shell-*/.gitignore")
             assert ignored.output == "*\n"
         assert glob.glob(f"{home}/.acpterm*") == []
+
+
+@ALL
+@pytest.mark.parametrize("key", ["x", "a", "b", "p", "/", "e", "c", "r"])
+@on_both_backends
+async def test_key_that_is_a_signal_does_not_prevent_later_commands(settings, home, kind, key):
+    async with connect(settings) as client, shell_of(client, home, kind) as shell:
+        assert (await shell.run(f"stty intr '{key}'")).exit_code == 0
+        done = await shell.run("echo executed >>log; cat log; sh -c 'exit 3'")
+        assert (done.state, done.boundary, done.exit_code) == ("done", "exact", 3), done
+        assert done.output == "executed\n"
