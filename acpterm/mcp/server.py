@@ -144,7 +144,7 @@ async def _pending(
 ) -> types.CallToolResult:
     """Return the result of a call whose program the user has not decided about.
 
-    Tools whose result has no state for that fail, and withdraw the question if it is theirs.
+    Tools whose result has no state for that fail, and withdraw the question if the call has caused it.
     """
     if tool.result is not SessionResult:
         if error.start.id is None:

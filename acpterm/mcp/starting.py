@@ -15,6 +15,7 @@ client shows where the user can answer, and an answer there changes nothing.
 """
 
 import itertools
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from textwrap import indent
@@ -115,7 +116,7 @@ class Starts:
         launch: Launch,
         ask: Ask | None,
         timeout_s: float,
-        approval_s: float,
+        approval_s: float = math.inf,
     ) -> Session:
         """Start a program. Raises `ToolError`: `ApprovalPendingError` after `timeout_s` seconds.
 

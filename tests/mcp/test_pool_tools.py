@@ -240,12 +240,12 @@ async def test_terminal_of_the_user_is_found_by_its_name(tmp_path):
         pool(tmp_path, agents_read_user_terminals=True) as tools,
         user_of(tools.host) as user,
     ):
-        await user.request("terminal/create", {"command": "sleep 60", "name": "pty-u", "cwd": "/"})
+        script = "echo ready; sleep 60"
+        await user.request("terminal/create", {"command": script, "name": "pty-u", "cwd": "/"})
         killed = await tools.call("kill_terminal", terminalId="pty-u")
-        read = await tools.call("read_terminal", terminalId="pty-u")
+        await history(tools, "pty-u", "ready\n")
     assert killed.is_error
     assert killed.blocks == ["Cannot kill visible or user-owned terminals"]
-    assert read.blocks == ['{"terminalId":"pty-u","history":""}']
 
 
 async def test_terminal_of_the_user_that_agents_may_not_read_seems_not_to_exist(tmp_path):

@@ -4,6 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from acpterm.api.errors import RequestError
 from acpterm.mcp.call import Call
 from acpterm.mcp.pool_tools.entries import TerminalParams
 from acpterm.mcp.tool import Reply, Tool, as_json
@@ -20,7 +21,11 @@ class History(Struct, kw_only=True):
 
 async def _execute(call: Call, params: TerminalParams) -> Reply:
     session = await call.get(params.terminal_id)
-    text = (await session.terminal.output()).text
+    try:
+        text = (await session.terminal.output()).text
+    except RequestError:  # a terminal of the user, which agents can only read by position
+        begin = (await session.terminal.info()).position - HISTORY_BYTES
+        text = (await session.terminal.read(max(0, begin))).text
     found = History(terminalId=params.terminal_id, history=last_bytes(text, HISTORY_BYTES))
     return Reply(text=as_json(found), data=found)
 
