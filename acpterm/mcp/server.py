@@ -144,7 +144,7 @@ async def _pending(
 ) -> types.CallToolResult:
     """Return the result of a call whose program the user has not decided about.
 
-    Tools whose result has no state for that fail, and withdraw the question if the call has caused it.
+    Tools whose result has no state for that fail, and withdraw a question that is new.
     """
     if tool.result is not SessionResult:
         if error.start.id is None:

@@ -171,11 +171,7 @@ class Sessions:
         try:
             info = await client.terminal(identifier).info()
         except RequestError:
-            # A name of the user's terminal is none of this agent's, which may read it nevertheless.
-            found = [each for each in await client.terminals() if each.name == identifier]
-            if not found:
-                return None
-            info = found[0]
+            return None
         return self._find(info.terminal_id) or self._adopt(client, info)
 
     def _find(self, identifier: str) -> Session | None:
