@@ -453,7 +453,7 @@ async def running_program(client, tmp_path, name="pid"):
     """Start a program; return its pid and the terminal."""
     terminal = await start(client, f"echo $$ >{tmp_path}/{name}; exec sleep 60")
     file = tmp_path / name
-    return int(await poll(lambda: file.exists() and file.read_text().strip())), terminal
+    return int(await poll(lambda: (file.exists() and file.read_text().strip()) or None)), terminal
 
 
 async def test_terminal_survives_the_turn_and_its_cancellation(tmp_path):
@@ -462,7 +462,9 @@ async def test_terminal_survives_the_turn_and_its_cancellation(tmp_path):
         own = f"echo $$ >{tmp_path}/own; exec sleep 60"
         turn = await editor.begin(create(own), {"do": "sleep", "seconds": 30})
         agents = int(
-            await poll(lambda: (tmp_path / "own").exists() and (tmp_path / "own").read_text())
+            await poll(
+                lambda: ((tmp_path / "own").exists() and (tmp_path / "own").read_text()) or None
+            )
         )
         await editor.notify("session/cancel", {"sessionId": "s1"})
         assert (await editor.result(turn))["stopReason"] == "cancelled"

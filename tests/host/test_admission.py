@@ -152,7 +152,7 @@ class PeerScript:
     async def error(self):
         """Wait for the response; return its error message, or None if it is a result."""
         message = json.loads(
-            await poll(lambda: self._response.exists() and self._response.read_text())
+            await poll(lambda: (self._response.exists() and self._response.read_text()) or None)
         )
         return message["error"]["message"] if "error" in message else None
 

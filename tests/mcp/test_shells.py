@@ -14,6 +14,8 @@ from tests.support.mcp import mcp_tools
 from tests.support.polling import poll
 from tests.support.user import user_of
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def bash_without_rc(monkeypatch, tmp_path):

@@ -15,6 +15,8 @@ from tests.shell.nasty import DIRECTORIES, Case, Generator
 from tests.support.daemon import blocking_daemon
 from tests.support.depth import EXAMPLES
 
+pytestmark = pytest.mark.long
+
 COUNT = 100 * EXAMPLES if EXAMPLES else 100
 
 

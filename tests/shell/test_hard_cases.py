@@ -10,6 +10,8 @@ from tests.shell.harness import PlainShell, Result
 from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll_blocking
 
+pytestmark = pytest.mark.long
+
 POSIX = ["bash", "zsh"]
 ALL = ["bash", "zsh", "fish"]
 
@@ -148,11 +150,11 @@ def test_deleted_directory_is_reported(kind, home):
 @pytest.mark.parametrize("program", ["less", "python", "cat", "read", "shell", "nested"])
 def test_program_that_waits_for_input_keeps_the_command_open(kind, program, home):
     command, wait_for, keys, code = {
-        "less": ("seq 500 | less", "50", b"q", 0),
+        "less": ("seq 500 | less", "\n:", b"q", 0),
         "python": ("python3 -q", ">>> ", b"raise SystemExit(6)\r", 6),
         "cat": ("cat", None, b"typed\r\x04", 0),
         "read": ("sh -c 'printf Name:; read x; exit 8'", "Name:", b"me\r", 8),
-        "shell": ("sh", "# ", b"exit 2\r", 2),
+        "shell": ("PS1='sh# ' sh", "sh# ", b"exit 2\r", 2),
         "nested": (f"{kind}", "# ", b"exit 2\r", 2),
     }[program]
     with PlainShell(kind, home, PS1="# ") as shell:
@@ -163,6 +165,7 @@ def test_program_that_waits_for_input_keeps_the_command_open(kind, program, home
         while wait_for and wait_for not in result.output and time.monotonic() < deadline:
             result = shell.wait(0.1)
         assert result.outcome is None, result
+        assert wait_for is None or wait_for in result.output
         shell.type(keys)
         exact(shell.wait(), code)
         works(shell)

@@ -65,7 +65,7 @@ async def test_repeated_create_is_executed_once(tmp_path):
         async with daemon.agent() as (agent, own):
             id_ = await agent.start("terminal/create", params)
             # The response is not read: it may have been lost.
-            await poll(lambda: ran.exists() and ran.read_text())
+            await poll(lambda: (ran.exists() and ran.read_text()) or None)
             await daemon.kill_worker()
         async with daemon.agent(own["resume"]) as (agent, _):
             first = await agent.repeat(id_, "terminal/create", params)
