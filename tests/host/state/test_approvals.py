@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
@@ -135,8 +136,8 @@ async def test_approver_stays_one_and_gets_its_pending_questions_again(tmp_path)
             token = (await user.request("approver", {"kind": "editor"}))["token"]
             worker = (await user.request("status"))["workerPid"]
         params = create(tmp_path, "ask-first")
-        # From this process, since the token is only for the process that has requested it. From now
-        # on, the user's socket refuses this process, until another process resumes the connection.
+        # From this process: the token is only for the process that has requested it, and no other
+        # process can resume an approver's connection.
         async with agent_on(await trio.open_unix_socket(daemon.path)) as agent:
             initialize = {"protocolVersion": 1, "_meta": {"acpterm": {"approver": token}}}
             own = (await agent.request("initialize", initialize))["_meta"]["acpterm"]
@@ -145,7 +146,7 @@ async def test_approver_stays_one_and_gets_its_pending_questions_again(tmp_path)
             question = (await agent.until(partial(notified, agent, "asked")))["approval"]
             os.kill(worker, signal.SIGKILL)
             await agent.closed.wait()
-        async with daemon.agent(own["resume"]) as (agent, _):
+        async with resumed_here(daemon, own["resume"]) as agent:
             again = await agent.until(partial(notified, agent, "pending"))
             assert [one["approvalId"] for one in again["approvals"]] == [question["approvalId"]]
             await agent.start("terminal/create", params, id_)
@@ -155,8 +156,18 @@ async def test_approver_stays_one_and_gets_its_pending_questions_again(tmp_path)
             assert (await agent.result(id_))["terminalId"]
             await daemon.kill_worker()
         # The session remembers the decision, too.
-        async with daemon.agent(own["resume"]) as (agent, _):
+        async with resumed_here(daemon, own["resume"]) as agent:
             await agent.create(f"{params['command']} again")
+
+
+@asynccontextmanager
+async def resumed_here(daemon, secret):
+    """Resume the lost connection with this secret, in this process; yield the agent."""
+    async with agent_on(await trio.open_unix_socket(daemon.path)) as agent:
+        initialize = {"protocolVersion": 1, "_meta": {"acpterm": {"resume": secret}}}
+        own = (await agent.request("initialize", initialize))["_meta"]["acpterm"]
+        assert own["resumed"] is True
+        yield agent
 
 
 def notified(agent, name):
