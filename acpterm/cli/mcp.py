@@ -1,12 +1,16 @@
 """`acpterm mcp`: serve the MCP client that spawned it, on stdin and stdout."""
 
-from typing import Literal
+import sys
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from acpterm.cli._mcp import check_mcp
 from acpterm.cli._options import common, settings
 from acpterm.runtime import logs
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 
 @click.command("mcp")
@@ -45,7 +49,17 @@ def command(
 
     from acpterm.mcp.run import Options, serve  # noqa: PLC0415
 
+    sys.unraisablehook = _report_unraisable
     anyio.run(serve, chosen, Options(tools=tools, profile=profile), backend="trio")
+
+
+def _report_unraisable(args: "UnraisableHookArgs") -> None:
+    """Report an exception that nothing can catch, unless the client has closed its pipe.
+
+    From Python 3.13 on, a stream that cannot be flushed when it is freed raises one.
+    """
+    if not isinstance(args.exc_value, BrokenPipeError):
+        sys.__unraisablehook__(args)
 
 
 def _given(flags: dict[str, object]) -> dict[str, object]:

@@ -12,7 +12,9 @@ PROMPT = ">>> $"
 async def main() -> None:
     """Calculate in Python's prompt, and repeat the line with the Up key."""
     async with acpterm.connect(agent="keys") as client:
-        python = await client.create(sys.executable, ["-q"], cols=40, rows=6)
+        # The prompt that all versions of Python have.
+        env = {"PYTHON_BASIC_REPL": "1"}
+        python = await client.create(sys.executable, ["-q"], env=env, cols=40, rows=6)
         shown = await python.wait_for(PROMPT, timeout=10)
         await python.write("6 * 7\n")
         shown = await python.wait_for(PROMPT, since=shown.position, timeout=10)

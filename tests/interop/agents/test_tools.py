@@ -79,7 +79,9 @@ async def test_model_of_fast_agent_gets_the_structured_content_of_results(receiv
     assert continued["output"] == "it\ngot it\n"
     assert waited["state"] == "waiting_for_input"
     assert [one["id"] for one in listed["sessions"]] == ["term-1"]
-    assert stopped == {"id": "term-1", "terminated": True}
+    assert (stopped["id"], stopped["terminated"]) == ("term-1", True)
+    ended = r"\[stopped after [\d.]+ s · its id is no longer valid\]"
+    assert re.fullmatch(ended, stopped["status"])
 
 
 async def test_command_is_refused_by_the_profile_pool(received):
