@@ -142,7 +142,7 @@ class Client:
         """
         return await self._role.terminals()
 
-    def terminal(self, id: str) -> Terminal:  # noqa: A002  the contract's name
+    def terminal(self, id: str) -> Terminal:  # noqa: A002  what callers expect
         """Return the terminal with this id or name, without a request."""
         return Terminal(self, self._role, id)
 

@@ -2,7 +2,6 @@
 
 import base64
 import os
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,6 +30,7 @@ from acpterm.api.connection import Connection
 from acpterm.api.results import CommandCheck, Exit, RetainedOutput
 from acpterm.api.roles import Caller, Created, Launch, Read, decode, exit_of_info, variables
 from acpterm.config import Settings
+from acpterm.runtime.command_line import shell_line
 
 if TYPE_CHECKING:
     from acpterm.api.judge import LocalJudge
@@ -59,7 +59,7 @@ class UserRole(Caller):
             raise ValueError("timeout and output_bytes are for agents: connect(agent=NAME)")
         command, args = launch.command, launch.args
         if launch.shell and args is not None:
-            command, args = " ".join([command, shlex.join(args)]), None
+            command, args = shell_line(command, args), None
         elif launch.shell is False:
             args = args or ()
         params = UserCreateRequest(

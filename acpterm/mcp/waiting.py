@@ -11,7 +11,8 @@ from typing import Final
 import anyio
 
 from acpterm.api.errors import AcptermError, RequestError
-from acpterm.api.results import Waited
+from acpterm.api.results import Output, Waited
+from acpterm.api.terminal import Terminal
 from acpterm.api.waiting import collect
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import crop
@@ -62,24 +63,31 @@ async def wait_until(
     )
 
 
+async def read_all(terminal: Terminal, since: int) -> tuple[str, int, Output]:
+    """Return the text after `since`, how many bytes of it are lost, and the last read.
+
+    The text ends at the position of the last read.
+    """
+    output = await terminal.read(since)
+    texts, lost = [output.text], output.lost
+    for _ in range(_READS_MAX):
+        if output.position == since:
+            break
+        since = output.position
+        output = await terminal.read(since)
+        texts.append(output.text)
+        lost += output.lost
+    return "".join(texts), lost, output
+
+
 async def read_new(call: Call, session: Session, waited: Waited | None = None) -> View:
     """Return what is new since the last result, and move the read position to its end."""
     since = session.position
-    texts: list[str] = []
-    lost = 0
-    output = await session.terminal.read(since)
-    for _ in range(_READS_MAX):
-        texts.append(output.text)
-        lost += output.lost
-        before = output.position
-        output = await session.terminal.read(before)
-        if output.position == before:
-            break
+    text, lost, output = await read_all(session.terminal, since)
     is_waiting = bool(output.waiting_for_input)
     hides_input = is_waiting and (await session.terminal.info()).hides_input
     session.position = output.position
     session.exit = output.exit
-    text = "".join(texts)
     if text:
         session.prompt = text.rpartition("\n")[2].strip()
     matched = waited.match.group() if waited is not None and waited.match is not None else None

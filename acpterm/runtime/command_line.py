@@ -25,3 +25,8 @@ def command_line(command: str, args: Sequence[str] | None) -> str:
     ):
         return args[-1]
     return shlex.join([command, *args]) if args else command
+
+
+def shell_line(command: str, args: Sequence[str] | None) -> str:
+    """Return the shell text of a command whose `shell` is true, with its arguments quoted."""
+    return f"{command} {shlex.join(args)}" if args else command

@@ -14,7 +14,6 @@ from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.profiles import Limits, Profile, lowest
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
-from acpterm.host.launch.command import shell_line
 from acpterm.host.launch.placement import stricter, strictest
 from acpterm.host.launch.validation import check_command, check_size
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
@@ -22,6 +21,7 @@ from acpterm.policy.levels import Level, Verdict, worst
 from acpterm.policy.levels import strictest as strictest_decision
 from acpterm.policy.rules import RulesError
 from acpterm.pty.limits import ResourceLimits
+from acpterm.runtime.command_line import shell_line
 
 
 class Judgement(NamedTuple):

@@ -15,11 +15,10 @@ interactive nor a login shell. `$SHELL` is ignored.
 """
 
 import re
-import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from acpterm.runtime.command_line import command_line
+from acpterm.runtime.command_line import command_line, shell_line
 
 # One word without special characters of a shell, or an absolute path without a newline. A relative
 # name with spaces is always shell text: a directory `ls ` in a project is not the program `ls`.
@@ -46,11 +45,6 @@ def words(
     if shell is None and (_WORD.fullmatch(command) or _PATH.fullmatch(command)):
         return [command], text
     return text, None
-
-
-def shell_line(command: str, args: Sequence[str] | None) -> str:
-    """Return the shell text of a command whose `shell` is true, with its arguments quoted."""
-    return f"{command} {shlex.join(args)}" if args else command
 
 
 # `exec` of a program that does not exist would end the shell. So if there is a fallback, the

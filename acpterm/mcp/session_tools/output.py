@@ -10,9 +10,9 @@ from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import call_text
 from acpterm.mcp.tool import Reply, Tool
+from acpterm.mcp.waiting import read_all
 
 PAGE_CHARS_MAX: Final = 30_000
-_READS_MAX: Final = 64
 
 
 class Params(Struct, kw_only=True):
@@ -98,19 +98,9 @@ async def _read(session: Session, since: int | None) -> _Text:
     """Return the retained text, or the text from the position `since` on."""
     if since is None:
         whole = await session.terminal.output()
-        end = (await session.terminal.info()).position
-        return _Text(whole.text, end, whole.truncated, whole.exit is not None)
-    texts: list[str] = []
-    lost = 0
-    part = await session.terminal.read(since)
-    for _ in range(_READS_MAX):
-        texts.append(part.text)
-        lost += part.lost
-        if part.position == since:
-            break
-        since = part.position
-        part = await session.terminal.read(since)
-    return _Text("".join(texts), since, lost > 0, part.exit is not None)
+        return _Text(whole.text, whole.position, whole.truncated, whole.exit is not None)
+    text, lost, last = await read_all(session.terminal, since)
+    return _Text(text, last.position, lost > 0, last.exit is not None)
 
 
 def _page(lines: list[tuple[int, str]], params: Params) -> tuple[int, list[tuple[int, str]]]:
