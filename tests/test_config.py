@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from acpterm.config import ConfigError, Settings, default_file, default_socket, load
+from acpterm.config.places import SshPlace
 
 
 @pytest.fixture(autouse=True)
@@ -182,3 +183,36 @@ def test_directory_in_place_of_the_file_is_an_error(tmp_path):
 def test_default_paths_are_in_the_users_directories(tmp_path):
     assert default_socket() == str(tmp_path / "runtime" / "acpterm" / "agent.sock")
     assert default_file() == str(tmp_path / "config" / "acpterm" / "config.toml")
+
+
+def test_places_are_tables_of_hosts(file):
+    file(
+        'provider = "ssh:a"\n[ssh.a]\nhost = "me@a.example.org"\n'
+        '[ssh.a.directories]\n"/work" = "/w"\n'
+        '[profiles.far]\nprovider = "ssh:b"\nplaces = ["ssh:*"]\n[ssh.b]\n'
+    )
+    settings = load(environ={})
+    assert settings.places == {
+        "ssh:a": SshPlace(host="me@a.example.org", directories={"/work": "/w"}),
+        "ssh:b": SshPlace(),
+    }
+    assert settings.provider == "ssh:a"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[ssh.a]\nhost = '-oProxyCommand=x'\n", "is no destination"),
+        ("[ssh.a]\nhost = ''\n", "is no destination"),
+        ("[ssh.'a b']\n", "cannot be the name of a place"),
+        ("[ssh.a]\nport = 22\n", "unknown field `port`"),
+        ("[ssh.a]\n[ssh.a.directories]\nwork = '/w'\n", "'work': is not an absolute path"),
+        ("provider = 'ssh:a'\n", r"there is not a table \[ssh.a\]; the providers are local"),
+        ("provider = 'jail'\n", "there is not such a provider"),
+        ("[profiles.far]\nprovider = 'ssh:a'\n", "profiles.far.provider = 'ssh:a'"),
+    ],
+)
+def test_invalid_place_is_refused(file, text, problem):
+    file(text)
+    with pytest.raises(ConfigError, match=problem):
+        load(environ={})

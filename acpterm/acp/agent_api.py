@@ -38,9 +38,9 @@ EXTENSION_METHODS: Final = (
 EXTENSIONS: Final[dict[str, list[str]]] = {
     "methods": list(EXTENSION_METHODS),
     "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider", "name"],
-    "createdMeta": ["provider", "isolation", "level", "name"],
+    "createdMeta": ["provider", "isolation", "level", "name", "host"],
     "outputMeta": ["waitingForInput"],
-    "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes", "limit", "limitValue"],
+    "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes", "limit", "limitValue", "host"],
 }
 """What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
 
@@ -197,9 +197,10 @@ class CreateMeta(Wire, omit_defaults=True):
     The terminal has `cols` columns and `rows` rows. The program is killed after `timeout_ms`
     milliseconds. `shell` is true if `command` is shell text, and false if it is a program. `format`
     is the form in which ``terminal/output`` returns the output. `provider` requests that the
-    program runs in a stricter isolation than the user has selected: `landlock`, `bubblewrap`,
-    `podman` or `docker`. `name` is a name for the terminal; if it ends with ``-#``, the ``#`` is
-    replaced by the smallest number from 1 on that makes a name which no terminal has.
+    program runs in a stricter isolation than the user has selected (`landlock`, `bubblewrap`,
+    `podman` or `docker`), or in a place that the user's profile lists, such as `ssh:build1`. `name`
+    is a name for the terminal; if it ends with ``-#``, the ``#`` is replaced by the smallest number
+    from 1 on that makes a name which no terminal has.
     """
 
     cols: Cells | None = None
@@ -214,14 +215,15 @@ class CreateMeta(Wire, omit_defaults=True):
 class CreatedMeta(Wire):
     """``_meta.acpterm`` of a ``terminal/create`` response.
 
-    It says where the program runs, how it is isolated, the level of the command, and the name of
-    the terminal if one was requested.
+    It says where the program runs, how it is isolated, the level of the command, the name of the
+    terminal if one was requested, and the host if it is another one.
     """
 
     provider: str
     isolation: Literal["none", "sandbox", "container"]
     level: str | None
     name: str | UnsetType = UNSET
+    host: str | UnsetType = UNSET
 
 
 class OutputMeta(Wire):
@@ -237,7 +239,8 @@ class ExitMeta(Wire):
     """``_meta.acpterm`` of an exit status: what ended the program, and the resources it used.
 
     If a limit ended the program, `limit` is its name, and `limit_value` its value in its own unit:
-    bytes (`memory`, `file_size`), seconds (`idle`, `wall`) or milliseconds (`timeoutMs`).
+    bytes (`memory`, `file_size`), seconds (`idle`, `wall`) or milliseconds (`timeoutMs`). `host` is
+    the host that the program ran on, if it is another one.
     """
 
     ended_by: EndedBy
@@ -246,6 +249,7 @@ class ExitMeta(Wire):
     max_rss_bytes: int | UnsetType = UNSET
     limit: str | UnsetType = UNSET
     limit_value: float | UnsetType = UNSET
+    host: str | UnsetType = UNSET
 
 
 class ExecContextParams(Wire, omit_defaults=True):

@@ -73,7 +73,8 @@ class TerminalInfo(Wire):
     embed it. `position` is the position of the end of the output. `attached` is the number of
     windows. `recording` is the path of the recording. `waiting_for_input` is null if it cannot be
     determined. `ending` is true while the program, after a kill or release, has not exited yet.
-    `provider` says where the program runs, and `isolation` how it is isolated there. `level` is the
+    `provider` says where the program runs, and `isolation` how it is isolated there. `host` is the
+    name of the host that it runs on; it is absent for this one. `level` is the
     level of an agent's command: `safe`, `unknown` or `dangerous`; it is null for the user's.
     `hides_input` is true while a line is entered without echo, as a password is.
     `unenforced_limits` has a sentence about each limit that was set but cannot be enforced here.
@@ -104,6 +105,7 @@ class TerminalInfo(Wire):
     released_at: int | None = None
     provider: str = "local"
     isolation: Literal["none", "sandbox", "container"] = "none"
+    host: str | UnsetType = UNSET
     level: str | None = None
     unenforced_limits: list[str] | UnsetType = UNSET
     hides_input: bool = False

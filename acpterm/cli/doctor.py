@@ -27,8 +27,9 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     the daemon. They also show where the daemon's logs are.
 
     Each line begins with ok, missing (optional: terminals work without it) or problem (should be
-    fixed). The checks take at most 3 seconds, change nothing and start no daemon. They create a
-    terminal and directories for testing, and remove them.
+    fixed). The checks take at most 3 seconds, those of places as long as their settings say. They
+    change nothing and start no daemon. They create a terminal and directories for testing, and
+    remove them.
 
     Exit status: 0 if terminals can be created, 1 if a problem prevents that.
     """

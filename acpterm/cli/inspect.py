@@ -61,7 +61,7 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
         yield "level", info.level
     yield (
         "provider",
-        f"{info.provider}, a {info.isolation}" if info.isolation != "none" else info.provider,
+        f"{info.provider}, a {info.isolation}" if info.isolation != "none" else _place(info),
     )
     if found.launch is not None:
         yield "environment", f"{len(found.launch.env)} variables, see --json"
@@ -80,6 +80,12 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     if info.unenforced_limits is not UNSET:
         for sentence in info.unenforced_limits:
             yield "warning", summary_line(sentence)
+
+
+def _place(info: TerminalInfo) -> str:
+    """Return the provider, with the host if the program runs on another one."""
+    on = "" if info.host is UNSET else f", on {summary_line(info.host)}"
+    return f"{summary_line(info.provider)}{on}"
 
 
 def _state(info: TerminalInfo) -> str:

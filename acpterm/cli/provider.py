@@ -9,7 +9,7 @@ from acpterm.cli._options import fail, require_user, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.client import provider_choice
 from acpterm.client.provider_choice import SelectError, provider_rows
-from acpterm.providers.provider import NAMES
+from acpterm.providers.provider import NAMES, is_place
 
 _config = click.option("--config", metavar="FILE", help="Use the settings in FILE.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -20,7 +20,8 @@ def command() -> None:
     """List the providers of terminals, and select one.
 
     A provider runs the programs of agents' terminals: local without isolation, bubblewrap and
-    landlock in a sandbox, podman and docker in a container.
+    landlock in a sandbox, podman and docker in a container, and the places of the settings, such as
+    ssh:NAME, on another host.
     """
 
 
@@ -49,7 +50,7 @@ def _get(as_json: bool, config: str | None) -> None:
 
 
 @command.command("set")
-@click.argument("name", type=click.Choice(NAMES))
+@click.argument("name")
 @_json
 @_config
 def _set(name: str, as_json: bool, config: str | None) -> None:
@@ -58,6 +59,9 @@ def _set(name: str, as_json: bool, config: str | None) -> None:
     The rest of the file does not change. A running daemon uses the provider from its next start
     (acpterm restart). In an agent's terminal the command is refused.
     """
+    known = provider_choice.names(settings(config)) if is_place(name) else NAMES
+    if name not in known:
+        raise click.BadParameter(f"{name!r} is not one of {', '.join(known)}")
     require_user(config)
     _select(name, config, as_json=as_json)
 

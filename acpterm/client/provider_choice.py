@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from acpterm.config import Settings, default_file
 from acpterm.config.edit import set_value
 from acpterm.config.sources import ENV_PREFIX
-from acpterm.providers.provider import NAMES, Provider, ProviderError
+from acpterm.providers.provider import NAMES, Provider, ProviderError, is_place
 from acpterm.providers.registry import make
 
 _VARIABLE: Final = f"{ENV_PREFIX}PROVIDER"
@@ -35,23 +35,29 @@ class ProviderRow(NamedTuple):
         """The row as a line of text."""
         return (
             f"{'*' if self.selected else ' '} {self.name:<11}{self.isolation:<11}"
-            f"{'works' if self.works else 'missing':<9}{self.found}"
+            f"{'works' if self.works else 'fails' if is_place(self.name) else 'missing':<9}"
+            f"{self.found}"
         )
 
 
 async def provider_rows(settings: Settings) -> list[ProviderRow]:
     """Try each provider, and return a row for each."""
     rows = []
-    for name in NAMES:
+    for name in names(settings):
         provider: Provider | None = None
         try:
-            provider = make(name, image=settings.image)
+            provider = make(name, image=settings.image, places=settings.places)
             found, works = await provider.check(), True
         except ProviderError as error:
             found, works = str(error), False
         isolation = "" if provider is None else provider.isolation
         rows.append(ProviderRow(name, isolation, works, name == settings.provider, found))
     return rows
+
+
+def names(settings: Settings) -> list[str]:
+    """Return the names of all providers: those of this machine, then the places."""
+    return [*NAMES, *settings.places]
 
 
 def select(name: str, config: str | None) -> str:

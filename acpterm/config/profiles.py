@@ -22,8 +22,8 @@ MIB: Final = 1024 * KIB
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 """What is done with a command; the strictness increases from left to right."""
 
-ProviderName: TypeAlias = Literal["local", "landlock", "bubblewrap", "podman", "docker"]
-"""Where a terminal's program runs, from the least to the most isolated."""
+ISOLATIONS: Final = ("local", "landlock", "bubblewrap", "podman", "docker")
+"""The providers of this machine, from the least to the most isolated."""
 
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -133,9 +133,16 @@ class Profile(Struct, frozen=True, kw_only=True):
         ),
     ] = "refuse"
     provider: Annotated[
-        ProviderName | None,
-        Meta(title="Provider of the terminals; by default that of the settings."),
+        str | None,
+        Meta(
+            title="Provider of the terminals, or a place such as `ssh:NAME`; by default that of "
+            "the settings."
+        ),
     ] = None
+    places: Annotated[
+        list[str],
+        Meta(title="Patterns (`*`, `?`) of the places that an agent may request, such as `ssh:*`."),
+    ] = msgspec.field(default_factory=list)
     network: Annotated[
         bool, Meta(title="Allow programs in a sandbox or container to use the network.")
     ] = False
@@ -179,7 +186,8 @@ class ProfileTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     unknown_timeout: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
     dangerous_timeout: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
     unattended: Literal["refuse", "wait"] | UnsetType = UNSET
-    provider: ProviderName | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    places: list[str] | UnsetType = UNSET
     network: bool | UnsetType = UNSET
     safe_commands: list[str] | UnsetType = UNSET
     dangerous_patterns: list[str] | UnsetType = UNSET

@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Meta
 
 from acpterm import keys
-from acpterm.config.profiles import ProfileFor, ProfileTable, ProviderName, resolve
+from acpterm.config.places import Place, SshPlace, check_places
+from acpterm.config.profiles import ProfileFor, ProfileTable, resolve
 from acpterm.config.tools import AtTimeout, Characters, Seconds, ToolsFor
 
 KIB = 1024
@@ -48,6 +49,7 @@ _PATH = {"check": require_absolute}
 _KEYS = {"check": keys.sequence}
 _VARIABLES = {"check": _parse_variables, "read": _parse_variables}
 _PROFILES = {"check": resolve}
+_PLACES = {"check": check_places}
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -248,9 +250,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         ),
     ] = None
     provider: Annotated[
-        ProviderName,
-        Meta(title="Where agents' terminals run, unless the profile says otherwise."),
+        str,
+        Meta(
+            title="Where agents' terminals run, unless the profile says otherwise: `local`, "
+            "`landlock`, `bubblewrap`, `podman`, `docker`, or a place such as `ssh:NAME`."
+        ),
     ] = "local"
+    ssh: Annotated[
+        dict[str, SshPlace],
+        Meta(
+            title="Hosts on which terminals can run; in the file a table `[ssh.NAME]` for each: "
+            "see [providers.md](providers.md).",
+            extra=_PLACES,
+        ),
+    ] = msgspec.field(default_factory=dict)
     image: Annotated[
         str | None,
         Meta(title="Image of the containers of the providers `podman` and `docker`."),
@@ -324,3 +337,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             "for clients that you trust like yourself. The daemon reads this setting."
         ),
     ] = False
+
+    @property
+    def places(self) -> dict[str, Place]:
+        """All places, by the name of their provider, such as `ssh:build1`."""
+        return {f"ssh:{name}": place for name, place in self.ssh.items()}

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from acpterm.config.paths import default_file
-from acpterm.config.profiles import BUILTIN
+from acpterm.config.profiles import BUILTIN, ISOLATIONS
 from acpterm.config.settings import Settings, require_absolute
 
 ENV_PREFIX = "ACPTERM_"
@@ -54,6 +54,7 @@ def load(
     add({name: value for name, value in resolved.items() if value is not None}, "the flags")
     settings = Settings(**{name: _convert(name, value) for name, value in values.items()})
     _check_profiles(settings, values)
+    _check_providers(settings, values)
     return settings
 
 
@@ -124,4 +125,24 @@ def _check_profiles(settings: Settings, values: Mapping[str, "_SourcedValue"]) -
             raise ConfigError(
                 f"{values[setting].source}: {setting} names the profile {name!r}, which does not "
                 f"exist: the profiles are {', '.join(sorted(known))}"
+            )
+
+
+def _check_providers(settings: Settings, values: Mapping[str, "_SourcedValue"]) -> None:
+    """Raise `ConfigError` if a setting names a provider that does not exist."""
+    known = (*ISOLATIONS, *settings.places)
+    named = [("provider", settings.provider, "provider")]
+    named += [
+        ("profiles", table.provider, f"profiles.{name}.provider")
+        for name, table in settings.profiles.items()
+        if isinstance(table.provider, str)
+    ]
+    for setting, name, member in named:
+        if name not in known:
+            source = values[setting].source
+            kind, colon, place = name.partition(":")
+            what = f"a table [{kind}.{place}]" if colon else "such a provider"
+            raise ConfigError(
+                f"{source}: {member} = {name!r}: there is not {what}; "
+                f"the providers are {', '.join(known)}"
             )

@@ -120,6 +120,8 @@ async def open_host(
         state = HostState(settings, keeper, trees, background, record, daemon_info=daemon_info)
         if state.audit_log is not None:
             recording.start_soon(supervision.run, state.audit_log.run)
+        # Until everything is cleaned up, for which the connections are used.
+        await recording.start(state.policy.run)
         await nursery.start(state.pool.run)
         resumption = Resumption(state.events)
         host = Host(state, context, trees, resumption)
@@ -128,10 +130,9 @@ async def open_host(
         keeper.entries.clear()
         if not is_embedded:
             nursery.start_soon(supervision.run, host.run_keeper, supervision.on_terminate)
-        nursery.start_soon(supervision.run, state.state_writer.run)
-        nursery.start_soon(supervision.run, host.expire_unresumed)
-        nursery.start_soon(supervision.run, state.input_monitor.run)
-        nursery.start_soon(supervision.run, state.limit_monitor.run)
+        monitors = (state.input_monitor.run, state.limit_monitor.run)
+        for work in (state.state_writer.run, host.expire_unresumed, *monitors):
+            nursery.start_soon(supervision.run, work)
         nursery.start_soon(supervision.run, _expire_periodically, state)
         if daemon_info.agent_socket is not None:
             nursery.start_soon(supervision.run, trees.end_leftovers)

@@ -9,16 +9,18 @@ from collections.abc import Collection, Sequence
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import structlog
+import trio
 
 from acpterm.config import Settings
-from acpterm.host.launch.placement import Placement, unusable
+from acpterm.host.launch.placement import Placement, remote_program, unusable
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import default_rules_file, load_rules
 from acpterm.providers.placeholders import Placeholders
-from acpterm.providers.provider import ENGINES, Provider, ProviderError
+from acpterm.providers.provider import ENGINES, Provider, ProviderError, RemoteProvider
 from acpterm.providers.registry import make
 from acpterm.pty.tracking.marks import Daemon
+from acpterm.terminal.remote import RemoteProgram
 
 _log = structlog.get_logger("acpterm.policy")
 
@@ -53,6 +55,13 @@ class HostPolicy:
         self._daemon: Final = daemon
         self._placeholders: Final = Placeholders()
         self._providers: dict[str, Provider] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the connections of places until cancelled; then close them."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
 
     def judge(self) -> Judge:
         """Return the judge of commands, by the rules as their file is now.
@@ -80,18 +89,33 @@ class HostPolicy:
         return Placement(found, workspace, network=network, hidden=self.hidden)
 
     def provider(self, name: str) -> Provider:
-        """Return the provider with this name, one of `providers.provider.NAMES`.
+        """Return the provider with this name, one of `providers.provider.NAMES` or a place.
 
         Raises `ProviderError` if the settings lack what the provider needs.
         """
         if name not in self._providers:
-            self._providers[name] = make(
+            provider = make(
                 name,
                 image=self._settings.image,
                 daemon=self._daemon,
                 placeholders=self._placeholders,
+                places=self._settings.places,
             )
+            self._providers[name] = provider
+            if isinstance(provider, RemoteProvider) and self._nursery is not None:
+                self._nursery.start_soon(provider.run)
         return self._providers[name]
+
+    def remote(self, provider: str, token: str | None) -> RemoteProgram | None:
+        """Return the program of an adopted terminal if it runs on another host.
+
+        None if it runs here, or if the settings do not have its place any more.
+        """
+        try:
+            return remote_program(self.provider(provider), token)
+        except ProviderError as error:
+            _log.warning("the program of a terminal cannot be reached", error=str(error))
+            return None
 
     async def clean_up(self, provider: str, token: str) -> bool:
         """Have the provider with this name remove what is left of a terminal. Does not raise.

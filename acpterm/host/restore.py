@@ -138,6 +138,7 @@ class Restorer:
                 lifetime_cause=record.cause_of(EndedBy.TIMEOUT),
                 ended_by=ended_by,
                 cause=record.cause_of(ended_by),
+                remote=host.policy.remote(record.provider, record.clean_up_token),
             ),
             NO_LIMITS if record.limits is None else record.limits.resources,
         )

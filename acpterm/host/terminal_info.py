@@ -59,6 +59,7 @@ def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo
         released_at=None if entry.released_at is None else round(1000 * entry.released_at),
         provider=entry.record.provider,
         isolation=entry.record.isolation,
+        host=UNSET if entry.record.host is None else entry.record.host,
         level=entry.record.level,
         unenforced_limits=limits.unenforced if limits and limits.unenforced else UNSET,
         hides_input=terminal.hides_input,
@@ -130,5 +131,6 @@ def exit_meta(status: ExitStatus) -> dict[str, ExitMeta]:
             max_rss_bytes=status.max_rss,
             limit=status.cause.limit if status.cause else UNSET,
             limit_value=status.cause.value if status.cause else UNSET,
+            host=UNSET if status.host is None else status.host,
         )
     }

@@ -24,6 +24,7 @@ from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.pty.signals import number_of
 from acpterm.terminal import views
 from acpterm.terminal.keyboard import InputFullError
+from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.vt import emulator
 from acpterm.terminal.vt.emulator import ScreenTooLargeError
@@ -192,23 +193,37 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
     return wait()
 
 
-def signal(terminal: Terminal, name: str) -> None:
+def signal(terminal: Terminal, name: str) -> Empty | Coroutine[None, None, Empty]:
     """Send the signal `name`, such as `SIGINT`, to the terminal's foreground process group.
 
-    Raises `RpcError` (-32602) if there is no such signal or group.
+    Raises `RpcError` (-32602) if there is no such signal or group; so does the coroutine, which is
+    returned if the program runs on another host.
     """
     try:
         number = number_of(name)
     except ValueError as error:
         raise RpcError(INVALID_PARAMS, str(error)) from error
+    if terminal.remote is not None:
+        return _signal_remote(terminal, terminal.remote, number)
     if not terminal.signal(number):
-        if terminal.exit is not None:
-            raise has_ended(terminal)
-        raise RpcError(
-            INVALID_PARAMS,
-            f"no process group is in the foreground of terminal {terminal.id!r}, "
-            "or it may not be signalled",
-        )
+        raise _not_signalled(terminal)
+    return Empty()
+
+
+async def _signal_remote(terminal: Terminal, remote: RemoteProgram, number: int) -> Empty:
+    if terminal.exit is not None or not await remote.signal(number):
+        raise _not_signalled(terminal)
+    return Empty()
+
+
+def _not_signalled(terminal: Terminal) -> RpcError:
+    if terminal.exit is not None:
+        return has_ended(terminal)
+    return RpcError(
+        INVALID_PARAMS,
+        f"no process group is in the foreground of terminal {terminal.id!r}, "
+        "or it may not be signalled",
+    )
 
 
 def has_ended(terminal: Terminal) -> RpcError:

@@ -1,17 +1,24 @@
 """The interface of a provider: it turns a command into what the keeper runs.
 
 Each provider has an isolation, which the user sees. An agent may request a provider that is
-stricter than that of its profile, never another one. Not every two providers can be compared.
+stricter than that of its profile, or a place that its profile lists, never another one. Not every
+two providers can be compared.
+
+A place is another host or a cluster. Its provider's name has a colon, such as `ssh:build1`, and the
+keeper runs a client there: its `RemoteProgram` ends the program itself, and finds out how it ended.
 """
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from acpterm.config.profiles import ISOLATIONS
+from acpterm.terminal.remote import RemoteProgram
 
 Isolation: TypeAlias = Literal["none", "sandbox", "container"]
 
-NAMES: Final = ("local", "landlock", "bubblewrap", "podman", "docker")
-"""The names of all providers, roughly by increasing strictness."""
+NAMES: Final = ISOLATIONS
+"""The names of the providers of this machine, roughly by increasing strictness."""
 
 ENGINES: Final = ("podman", "docker")
 """The names of the providers of containers."""
@@ -33,8 +40,13 @@ def stricter_than(name: str, *, network: bool) -> frozenset[str]:
     `network` says whether programs may use the network. With it, abstract Unix sockets can be
     reached in `bubblewrap`, and not in `landlock`.
     """
-    found = _STRICTER[name]
+    found = _STRICTER.get(name, frozenset())
     return found - {"bubblewrap"} if network and name == "landlock" else found
+
+
+def is_place(name: str) -> bool:
+    """Return whether the provider with this name runs programs on another host."""
+    return ":" in name
 
 
 class ProviderError(Exception):
@@ -76,6 +88,8 @@ class Prepared(NamedTuple):
 
     If there is a token, `clean_up` must be called even if the program was not started.
     """
+    host: str | None = None
+    """The name of the host that the program runs on; None for this one."""
 
 
 class Provider(Protocol):
@@ -83,7 +97,7 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """The name, one of `NAMES`."""
+        """The name, one of `NAMES` or that of a place."""
 
     @property
     def isolation(self) -> Isolation:
@@ -106,3 +120,17 @@ class Provider(Protocol):
 
         Raises `ProviderError`.
         """
+
+
+@runtime_checkable
+class RemoteProvider(Provider, Protocol):
+    """A provider of a place, whose terminals have a `RemoteProgram`."""
+
+    def program(self, token: str) -> RemoteProgram:
+        """Return the program of a terminal; `token` is that of `Prepared`.
+
+        It may be from an earlier worker.
+        """
+
+    async def run(self) -> None:
+        """Run the connections until cancelled; then close them. Does not raise."""

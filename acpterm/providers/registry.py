@@ -1,8 +1,15 @@
 """Creates a provider by its name. Each provider's module is imported only if it is used."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from acpterm.config.places import Place
 from acpterm.providers.placeholders import Placeholders
 from acpterm.providers.provider import ENGINES, NAMES, Provider, ProviderError
 from acpterm.pty.tracking.marks import Daemon
+
+NO_PLACES: Final[Mapping[str, Place]] = MappingProxyType({})
 
 
 def make(
@@ -11,12 +18,16 @@ def make(
     image: str | None = None,
     daemon: Daemon | None = None,
     placeholders: Placeholders | None = None,
+    places: Mapping[str, Place] = NO_PLACES,
 ) -> Provider:
     """Return a new provider. Raises `ProviderError` for an unknown name.
 
     `image` is the container image for `podman` and `docker`, and `daemon` marks its containers.
-    `placeholders` are shared by all providers of the daemon.
+    `placeholders` are shared by all providers of the daemon. `places` are those of the settings, by
+    the name of their provider.
     """
+    if name in places:
+        return _make_place(name)
     if name == "local":
         from acpterm.providers.local import LocalProvider  # noqa: PLC0415  only if it is used
 
@@ -39,4 +50,9 @@ def make(
         return ContainerProvider(
             "docker" if name == "docker" else "podman", image, daemon, placeholders
         )
-    raise ProviderError(f"there is no provider {name!r}; there are {', '.join(NAMES)}")
+    known = ", ".join((*NAMES, *places))
+    raise ProviderError(f"there is no provider {name!r}; there are {known}")
+
+
+def _make_place(name: str) -> Provider:
+    raise ProviderError(f"{name}: no provider runs programs there")

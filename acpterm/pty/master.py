@@ -10,17 +10,25 @@ import os
 import signal
 import struct
 import termios
+from typing import Final
 
 import trio
 
 from acpterm.pty.input_wait import detect
 
+_RAW_POLL_S: Final = 0.005
+
 
 class Master:
-    """The master side of one PTY. Owns its descriptor `fd`; a None `fd` means already closed."""
+    """The master side of one PTY. Owns its descriptor `fd`; a None `fd` means already closed.
 
-    def __init__(self, fd: int | None) -> None:
+    With `waits_for_raw`, no input is written until a program has set the raw mode. The PTY of a
+    client such as `ssh` would echo the input before, and change it on its way to the other host.
+    """
+
+    def __init__(self, fd: int | None, *, waits_for_raw: bool = False) -> None:
         self.fd = -1 if fd is None else fd
+        self._waits_for_raw = waits_for_raw
         if fd is not None:
             os.set_blocking(fd, False)
 
@@ -46,10 +54,23 @@ class Master:
         """
         if self.closed:
             raise trio.ClosedResourceError
+        while not self.takes_input:
+            await trio.sleep(_RAW_POLL_S)
+            if self.closed:
+                raise trio.ClosedResourceError
         await trio.lowlevel.wait_writable(self.fd)
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether input can be written: the mode is raw if it has to be."""
+        if self._waits_for_raw and not self.closed:
+            self._waits_for_raw = bool(termios.tcgetattr(self.fd)[3] & termios.ICANON)
+        return not self._waits_for_raw
 
     def write(self, data: bytes) -> int:
         """Write `data` as keyboard input; return how many bytes the PTY had room for."""
+        if not self.takes_input:
+            return 0
         try:
             return os.write(self.fd, data)
         except BlockingIOError:

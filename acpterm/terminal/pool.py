@@ -29,6 +29,7 @@ from acpterm.pty.tracking.cgroup_limits import Enforcement
 from acpterm.pty.tracking.tree import ProcessTree
 from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.consumer import Turns
+from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.shared_ring import WINDOW_BYTES, SharedRing
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
@@ -67,6 +68,8 @@ class TerminalSpec(NamedTuple):
     """For an adopted terminal whose program was already being ended: by what; otherwise None."""
     cause: Cause | None = None
     """The limit because of which `ended_by` has ended it, if any."""
+    remote: RemoteProgram | None = None
+    """The program, if it runs on another host."""
 
 
 class ShutDownError(Exception):
@@ -247,7 +250,7 @@ class Pool:
         *,
         adopted: bool,
     ) -> Terminal:
-        master = Master(spawned.master)
+        master = Master(spawned.master, waits_for_raw=spec.remote is not None)
         try:
             ring = SharedRing(
                 spawned.ring,
@@ -272,6 +275,7 @@ class Pool:
                 lifetime_cause=spec.lifetime_cause,
                 enforcement=enforcement,
                 on_exit=self._on_exit,
+                remote=spec.remote,
             )
         except BaseException:
             master.close()

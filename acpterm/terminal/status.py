@@ -22,7 +22,7 @@ class EndedBy(enum.StrEnum):
     LIMIT = "limit"
     """The program used more of a resource than a limit allows."""
     LOST = "lost"
-    """The keeper was lost, and with it the exit status."""
+    """The exit status was lost: with the keeper, or with the connection to another host."""
     DISCONNECT = "disconnect"
     """The agent's connection that owned the terminal ended, or the daemon did."""
 
@@ -43,3 +43,5 @@ class ExitStatus(NamedTuple):
     """Peak resident memory in bytes, of the program or of a child that it waited for."""
     cause: Cause | None = None
     """The limit that ended the program; None unless a limit did."""
+    host: str | None = None
+    """The name of the host that the program ran on; None for this one."""

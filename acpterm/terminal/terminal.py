@@ -37,9 +37,10 @@ from acpterm.pty.limits import Cause
 from acpterm.pty.master import Master
 from acpterm.pty.signals import decode_status
 from acpterm.pty.tracking.cgroup_limits import Enforcement
-from acpterm.pty.tracking.tree import ProcessTree, end
+from acpterm.pty.tracking.tree import ProcessTree, end, wait_empty
 from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard
+from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text.stream import TextView
@@ -53,6 +54,8 @@ DISCONNECT_GRACE_S: Final = 2.0
 UNKNOWN_CODE: Final = 255
 # If SIGKILL takes longer than this, the terminal closes anyway and the exit status is unknown.
 _KILL_TIMEOUT_S: Final = 5.0
+# How long the client of a program on another host may take to end after the program.
+_CLIENT_TIMEOUT_S: Final = 1.0
 
 
 class Terminal:
@@ -94,6 +97,7 @@ class Terminal:
         "keyboard",
         "limit",
         "released",
+        "remote",
         "retained",
         "ring",
         "rows",
@@ -121,6 +125,7 @@ class Terminal:
         started_at: float | None = None,
         lifetime_cause: Cause | None = None,
         enforcement: Enforcement | None = None,
+        remote: RemoteProgram | None = None,
         on_exit: "Callable[[Terminal], None]",
     ) -> None:
         self.id: Final = name
@@ -140,6 +145,8 @@ class Terminal:
         self._master: Final = master
         self._tree: Final = tree
         self._pid: Final = pid
+        #: The program, if it runs on another host.
+        self.remote: Final = remote
         self._nursery: trio.Nursery | None = None
         now = processes.now()
         #: When the terminal was created, on the clock since boot (`pty.processes.now`).
@@ -278,13 +285,15 @@ class Terminal:
 
     def waits_for_input(self) -> bool | None:
         """Return whether the program waits for input; None if that is unknown."""
+        if self.remote is not None:
+            return None
         last_output = self.timeline.last or self.timeline.start
         return self._master.waits_for_input(time.monotonic() - last_output)
 
     def signal(self, number: int) -> bool:
         """Send the signal `number` to the PTY's foreground process group.
 
-        Returns whether there is such a group.
+        Returns whether there is such a group. A program on another host is not in it: use `remote`.
         """
         return not self._master.closed and self._master.signal_foreground(number)
 
@@ -333,12 +342,16 @@ class Terminal:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._consumer.run)
+                if self.remote is not None:
+                    nursery.start_soon(self._await_remote_exit, self.remote)
                 if lifetime < math.inf and not self._unlimited:
                     self._lifetime.deadline = trio.current_time() + lifetime
                     nursery.start_soon(self._expire)
                 await self._ending.wait()
                 if self._ended_by is EndedBy.DISCONNECT:
                     grace = min(grace, DISCONNECT_GRACE_S)
+                if self.remote is not None and self._ended_by is not EndedBy.LOST:
+                    await self._end_remote(self.remote, grace)
                 await end(self._tree, grace)
                 ended = True
                 while self.exit is None and self._ended_by is not EndedBy.LOST:
@@ -347,6 +360,25 @@ class Terminal:
         finally:
             with trio.move_on_after(_KILL_TIMEOUT_S, shield=True):
                 await self._finish(ended=ended)
+
+    async def _end_remote(self, remote: RemoteProgram, grace: float) -> None:
+        """End a program on another host, and let its client pass on how it has ended."""
+        if await remote.end(grace):
+            with trio.move_on_after(_CLIENT_TIMEOUT_S):
+                await wait_empty(self._tree)
+
+    async def _await_remote_exit(self, remote: RemoteProgram) -> None:
+        """Find out how a program on another host has ended, once its client has."""
+        while (report := self._report) is None or self.ring.end < report.end:
+            await self.wait_changed()
+        if self.exit is not None:
+            return
+        ended = await remote.exit(*decode_status(report.status))
+        if ended.ended_by is not None and (
+            self._ended_by is EndedBy.EXITED or ended.ended_by is EndedBy.LOST
+        ):
+            self._ended_by, self._cause = ended.ended_by, None
+        self._set_exit(ended.code, ended.signal, math.nan, 0)
 
     async def _finish(self, *, ended: bool) -> None:
         """Kill the processes, unless they have `ended`; then close the descriptors."""
@@ -394,7 +426,9 @@ class Terminal:
         if self.ring.position >= self._closed_at:
             self._end_output()
         if report is not None and self.exit is None and self.ring.end >= report.end:
-            if report.status == UNKNOWN:
+            if self.remote is not None and report.status != UNKNOWN:
+                pass  # `_await_remote_exit` sets the exit
+            elif report.status == UNKNOWN:
                 self._ended_by, self._cause = EndedBy.LOST, None
                 self._set_exit(UNKNOWN_CODE, None, report.cpu, report.max_rss)
             else:
@@ -425,6 +459,7 @@ class Terminal:
             cpu=cpu,
             max_rss=max_rss,
             cause=self._cause,
+            host=None if self.remote is None else self.remote.host,
         )
         self._exited.set()
         self._changed.unpark_all()

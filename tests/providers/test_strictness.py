@@ -2,7 +2,7 @@
 
 import pytest
 
-from acpterm.host.launch.placement import stricter
+from acpterm.host.launch.placement import allowed_places, stricter
 from acpterm.jsonrpc import RpcError
 from acpterm.providers.provider import ENGINES, NAMES
 
@@ -32,3 +32,24 @@ def test_agent_may_request_only_what_isolates_more(network):
 def test_refusal_names_what_may_be_requested():
     with pytest.raises(RpcError, match="request one of landlock, podman, docker, or none"):
         stricter("landlock", "bubblewrap", network=True)
+
+
+def test_agent_may_request_the_places_of_its_profile():
+    places = allowed_places(["ssh:build1", "ssh:web"], [["ssh:build*"]])
+    assert places == ["ssh:build1"]
+    assert stricter("local", "ssh:build1", network=False, places=places) == "ssh:build1"
+    assert stricter("podman", "ssh:build1", network=False, places=places) == "ssh:build1"
+    for selected in ("local", "ssh:build1"):
+        with pytest.raises(RpcError, match="it allows ssh:build1"):
+            stricter(selected, "ssh:web", network=False, places=places)
+
+
+def test_place_must_be_allowed_by_all_profiles():
+    assert allowed_places(["ssh:a", "ssh:b"], [["ssh:*"], ["ssh:b"]]) == ["ssh:b"]
+    assert allowed_places(["ssh:a"], [["ssh:*"], []]) == []
+
+
+def test_agent_of_a_place_may_request_nothing_else():
+    for name in NAMES:
+        with pytest.raises(RpcError, match="is not stricter"):
+            stricter("ssh:build1", name, network=False)

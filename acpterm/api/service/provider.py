@@ -58,7 +58,8 @@ class DaemonProvider:
 
     def get_isolation_level(self) -> TerminalIsolationLevel:
         """Return how programs are isolated."""
-        return _ISOLATION[self._provider or self._client.settings.provider]
+        # Places, such as `ssh:build1`, do not isolate.
+        return _ISOLATION.get(self._provider or self._client.settings.provider, "none")
 
     async def execute_command(
         self, command: str, args: list[str], options: ExecuteCommandOptions

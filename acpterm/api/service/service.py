@@ -168,10 +168,11 @@ class TerminalService:
 
     def get_available_providers(self) -> list[str]:
         """Return the names of all providers. Plugins are listed without being loaded."""
-        return list(dict.fromkeys([*PROVIDERS, *self._registered, *_plugins()]))
+        places = self.client.settings.places
+        return list(dict.fromkeys([*PROVIDERS, *places, *self._registered, *_plugins()]))
 
     def _make(self, name: str) -> TerminalProvider:
-        if name in PROVIDERS:
+        if name in PROVIDERS or name in self.client.settings.places:
             return DaemonProvider(self.client, name)
         if (plugin := _plugins().get(name)) is None:
             known = ", ".join(self.get_available_providers())

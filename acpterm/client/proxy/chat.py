@@ -56,7 +56,6 @@ from acpterm.jsonrpc import (
     encode_notification,
     encode_response,
 )
-from acpterm.providers.provider import NAMES
 from acpterm.runtime.send_queue import SendQueue
 from acpterm.runtime.threads import run_blocking
 
@@ -238,8 +237,9 @@ class Chat:
         return answer
 
     async def _select(self, name: str) -> str:
-        if name not in NAMES:
-            raise SelectError(f"there is no provider {name!r}: there are {', '.join(NAMES)}")
+        known = provider_choice.names(load(self._config))
+        if name not in known:
+            raise SelectError(f"there is no provider {name!r}: there are {', '.join(known)}")
         path = await run_blocking(partial(provider_choice.select, name, self._config))
         why = provider_choice.override(name)
         lines = [provider_choice.selected_text(name, path), *([] if why is None else [why])]
@@ -267,7 +267,7 @@ class Chat:
         outcome = members(members(response.result).get("outcome"))
         chosen = text(outcome.get("optionId"))
         self._send([encode_tool_call_update(call, status="completed")])
-        if chosen in NAMES:
+        if chosen in {row.name for row in rows}:
             return await self._select(chosen)
         if text(outcome.get("outcome")) in ("selected", "cancelled"):
             return f"Current provider: {settings.provider}"

@@ -75,12 +75,24 @@ def row(terminal: TerminalInfo, short: str, now: float) -> Row:
         owner=terminal.owner,
         agent=_word(terminal.agent),
         session=_word(terminal.session_id),
-        where=NOTHING if terminal.isolation == "none" else terminal.provider,
+        where=where(terminal),
         size=f"{terminal.cols}x{terminal.rows}",
         age=ago(terminal.created_at, now),
         output=ago(terminal.last_output_at, now),
         command=_in_short(summary_line(terminal.command)),
     )
+
+
+def where(terminal: TerminalInfo) -> str:
+    """Return where a terminal's program runs: the provider, and the host if it has another name.
+
+    Return `-` for a program of this machine without isolation.
+    """
+    if terminal.provider == "local":
+        return NOTHING
+    if terminal.host is UNSET or terminal.provider.endswith(f":{terminal.host}"):
+        return summary_line(terminal.provider)
+    return f"{summary_line(terminal.provider)} ({summary_line(terminal.host)})"
 
 
 def _in_short(command: str) -> str:

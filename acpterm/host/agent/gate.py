@@ -32,6 +32,7 @@ from acpterm.host.launch.placement import Placement
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError, quote
 from acpterm.policy.levels import Level
+from acpterm.providers.provider import is_place
 from acpterm.runtime.command_line import command_line
 
 
@@ -169,10 +170,10 @@ def placement(connection: AgentConnection, session: Session, judgement: Judgemen
     It may write in the session's directory, which the user's client has set. If no client of the
     user opens the agent's sessions, it may write in the directory of the agent. It may never write
     in a directory that the request names. Raises `RpcError`: -32600 if the client has not opened
-    the session, and the provider is not `local`; -32603 if the provider cannot be used.
+    the session, and the provider isolates the program; -32603 if the provider cannot be used.
     """
     provider, workspace = judgement.provider, connection.workspace(session)
-    if workspace is None and provider != "local":
+    if workspace is None and provider != "local" and not is_place(provider):
         raise RpcError(
             INVALID_REQUEST,
             f"the command was not run: the user's client has not opened the session "

@@ -14,7 +14,7 @@ from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.profiles import Limits, Profile, lowest
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
-from acpterm.host.launch.placement import stricter, strictest
+from acpterm.host.launch.placement import allowed_places, stricter, strictest
 from acpterm.host.launch.validation import check_command, check_size
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.policy.levels import Level, Verdict, worst
@@ -96,6 +96,7 @@ def judge(
         [profile.provider for profile in profiles[1:]],
         network=network,
     )
+    places = allowed_places(connection.settings.places, [profile.places for profile in profiles])
     command, args = params.command, params.args
     if shell and args is not None:
         command, args = shell_line(command, args), None
@@ -132,7 +133,7 @@ def judge(
         verdict=verdict,
         level=worst(one.level for one in verdicts),
         must_use_shell=any(_must_use_shell(one) for one in verdicts),
-        provider=stricter(selected, provider, network=network),
+        provider=stricter(selected, provider, network=network, places=places),
         cwd=cwd,
     )
 

@@ -47,6 +47,7 @@ from acpterm.host.state.records import RequestId
 from acpterm.host.terminal_info import exit_code, exit_meta, exit_status
 from acpterm.host.terminal_ops import check_screen, current_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
+from acpterm.providers.provider import is_place
 from acpterm.terminal import views
 from acpterm.terminal.status import EndedBy, ExitStatus
 
@@ -102,7 +103,8 @@ def _create(
                 connection.creates.in_flight(request),
                 registry.reserve_name(options.name) as name,
             ):
-                await connection.directories.check(launch.cwd)
+                if not is_place(judgement.provider):
+                    await connection.directories.check(launch.cwd)
                 if session.cancelled != turn:
                     raise _cancelled()
                 placement = gate.placement(connection, session, judgement)
@@ -150,7 +152,8 @@ def _create(
 def _create_response(entry: TerminalEntry) -> CreateTerminalResponse:
     record = entry.record
     name = UNSET if record.name is None else record.name
-    created = CreatedMeta(record.provider, record.isolation, record.level, name)
+    host = UNSET if record.host is None else record.host
+    created = CreatedMeta(record.provider, record.isolation, record.level, name, host)
     return CreateTerminalResponse(entry.id, {OWN: created})
 
 
@@ -258,11 +261,12 @@ def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:
     return terminal_ops.resize(connection.host.windows, entry, params.cols, params.rows)
 
 
-def signal(connection: AgentConnection, params: SignalRequest) -> Empty:
+def signal(
+    connection: AgentConnection, params: SignalRequest
+) -> Empty | Coroutine[None, None, Empty]:
     """`_acpterm/terminal/signal`: send a signal to the terminal's foreground process group."""
     entry = connection.find_session(params).owned(params.terminal_id, "signalled")
-    terminal_ops.signal(entry.terminal, params.signal)
-    return Empty()
+    return terminal_ops.signal(entry.terminal, params.signal)
 
 
 def promote(connection: AgentConnection, params: TerminalRequest) -> TerminalInfo:

@@ -5,6 +5,7 @@ runs. If the provider cannot be used, nothing runs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 import structlog
@@ -14,11 +15,15 @@ from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.providers.provider import (
     NAMES,
     Command,
+    Prepared,
     Provider,
     ProviderError,
+    RemoteProvider,
+    is_place,
     stricter_than,
 )
 from acpterm.pty.program import Program
+from acpterm.terminal.remote import RemoteProgram
 
 # How long a provider may take to remove what is left of a terminal.
 CLEAN_UP_TIMEOUT_S: Final = 4.0
@@ -37,8 +42,8 @@ class Placement(NamedTuple):
 
     async def prepare(
         self, program: Program, shell: str, requested: Mapping[str, str]
-    ) -> tuple[Program, str | None]:
-        """Return what the keeper runs for a program, and the token for `clean_up`, if any.
+    ) -> tuple[Program, Prepared]:
+        """Return what the keeper runs for a program, and what the provider has prepared.
 
         `shell` is the path of the shell. `requested` is the part of the environment that the
         request and the settings have added. Raises `RpcError` (-32603) if the provider cannot be
@@ -65,7 +70,11 @@ class Placement(NamedTuple):
             cwd=prepared.cwd,
             fallback_argv=prepared.fallback_argv,
         )
-        return placed, prepared.token
+        return placed, prepared
+
+    def remote(self, token: str | None) -> RemoteProgram | None:
+        """Return the program of a terminal if it runs on another host; None if it runs here."""
+        return remote_program(self.provider, token)
 
     async def clean_up(self, token: str | None) -> None:
         """Remove what `prepare` has made for a program that could not be started.
@@ -79,6 +88,13 @@ class Placement(NamedTuple):
                 await self.provider.clean_up(token)
             except Exception as error:  # noqa: BLE001  what is left may be anything
                 _log.warning("something of a terminal may be left", exc_info=error)
+
+
+def remote_program(provider: Provider, token: str | None) -> RemoteProgram | None:
+    """Return the program of a terminal with this token if its provider is that of a place."""
+    if token is None or not isinstance(provider, RemoteProvider):
+        return None
+    return provider.program(token)
 
 
 def unusable(provider: str, error: ProviderError) -> RpcError:
@@ -100,17 +116,37 @@ def strictest(selected: str, others: Iterable[str | None], *, network: bool) -> 
     return selected
 
 
-def stricter(selected: str, requested: str | None, *, network: bool) -> str:
-    """Return the name of the provider to use: `requested` if it is stricter than `selected`.
+def allowed_places(places: Iterable[str], patterns: Iterable[Sequence[str]]) -> list[str]:
+    """Return those of `places` that each of `patterns`, the lists of the profiles, allows."""
+    lists = list(patterns)
+    return [
+        place
+        for place in places
+        if all(any(fnmatchcase(place, one) for one in patterns) for patterns in lists)
+    ]
+
+
+def stricter(
+    selected: str, requested: str | None, *, network: bool, places: Sequence[str] = ()
+) -> str:
+    """Return the name of the provider to use: `requested`, if the agent may request it.
 
     `selected` is the provider of the profile, and `requested` the one that the agent requests; None
-    means that it requests none. `network` says whether the profile allows the network. Raises
-    `RpcError` (-32602) for a provider that is unknown or not stricter.
+    means that it requests none. The agent may request a stricter one, and one of `places`.
+    `network` says whether the profile allows the network. Raises `RpcError` (-32602) for a provider
+    that is unknown or not allowed.
     """
-    if requested is None or requested == selected:
-        return selected
+    if requested is None or requested == selected or requested in places:
+        return selected if requested is None else requested
+    if is_place(requested):
+        possible = ", ".join(places) or "none"
+        raise RpcError(
+            INVALID_PARAMS,
+            f"provider {quote(requested)} is not a place that the user's profile allows; it "
+            f"allows {possible}",
+        )
     if requested not in NAMES:
-        known = ", ".join(NAMES)
+        known = ", ".join((*NAMES, *places))
         raise RpcError(INVALID_PARAMS, f"provider {quote(requested)} is unknown: there are {known}")
     allowed = stricter_than(selected, network=network)
     if requested not in allowed:

@@ -15,11 +15,12 @@ from acpterm.host.state.records import LimitsRecord, TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.keeper.client import KeeperLostError
-from acpterm.pty.limits import NO_LIMITS, LimitError
+from acpterm.pty.limits import NO_LIMITS, LimitError, ResourceLimits
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.pool import Pool, ShutDownError, TerminalSpec
+from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
@@ -147,17 +148,18 @@ class LaunchRequest:
             fallback_argv=self._fallback_argv,
         )
         shell = self._settings.shell
-        program, token = await placement.prepare(program, shell, self._requested)
+        program, prepared = await placement.prepare(program, shell, self._requested)
         record.provider, record.isolation = placement.provider.name, placement.provider.isolation
-        record.clean_up_token = token
+        record.clean_up_token, record.host = prepared.token, prepared.host
+        remote = placement.remote(prepared.token)
         if self._stdin is not None:
             # Outside of the sandbox, in which the file does not exist.
             argv = with_stdin(self._stdin, program.argv, program.fallback_argv, shell_path=shell)
             program = program._replace(argv=argv, fallback_argv=None)
         try:
-            return await self._start(program, pool, record, writer, strict=strict)
+            return await self._start(program, pool, record, writer, remote, strict=strict)
         except BaseException:
-            await placement.clean_up(token)
+            await placement.clean_up(prepared.token)
             raise
 
     async def _start(
@@ -166,6 +168,7 @@ class LaunchRequest:
         pool: Pool,
         record: TerminalRecord,
         writer: StateWriter | None,
+        remote: RemoteProgram | None,
         *,
         strict: bool,
     ) -> Terminal:
@@ -180,8 +183,12 @@ class LaunchRequest:
                 lifetime=math.inf if end is None else end - record.started_at,
                 lifetime_cause=record.cause_of(EndedBy.TIMEOUT),
                 view=record.view,
+                remote=remote,
             )
             limits = NO_LIMITS if record.limits is None else record.limits.resources
+            if remote is not None and record.limits is not None and limits != NO_LIMITS:
+                record.limits.unenforced = _unenforced(record, limits, strict=strict)
+                limits = NO_LIMITS
             terminal = await pool.create(
                 program, spec, record=record.encode(), limits=limits, strict=strict
             )
@@ -206,3 +213,18 @@ class LaunchRequest:
         if record.limits is not None and terminal.enforcement is not None:
             record.limits.unenforced = [str(error) for error in terminal.enforcement.unenforced]
         return terminal
+
+
+def _unenforced(record: TerminalRecord, limits: ResourceLimits, *, strict: bool) -> list[str]:
+    """Return a sentence for each of `limits`, which another host does not enforce.
+
+    If `strict`, raise `LimitError` for the first one.
+    """
+    errors = [
+        LimitError(name, value, f"the program runs on {record.host or record.provider}")
+        for name, value in limits._asdict().items()
+        if value is not None
+    ]
+    if strict:
+        raise errors[0]
+    return [str(error) for error in errors]

@@ -324,6 +324,8 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     provider: str = "local"
     """The name of the provider; `isolation` is the provider's."""
     isolation: Isolation = "none"
+    host: str | None = None
+    """The name of the host that the program runs on; None for this one."""
     clean_up_token: str | None = None
     """What `Provider.clean_up` needs once the terminal is closed; None if nothing is left to do."""
     level: str | None = None

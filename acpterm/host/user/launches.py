@@ -20,7 +20,7 @@ from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import ContextRecord, LaunchRecord, pack_text, unpack_text
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
-from acpterm.providers.provider import NAMES
+from acpterm.providers.provider import ENGINES, NAMES, is_place
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
@@ -48,20 +48,21 @@ def users_placement(
 ) -> Placement:
     """Return where a program of the user runs: it may write in its working directory `cwd`.
 
-    `has_stdin` is true if a file or pipe is the program's stdin, which containers do not support.
+    `has_stdin` is true if a file or pipe is the program's stdin, which containers and places do not
+    support.
 
     `provider` is the name of a provider; None means `local`, since the setting `provider` is for
     agents. Programs of the user may use the network. Raises `RpcError` (-32602) for an unknown
     provider.
     """
     name = provider or "local"
-    if name not in NAMES:
-        known = ", ".join(NAMES)
+    if name not in (*NAMES, *host.settings.places):
+        known = ", ".join((*NAMES, *host.settings.places))
         raise RpcError(INVALID_PARAMS, f"provider {quote(name)} is unknown: there are {known}")
-    if has_stdin and name in ("podman", "docker"):
+    if has_stdin and (name in ENGINES or is_place(name)):
         raise RpcError(
             INVALID_PARAMS,
-            f"the provider {name!r} cannot pass stdin on to a container: its stdin is the terminal "
+            f"the provider {name!r} cannot pass stdin on to the program: its stdin is the terminal "
             "(acpterm run -n)",
         )
     return host.policy.placement(name, cwd, network=True)

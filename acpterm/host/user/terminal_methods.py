@@ -44,6 +44,7 @@ from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.follow import follow as follow_output
 from acpterm.host.user.launches import launch_of, users_placement
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.providers.provider import is_place
 from acpterm.terminal.status import EndedBy
 
 # Bytes of an asciicast in one notification.
@@ -84,7 +85,8 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
         stdin=params.stdin,
     )
     with host.registry.reserve_name(params.name) as name:
-        await user.directories.check(request.cwd)
+        if not is_place(params.provider or "local"):
+            await user.directories.check(request.cwd)
         record = request.record(summary(params.command, params.args))
         record.name, record.is_removed_at_end = name, params.remove
         placement = users_placement(
@@ -171,10 +173,9 @@ def rename(user: UserConnection, params: RenameRequest) -> TerminalInfo:
     return user.host.terminal_info(entry)
 
 
-def signal(user: UserConnection, params: UserSignalRequest) -> Empty:
+def signal(user: UserConnection, params: UserSignalRequest) -> Empty | Coroutine[None, None, Empty]:
     """`_acpterm/terminal/signal`: send a signal to the terminal's foreground process group."""
-    terminal_ops.signal(user.entry(params.terminal_id).terminal, params.signal)
-    return Empty()
+    return terminal_ops.signal(user.entry(params.terminal_id).terminal, params.signal)
 
 
 async def wait(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:

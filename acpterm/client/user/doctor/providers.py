@@ -1,5 +1,7 @@
 """Checks that run a command in each provider, where agents' commands can run."""
 
+import time
+
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
@@ -16,3 +18,13 @@ async def provider(settings: Settings, name: str) -> CheckResult:
     if name == settings.provider:
         return problem(name, what, "no terminal of an agent can be created until this works")
     return missing(name, what, "only needed to run agents' commands in it")
+
+
+async def place(settings: Settings, name: str) -> CheckResult:
+    """Check that the place `name` can be reached, and say how long that takes."""
+    began = time.monotonic()
+    try:
+        found = await make(name, places=settings.places).check()
+    except ProviderError as error:
+        return problem(name, summary_line(str(error)), "no terminal runs there until this works")
+    return ok(name, f"{found} ({time.monotonic() - began:.1f} s)")

@@ -17,6 +17,8 @@ from acpterm.providers.provider import NAMES
 
 # Longer than `programs.TIMEOUT_S`, so that a program's own timeout is reported.
 _TIMEOUT_S: Final = 3.0
+# A place has a timeout of its own, whose message says more.
+_PLACE_TIMEOUT_S: Final = 600.0
 
 Outcome: TypeAlias = CheckResult | list[CheckResult]
 
@@ -25,6 +27,7 @@ class AsyncCheck(NamedTuple):
     """A check that is run in the event loop; checks that are plain functions run in threads."""
 
     run: Callable[[], Awaitable[Outcome]]
+    timeout_s: float = 3.0
 
 
 Check: TypeAlias = Callable[[], Outcome] | AsyncCheck
@@ -43,6 +46,10 @@ async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
         "emulator": AsyncCheck(probes.emulator),
         "shell": AsyncCheck(partial(programs.shell, settings)),
         **{name: AsyncCheck(partial(providers.provider, settings, name)) for name in NAMES},
+        **{
+            name: AsyncCheck(partial(providers.place, settings, name), _PLACE_TIMEOUT_S)
+            for name in settings.places
+        },
         "pidfd": probes.pidfd,
         "control groups": AsyncCheck(probes.control_groups),
         "subreaper": probes.subreaper,
@@ -72,15 +79,16 @@ async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
 
 
 async def _run_bounded(name: str, check: Check) -> list[CheckResult]:
+    timeout_s = check.timeout_s if isinstance(check, AsyncCheck) else _TIMEOUT_S
     try:
-        with trio.fail_after(_TIMEOUT_S):
+        with trio.fail_after(timeout_s):
             if isinstance(check, AsyncCheck):
                 outcome = await check.run()
             else:
                 # In a thread, since access to a file on an unreachable server can block forever.
                 outcome = await trio.to_thread.run_sync(check, abandon_on_cancel=True)
     except trio.TooSlowError:
-        what = f"no answer within {_TIMEOUT_S:g} s"
+        what = f"no answer within {timeout_s:g} s"
         return [problem(name, what, "see whether the machine is overloaded, or something hangs")]
     except Exception as error:  # noqa: BLE001  a defect of one check must not hide the others
         what = f"could not be checked: {type(error).__name__}: {summary_line(root_error(error))}"
