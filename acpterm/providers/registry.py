@@ -26,8 +26,8 @@ def make(
     `placeholders` are shared by all providers of the daemon. `places` are those of the settings, by
     the name of their provider.
     """
-    if name in places:
-        return _make_place(name)
+    if (place := places.get(name)) is not None:
+        return _make_place(name, place, daemon)
     if name == "local":
         from acpterm.providers.local import LocalProvider  # noqa: PLC0415  only if it is used
 
@@ -54,5 +54,7 @@ def make(
     raise ProviderError(f"there is no provider {name!r}; there are {known}")
 
 
-def _make_place(name: str) -> Provider:
-    raise ProviderError(f"{name}: no provider runs programs there")
+def _make_place(name: str, place: Place, daemon: Daemon | None) -> Provider:
+    from acpterm.providers.ssh.provider import SshProvider  # noqa: PLC0415  only if it is used
+
+    return SshProvider(name, place, daemon)

@@ -1,0 +1,215 @@
+"""The connections to one host: masters with their sessions, and one control channel.
+
+A server allows a number of sessions in each connection (`MaxSessions`, 10 by default). One is the
+control channel's; when the others are used, another connection is made. They are made one after the
+other. Callers that wait while a connection fails get the same error: a host that does not answer
+delays each of them once.
+
+The local directory is private, and its name depends on the daemon and the place. It has the
+masters' sockets and the name of the directory on the other host, so the next worker finds both.
+
+Unhappy orders: a master dies, and the next program gets another one; the control channel is lost,
+and the next request opens another one, over any master; this worker dies, and its successor opens
+the control channel again before the other host takes the silence for a lost connection.
+"""
+
+import contextlib
+import itertools
+import math
+import os
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+import trio
+
+from acpterm.config.places import SshPlace
+from acpterm.providers.provider import ProviderError
+from acpterm.providers.ssh import scripts
+from acpterm.providers.ssh.control import Control, ControlLostError
+from acpterm.providers.ssh.master import Master, users_master
+
+_BEATS_PER_TIMEOUT: Final = 6
+_IDLE_S: Final = 600.0
+_QUIT_TIMEOUT_S: Final = 1.0
+_REMOTE_NAME: Final = re.compile(r"acpterm-[0-9a-f]{32}")
+
+_log = structlog.get_logger("acpterm.provider")
+
+
+class Connections:
+    """The connections to a host; `directory` is the private local directory.
+
+    `run` must run while other methods are called, which wait until it does. `host` is the
+    destination for ssh.
+    """
+
+    def __init__(self, place: SshPlace, host: str, directory: str) -> None:
+        self.host: Final = host
+        self._place: Final = place
+        self._directory: Final = directory
+        self._masters: dict[str, Master] = {}
+        self._control: Control | None = None
+        self.remote_directory = ""
+        """The directory on the other host, once the control channel was opened."""
+        self._nursery: trio.Nursery | None = None
+        self._running: Final = trio.Event()
+        self._connecting: Final = trio.Lock()
+        self._failure: ProviderError | None = None
+        self._failures = 0
+        self._used_at = trio.current_time()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the control channel is open."""
+        return self._control is not None and not self._control.is_lost
+
+    def count(self, master: str, change: int) -> None:
+        """Change the number of sessions of the master with the socket `master`."""
+        if (found := self._masters.get(master)) is None:
+            # It is from an earlier worker.
+            is_ours = os.path.dirname(master) == self._directory
+            found = Master(self._place, self.host, master, is_ours=is_ours)
+            self._masters[master] = found
+        found.sessions += change
+        self._used_at = trio.current_time()
+
+    async def run(self) -> None:
+        """Keep the connections, and let the other host know; close them when cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            self._running.set()
+            try:
+                while True:
+                    await trio.sleep(self._place.lost_timeout / _BEATS_PER_TIMEOUT)
+                    if any(master.sessions for master in self._masters.values()):
+                        await self._beat()
+                    elif self._masters and trio.current_time() - self._used_at > _IDLE_S:
+                        await self._close()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self._close()
+
+    async def _beat(self) -> None:
+        try:
+            control = await self.control()
+            await control.send(f"beat 0 {time.time_ns()}")
+        except (ProviderError, ControlLostError) as error:
+            _log.warning("a host cannot be reached", host=self.host, problem=str(error))
+
+    async def _close(self) -> None:
+        """Tell the other host that nothing is left, and end the connections."""
+        if self._control is not None:
+            with trio.move_on_after(_QUIT_TIMEOUT_S), contextlib.suppress(ControlLostError):
+                await self._control.send("quit 0")
+                await self._control.closed.wait()
+            self._control.stop()
+        self._control = None
+        async with trio.open_nursery() as nursery:
+            for master in self._masters.values():
+                nursery.start_soon(master.stop)
+        self._masters.clear()
+
+    async def control(self) -> Control:
+        """Return the control channel, opened if necessary. Raises `ProviderError`."""
+        control = self._control
+        if control is not None and not control.is_lost:
+            await trio.lowlevel.checkpoint()
+            return control
+        await self._exclusively(self._open_control)
+        assert self._control is not None  # noqa: S101  `_open_control` has set it
+        return self._control
+
+    async def take(self) -> Master:
+        """Return a master with room for one more session. Raises `ProviderError`.
+
+        The caller counts the session.
+        """
+        if (found := self._with_room()) is not None:
+            await trio.lowlevel.checkpoint()
+            return found
+        await self._exclusively(self._connect)
+        found = self._with_room()
+        if found is None:
+            raise ProviderError(f"the connection to {self.host} was lost at once")
+        return found
+
+    def _with_room(self) -> Master | None:
+        for path, master in list(self._masters.items()):
+            if master.sessions >= self._place.sessions - 1:
+                continue
+            if master.is_alive():
+                return master
+            if not master.sessions:
+                del self._masters[path]
+        return None
+
+    async def _exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Call `work` while no other caller connects; or raise the error that another one got."""
+        await self._running.wait()
+        failures = self._failures
+        async with self._connecting:
+            if self._failures > failures and self._failure is not None:
+                raise ProviderError(str(self._failure))
+            try:
+                await work()
+            except ProviderError as error:
+                self._failures += 1
+                self._failure = error
+                raise
+        self._used_at = trio.current_time()
+
+    async def _connect(self) -> None:
+        """Make sure that there is a master with room."""
+        if not self._masters:
+            self._find_masters()
+        if self._with_room() is not None:
+            return
+        users, options = await users_master(self._place, self.host)
+        if users is not None and users.path not in self._masters:
+            self._masters[users.path] = users
+            return
+        paths = (os.path.join(self._directory, str(number)) for number in itertools.count())
+        master = Master(self._place, self.host, next(p for p in paths if p not in self._masters))
+        await master.start(options)
+        self._masters[master.path] = master
+
+    def _find_masters(self) -> None:
+        """Find the masters that an earlier worker has started."""
+        for name in filter(str.isdigit, os.listdir(self._directory)):
+            master = Master(self._place, self.host, os.path.join(self._directory, name))
+            if master.is_alive():
+                self._masters[master.path] = master
+
+    async def _open_control(self) -> None:
+        if self.is_open:
+            return
+        if not any(master.is_alive() for master in self._masters.values()):
+            await self._connect()
+        alive = next((one for one in self._masters.values() if one.is_alive()), None)
+        if alive is None or self._nursery is None:
+            raise ProviderError(f"the connection to {self.host} was lost at once")
+        control = Control(alive)
+        limit = math.ceil(self._place.lost_timeout)
+        script = scripts.control(self._remote_name(), limit, str(time.time_ns()))
+        try:
+            with trio.fail_after(self._place.connect_timeout):
+                directory: str = await self._nursery.start(control.run, script)
+        except trio.TooSlowError:
+            raise ProviderError(
+                f"{self.host} did not start a shell within {self._place.connect_timeout:g} s"
+            ) from None
+        self.remote_directory, self._control = directory, control
+
+    def _remote_name(self) -> str:
+        """Return the name of the directory on the other host; it cannot be guessed there."""
+        path = os.path.join(self._directory, "remote")
+        with contextlib.suppress(OSError), open(path) as file:
+            if _REMOTE_NAME.fullmatch(name := file.read()):
+                return name
+        name = f"acpterm-{secrets.token_hex(16)}"
+        with open(path, "w") as file:
+            file.write(name)
+        return name

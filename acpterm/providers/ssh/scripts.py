@@ -1,0 +1,324 @@
+"""The scripts that run on the other host. Its login shell may be any: only words are left to it.
+
+`control` is read by `/bin/sh` from its stdin, over a session without a PTY. It makes a directory of
+mode 0700 in /tmp for this daemon, in which it puts the other scripts, and then it reads requests. A
+program's terminal runs `run`, which finds its *job* in that directory: the working directory,
+environment and arguments. They are in no command line, where other users could read them. `run`
+removes the file, and executes `wait.pl`, which starts the program and waits for it. Without perl,
+`wait.sh` does, which cannot tell exit code 137 from SIGKILL, nor set variables of any name.
+
+The processes of a program are those of its session, those that have its job's id in their
+environment, and all their descendants. `end` ends them: when a request says so, when the PTY hangs
+up (a lost connection, or a client that was killed), and when `watch` has not heard from here for
+too long.
+"""
+
+from typing import Final
+
+JOB_VARIABLE: Final = "ACPTERM_JOB"
+"""The environment variable that has the id of the job."""
+READY: Final = "ready"
+
+_RUN: Final = r"""
+d=${0%/*}
+[ -r "$d/$1" ] || { echo "acpterm: the connection to this host was replaced" >&2; exit 255; }
+start=
+if [ -r /proc/self/stat ]; then
+  read -r stat </proc/$$/stat
+  id=$1
+  set -- ${stat##*") "}
+  start=${20}
+  set -- "$id"
+fi
+echo "$$ $start" >"$d/$1.pid"
+[ -e "$d/$1.end" ] && exit 255
+if command -v perl >/dev/null 2>&1; then
+  exec perl "$d/wait.pl" "$d" "$1"
+fi
+exec /bin/sh "$d/wait.sh" "$d" "$1"
+"""
+
+_WAIT_PL: Final = r"""
+use strict;
+my ($d, $id) = @ARGV;
+my $j = "$d/$id";
+open my $f, '<', $j or die "acpterm: $j: $!\n";
+my @lines = map { chomp; s/\\0([0-7]{3})/chr oct $1/ge; $_ } <$f>;
+close $f;
+unlink $j;
+my $cwd = shift @lines;
+my $count = shift @lines;
+my %env = map { my ($name, $value) = split /=/, $_, 2; ($name, $value) } splice @lines, 0, $count;
+my @commands;
+while (@lines) {
+  $count = shift @lines;
+  push @commands, [splice @lines, 0, $count];
+}
+my $lost = 0;
+my @signals = qw(INT QUIT TERM TSTP TTIN TTOU USR1 USR2 ALRM PIPE);
+$SIG{$_} = sub { } for @signals;
+$SIG{HUP} = sub {
+  return if $lost++;
+  my $end = fork;
+  return if !defined $end or $end;
+  open STDIN, '<', '/dev/null';
+  open STDOUT, '>', '/dev/null';
+  open STDERR, '>', '/dev/null';
+  exec '/bin/sh', "$d/end", $d, $id, 20, 0;
+};
+my $pid = fork;
+die "acpterm: no process can be started: $!\n" if !defined $pid;
+if (!$pid) {
+  $SIG{$_} = 'DEFAULT' for @signals, 'HUP';
+  $ENV{$_} = $env{$_} for keys %env;
+  my $fail = sub { print STDERR "acpterm: $_[1]\n"; exit $_[0] };
+  chdir $cwd or $fail->(126, "$cwd: cannot be the working directory: $!");
+  my ($code, $why);
+  for my $argv (@commands) {
+    no warnings;
+    exec { $argv->[0] } @$argv;
+    my ($missing, $error) = ($!{ENOENT}, "$!");
+    ($code, $why) = (127, "$argv->[0]: command not found") if !$why;
+    $fail->(126, "$argv->[0]: cannot be run: $error") if !$missing;
+  }
+  $fail->($code, $why);
+}
+waitpid $pid, 0;
+my $s = $?;
+my $how = $s & 127 ? 'signal ' . ($s & 127) : 'code ' . ($s >> 8);
+if (open my $o, '>', "$j.exit.tmp") {
+  print $o $lost ? "lost $how\n" : "$how\n";
+  close $o;
+  rename "$j.exit.tmp", "$j.exit";
+}
+exit($s & 127 ? 255 : $s >> 8);
+"""
+
+_WAIT_SH: Final = r"""
+_a_d=$1 _a_id=$2
+exec 3<"$_a_d/$2"
+rm -f "$_a_d/$2"
+_a_next() { IFS= read -r _a_v <&3 || return 1; _a_v=$(printf '%bx' "$_a_v"); _a_v=${_a_v%x}; }
+_a_next; _a_cwd=$_a_v
+_a_next; _a_n=$_a_v
+while [ "$_a_n" -gt 0 ]; do
+  _a_n=$((_a_n - 1))
+  _a_next
+  case ${_a_v%%=*} in
+    '' | [0-9]* | *[!A-Za-z0-9_]* | _a_*) ;;
+    *) (export "$_a_v") 2>/dev/null && export "$_a_v" ;;
+  esac
+done
+while _a_next; do
+  _a_n=$_a_v
+  set --
+  while [ "$_a_n" -gt 0 ]; do
+    _a_n=$((_a_n - 1))
+    _a_next
+    set -- "$@" "$_a_v"
+  done
+  : "${_a_first=$1}"
+  command -v -- "$1" >/dev/null 2>&1 && break
+  set --
+done
+exec 3<&-
+trap : INT QUIT TERM TSTP TTIN TTOU
+if ! cd -- "$_a_cwd" 2>/dev/null; then
+  echo "acpterm: $_a_cwd: cannot be the working directory" >&2
+  _a_s=126
+elif [ $# = 0 ]; then
+  echo "acpterm: $_a_first: command not found" >&2
+  _a_s=127
+else
+  "$@"
+  _a_s=$?
+fi
+_a_how="code $_a_s"
+if [ "$_a_s" -gt 128 ] && kill -l "$_a_s" >/dev/null 2>&1; then
+  _a_how="signal $((_a_s - 128))" _a_s=255
+fi
+echo "$_a_how" >"$_a_d/$_a_id.exit"
+exit "$_a_s"
+"""
+
+_END: Final = r"""
+d=$1 id=$2 grace=$3 seq=$4
+trap '' HUP INT TERM
+: >"$d/$id.end"
+leader= start= known=
+[ -r "$d/$id.pid" ] && read -r leader start <"$d/$id.pid"
+scan() {
+  if [ -r /proc/self/stat ]; then
+    marked=$(grep -l "VARIABLE=$id" /proc/[0-9]*/environ 2>/dev/null)
+    known=$(cat /proc/[0-9]*/stat 2>/dev/null | awk -v leader="$leader" -v start="$start" \
+      -v marked="$marked" -v known="$known" -v self=$$ '
+      { pid = $1; sub(/^.*\) /, ""); split($0, f, " ")
+        if (f[1] == "Z" || f[1] == "X") next
+        parent[pid] = f[2]; session[pid] = f[4]; started[pid] = f[20] }
+      function close_over(set,    changed, p) {
+        do { changed = 0
+          for (p in parent) if (!(p in set) && (parent[p] in set)) { set[p] = 1; changed = 1 }
+        } while (changed) }
+      END {
+        n = split(marked, m, "\n")
+        for (i = 1; i <= n; i++) { split(m[i], part, "/")
+          if (part[3] in parent) ours[part[3]] = 1 }
+        n = split(known, k, " ")
+        for (i = 1; i <= n; i++) { split(k[i], part, ":")
+          if (started[part[1]] == part[2]) ours[part[1]] = 1 }
+        if (leader != "" && (!(leader in parent) || started[leader] == start))
+          for (p in session) if (session[p] == leader) ours[p] = 1
+        close_over(ours); own[self] = 1; close_over(own)
+        for (p in ours) if (!(p in own) && p != leader) printf "%s:%s ", p, started[p] }')
+  else
+    known=$(ps -A -o pid= -o ppid= | awk -v leader="$leader" -v self=$$ '
+      { parent[$1] = $2 }
+      END {
+        if (leader in parent) ours[leader] = 1
+        own[self] = 1
+        do { changed = 0
+          for (p in parent) {
+            if (!(p in ours) && (parent[p] in ours)) { ours[p] = 1; changed = 1 }
+            if (!(p in own) && (parent[p] in own)) { own[p] = 1; changed = 1 } }
+        } while (changed)
+        for (p in ours) if (!(p in own) && p != leader) printf "%s:0 ", p }')
+  fi
+  [ -n "$known" ]
+}
+signal() { for p in $known; do kill -s "$1" "${p%%:*}" 2>/dev/null; done; }
+nap() { sleep "0.$1" 2>/dev/null || sleep 1; }
+how=ended
+if scan; then
+  signal TERM
+  signal CONT
+  nap 02
+  while scan && [ "$grace" -gt 0 ]; do
+    grace=$((grace - 1))
+    nap 1
+  done
+  left=50
+  while [ -n "$known" ] && [ "$left" -gt 0 ]; do
+    signal KILL
+    left=$((left - 1))
+    nap 05
+    scan
+  done
+  [ -z "$known" ] || how=left
+fi
+echo "acpterm $seq $how"
+""".replace("VARIABLE", JOB_VARIABLE)
+
+_WATCH: Final = r"""
+d=$1 limit=$2 quiet=0 last=
+trap '' HUP
+echo $$ >"$d/watch.pid"
+while sleep 5; do
+  [ -d "$d" ] || exit 0
+  read -r now <"$d/alive"
+  if [ "$now" != "$last" ]; then
+    last=$now quiet=0
+    continue
+  fi
+  quiet=$((quiet + 5))
+  [ "$quiet" -lt "$limit" ] && continue
+  for p in "$d"/*.pid; do
+    id=${p##*/}
+    [ "$id" = watch.pid ] || /bin/sh "$d/end" "$d" "${id%.pid}" 20 0 &
+  done
+  wait
+  rm -rf "$d"
+  exit 0
+done
+"""
+
+_CONTROL: Final = r"""
+d=/tmp/NAME
+umask 077
+mkdir "$d" 2>/dev/null
+if [ ! -d "$d" ] || [ -L "$d" ] || [ ! -O "$d" ]; then
+  echo "acpterm 0 error $d: cannot be created"
+  exit 1
+fi
+FILES
+echo start-BEAT >"$d/alive"
+pid=
+[ -r "$d/watch.pid" ] && read -r pid <"$d/watch.pid"
+if [ -z "$pid" ] || ! kill -0 "$pid" 2>/dev/null; then
+  /bin/sh "$d/watch" "$d" LIMIT </dev/null >/dev/null 2>&1 &
+fi
+serve() {
+  while IFS=' ' read -r verb seq id more; do
+    case $verb in
+      beat) echo "$id" >"$d/alive" ;;
+      job)
+        how=stored
+        while [ "$more" -gt 0 ]; do
+          more=$((more - 1))
+          IFS= read -r line
+          printf '%s\n' "$line" || how=full
+        done >"$d/$id"
+        echo "acpterm $seq $how"
+        ;;
+      end) /bin/sh "$d/end" "$d" "$id" "$more" "$seq" </dev/null & ;;
+      signal)
+        how=no leader=
+        [ -r "$d/$id.pid" ] && read -r leader start <"$d/$id.pid"
+        if [ -n "$leader" ]; then
+          if [ -r "/proc/$leader/stat" ]; then
+            read -r stat <"/proc/$leader/stat"
+            set -- ${stat##*") "}
+            group=$6
+          else
+            group=$(ps -o tpgid= -p "$leader" | tr -d ' ')
+          fi
+          [ "${group:-0}" -gt 0 ] && kill -s "$more" -- "-$group" 2>/dev/null && how=yes
+        fi
+        echo "acpterm $seq $how"
+        ;;
+      exit)
+        how=gone leader=
+        if [ -r "$d/$id.exit" ]; then
+          read -r how <"$d/$id.exit"
+          case $how in *signal\ *) how="$how $(kill -l "${how##* }" 2>/dev/null)" ;; esac
+        elif [ -r "$d/$id.pid" ] && read -r leader start <"$d/$id.pid"; then
+          kill -0 "$leader" 2>/dev/null && how=running
+        else
+          how=never
+        fi
+        echo "acpterm $seq $how"
+        ;;
+      forget) rm -f "$d/$id" "$d/$id".* ;;
+      quit)
+        rm -rf "$d"
+        exit 0
+        ;;
+    esac
+  done
+  exit 0
+}
+echo "acpterm 0 ready $d"
+serve
+"""
+
+_FILES: Final = {
+    "run": _RUN,
+    "wait.pl": _WAIT_PL,
+    "wait.sh": _WAIT_SH,
+    "end": _END,
+    "watch": _WATCH,
+}
+
+
+def control(name: str, limit_s: int, beat: str) -> bytes:
+    """Return the script `control`, for the directory `name` in /tmp.
+
+    `limit_s` is the number of seconds without a beat after which the programs are ended, and
+    `beat` is different each time.
+    """
+    files = "".join(
+        f"cat >\"$d/{file}.tmp\" <<'ACPTERM'\n{text.strip()}\nACPTERM\n"
+        f'mv "$d/{file}.tmp" "$d/{file}"\n'
+        for file, text in _FILES.items()
+    )
+    text = _CONTROL.replace("NAME", name).replace("LIMIT", str(limit_s)).replace("BEAT", beat)
+    return text.replace("FILES\n", files).lstrip().encode()
