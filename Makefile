@@ -15,7 +15,7 @@ INSPECTOR := tests/interop/inspector
 # The tests start Python some thousand times: let it cache bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all faults agents interop check format docs bench fuzz clean \
+.PHONY: help demo test test-all cluster-test faults agents interop check format docs bench fuzz clean \
   dist zipapp deb recipes pins release packaging-check
 
 help: ## list the targets
@@ -43,10 +43,14 @@ demo: $(VENV)/.demo ## watch an agent use terminals, and an editor with the prox
 
 test: $(VENV)/.check ## run the tests, without long ones
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
-	  -m 'not long and not every_way and not interop'
+	  -m 'not long and not every_way and not interop and not cluster'
 
 test-all: $(VENV)/.check ## run all tests except faults, including long ones; needs Node
-	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults
+	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults \
+	  -m 'not cluster'
+
+cluster-test: $(VENV)/.check ## test providers of other hosts, by real servers on this machine; needs openssh-server
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m cluster tests/providers
 
 # These use all processors, so they run separately from tests with time limits.
 faults: $(VENV)/.check ## inject faults and write the table of docs/reliability.md; FAULTS=ci for fewer, without the table

@@ -2,14 +2,18 @@
 
 import os
 import shutil
+import tempfile
 
 import pytest
 
 from acpterm.providers import landlock_exec
 from acpterm.providers.bubblewrap import BubblewrapProvider
 from acpterm.providers.landlock import LandlockProvider
+from acpterm.providers.local import LocalProvider
 from acpterm.providers.podman import ContainerProvider
 from tests.support import containers, sandboxes
+from tests.support import sshd as sshd_support
+from tests.support.places import ssh_provider
 
 
 @pytest.fixture
@@ -79,3 +83,38 @@ def workspace(tmp_path):
     directory = tmp_path / "work"
     directory.mkdir()
     return directory
+
+
+@pytest.fixture(scope="session")
+def sshd(tmp_path_factory):
+    """Return a running server that the tests share."""
+    if sshd_support.SSHD is None:
+        pytest.skip("requires sshd: apt-get install openssh-server")
+    with sshd_support.running(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
+
+
+@pytest.fixture
+def runtime_directory(monkeypatch):
+    """Make a new directory the user's runtime directory; its path is short, for sockets."""
+    with tempfile.TemporaryDirectory(prefix="acpterm-test-") as directory:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", directory)
+        yield directory
+
+
+@pytest.fixture
+async def ssh(sshd, runtime_directory):
+    """Return a provider whose connections are open during the test."""
+    async with ssh_provider(sshd.place()) as provider:
+        yield provider
+
+
+@pytest.fixture(
+    params=[
+        "local",
+        pytest.param("ssh", marks=pytest.mark.cluster),
+    ]
+)
+def anywhere(request):
+    """Return each provider that runs programs as the user, here or elsewhere."""
+    return LocalProvider() if request.param == "local" else request.getfixturevalue("ssh")

@@ -79,7 +79,7 @@ class Sshd:
             os.makedirs("/run/sshd", exist_ok=True)
         assert SSHD is not None
         with (self.directory / "log").open("ab") as log:
-            argv = [SSHD, "-D", "-e", "-f", self._settings]
+            argv = [SSHD, "-D", "-e", "-f", str(self._settings)]
             self._process = subprocess.Popen(argv, stderr=log, start_new_session=True)
         while True:
             with socket.socket() as probe:
@@ -109,6 +109,11 @@ class Sshd:
     def argv(self, *options: str) -> list[str]:
         """Return the beginning of the argv of the client."""
         return ["ssh", "-F", str(self.config), "-o", "BatchMode=yes", *options, "box"]
+
+    def client(self, *options: str) -> int:
+        """Run the client with options; return its exit status."""
+        argv = self.argv(*options)
+        return subprocess.run(argv, check=False, stderr=subprocess.DEVNULL).returncode
 
 
 def new_key(path: Path) -> None:

@@ -29,7 +29,7 @@ from acpterm.pty.tracking.marks import STARTED_DETACHED
 _PERSIST_S: Final = 60
 # Without a setting of the user's: a host that does not answer is lost after 45 s.
 _ALIVE_S: Final = 15
-_TEXT_MAX: Final = 600
+_TEXT_MAX: Final = 400
 _EXIT_TIMEOUT_S: Final = 2.0
 _NO_QUESTION: Final = (
     "ssh must be able to log in without a question: add the key to the agent of the daemon's "
@@ -187,5 +187,6 @@ def _remove(path: str) -> None:
 
 def _with_advice(text: str) -> str:
     advice = next((advice for words, advice in _ADVICE if words in text), None)
-    text = text if len(text) <= _TEXT_MAX else f"…{text[-_TEXT_MAX:]}"
+    if len(text) > _TEXT_MAX:
+        text = f"{text[: _TEXT_MAX // 2]} … {text[-_TEXT_MAX // 2 :]}"
     return text if advice is None else f"{text}: {advice}"

@@ -1,0 +1,70 @@
+"""Terminals of any provider: here, in a sandbox, in a container, or on another host."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import trio
+
+from acpterm.config.places import SshPlace
+from acpterm.host.launch.placement import remote_program
+from acpterm.providers.provider import Command, Provider
+from acpterm.providers.ssh.provider import SshProvider
+from acpterm.pty.program import Program
+from acpterm.pty.tracking.marks import Daemon
+from acpterm.terminal.pool import Pool, TerminalSpec
+from acpterm.terminal.status import EndedBy, ExitStatus
+from acpterm.terminal.terminal import Terminal
+from tests.support.pools import running_pool
+
+
+@asynccontextmanager
+async def ssh_provider(place: SshPlace, daemon: Daemon | None = None) -> AsyncIterator[SshProvider]:
+    """Run a provider of the host `place` during the block."""
+    provider = SshProvider("ssh:box", place, daemon)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(provider.run)
+        yield provider
+        nursery.cancel_scope.cancel()
+
+
+class Started(NamedTuple):
+    """A terminal, and the token for the clean-up."""
+
+    terminal: Terminal
+    token: str | None
+
+
+async def start(provider: Provider, pool: Pool, command: Command, **spec: Any) -> Started:
+    """Start a command of a provider on a terminal."""
+    prepared = await provider.prepare(command)
+    program = Program(
+        prepared.argv, prepared.env, prepared.cwd, 0o22, fallback_argv=prepared.fallback_argv
+    )
+    spec["remote"] = remote_program(provider, prepared.token)
+    return Started(await pool.create(program, TerminalSpec(**spec)), prepared.token)
+
+
+async def release(provider: Provider, pool: Pool, started: Started) -> None:
+    """Release a terminal, and wait until nothing is left of it."""
+    pool.release(started.terminal, EndedBy.AGENT)
+    await started.terminal.wait_closed()
+    if started.token is not None:
+        await provider.clean_up(started.token)
+
+
+async def run(provider: Provider, command: Command, **spec: Any) -> tuple[ExitStatus, str]:
+    """Run a command of a provider to its end; return its exit status, and its output."""
+    async with running_pool() as pool:
+        started = await start(provider, pool, command, **spec)
+        with trio.fail_after(30):
+            status = await started.terminal.wait_exited()
+        text = started.terminal.text.text()
+        await release(provider, pool, started)
+    return status, text
+
+
+def pids(path: Path) -> list[int]:
+    """Return the pids that a program has written into a file, one a line."""
+    return [int(line) for line in path.read_text().split()]
