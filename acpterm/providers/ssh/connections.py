@@ -62,10 +62,9 @@ class Connections:
         self._failures = 0
         self._used_at = trio.current_time()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the control channel is open."""
-        return self._control is not None and not self._control.is_lost
+    def is_alive(self, master: str) -> bool:
+        """Return whether the master with the socket `master` is connected."""
+        return (found := self._masters.get(master)) is not None and found.is_alive()
 
     def count(self, master: str, change: int) -> None:
         """Change the number of sessions of the master with the socket `master`."""
@@ -184,7 +183,7 @@ class Connections:
                 self._masters[master.path] = master
 
     async def _open_control(self) -> None:
-        if self.is_open:
+        if self._control is not None and not self._control.is_lost:
             return
         if not any(master.is_alive() for master in self._masters.values()):
             await self._connect()

@@ -56,7 +56,7 @@ class SshProgram:
         self.ended()
         if signal is None and code is not None and code <= _CERTAIN_MAX:
             return RemoteExit(code, None)
-        if not self._connections.is_open:
+        if not self._connections.is_alive(self._master):
             return LOST
         reply = await self._ask("exit", self._identifier, _REPLY_TIMEOUT_S)
         match (reply or "").split():
