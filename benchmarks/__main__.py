@@ -23,6 +23,7 @@ NAMES = (
     "output",
     "proxy",
     "shell",
+    "ssh",
     "watched",
 )
 

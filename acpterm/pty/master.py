@@ -54,16 +54,25 @@ class Master:
         """
         if self.closed:
             raise trio.ClosedResourceError
+        await self.wait_raw()
+        await trio.lowlevel.wait_writable(self.fd)
+
+    async def wait_raw(self) -> None:
+        """Wait until input may be written: until the mode is raw, if it has to be.
+
+        Raises `trio.ClosedResourceError` if this object is closed.
+        """
         while not self.takes_input:
             await trio.sleep(_RAW_POLL_S)
-            if self.closed:
-                raise trio.ClosedResourceError
-        await trio.lowlevel.wait_writable(self.fd)
+        if self.closed:
+            raise trio.ClosedResourceError
 
     @property
     def takes_input(self) -> bool:
-        """Whether input can be written: the mode is raw if it has to be."""
-        if self._waits_for_raw and not self.closed:
+        """Whether input may be written: the mode is raw if it has to be."""
+        if self.closed:
+            return True
+        if self._waits_for_raw:
             self._waits_for_raw = bool(termios.tcgetattr(self.fd)[3] & termios.ICANON)
         return not self._waits_for_raw
 

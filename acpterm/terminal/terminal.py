@@ -24,7 +24,9 @@ duplicate of the PTY's master, the process tree and the tasks, from the terminal
 Cancelling `run` kills the tree at once and closes everything.
 """
 
+import contextlib
 import math
+import signal
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -344,6 +346,7 @@ class Terminal:
                 nursery.start_soon(self._consumer.run)
                 if self.remote is not None:
                     nursery.start_soon(self._await_remote_exit, self.remote)
+                    nursery.start_soon(self._repeat_early_size, (self.cols, self.rows))
                 if lifetime < math.inf and not self._unlimited:
                     self._lifetime.deadline = trio.current_time() + lifetime
                     nursery.start_soon(self._expire)
@@ -366,6 +369,13 @@ class Terminal:
         if await remote.end(grace):
             with trio.move_on_after(_CLIENT_TIMEOUT_S):
                 await wait_empty(self._tree)
+
+    async def _repeat_early_size(self, size: tuple[int, int]) -> None:
+        """Tell the client its size again if it was changed before the client noticed changes."""
+        with contextlib.suppress(trio.ClosedResourceError, OSError):
+            await self._master.wait_raw()
+            if (self.cols, self.rows) != size:
+                self._master.signal_foreground(signal.SIGWINCH)
 
     async def _await_remote_exit(self, remote: RemoteProgram) -> None:
         """Find out how a program on another host has ended, once its client has."""

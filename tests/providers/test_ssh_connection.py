@@ -66,7 +66,7 @@ async def test_all_terminals_share_a_connection(server, runtime_directory, works
 async def test_nothing_is_left_when_the_provider_is_closed(server, runtime_directory, workspace):
     async with ssh_provider(server.place()) as ssh:
         _, text = await run(ssh, shell(workspace, "ls -d /tmp/acpterm-*; ls -ld /tmp/acpterm-*"))
-        directory = ssh._connections.remote_directory
+        directory = ssh._connections.run_words.split()[-1]
         assert directory in text
         assert all(
             line.startswith("drwx------") for line in text.splitlines() if directory in line[10:]
@@ -105,7 +105,7 @@ async def test_secrets_are_in_no_command_line(server, runtime_directory, workspa
             await trio.lowlevel.checkpoint()
         assert found
         assert not any("s3cr3t" in line for line in found)
-        directory = ssh._connections.remote_directory
+        directory = ssh._connections.run_words.split()[-1]
         assert texts(directory)
         assert "s3cr3t" not in "".join(texts(directory))
         await release(ssh, pool, started)

@@ -53,8 +53,8 @@ class Connections:
         self._directory: Final = directory
         self._masters: dict[str, Master] = {}
         self._control: Control | None = None
-        self.remote_directory = ""
-        """The directory on the other host, once the control channel was opened."""
+        self.run_words = ""
+        """The words that run a job on the other host, once the control channel was opened."""
         self._nursery: trio.Nursery | None = None
         self._running: Final = trio.Event()
         self._connecting: Final = trio.Lock()
@@ -195,12 +195,12 @@ class Connections:
         script = scripts.control(self._remote_name(), limit, str(time.time_ns()))
         try:
             with trio.fail_after(self._place.connect_timeout):
-                directory: str = await self._nursery.start(control.run, script)
+                words: str = await self._nursery.start(control.run, script)
         except trio.TooSlowError:
             raise ProviderError(
                 f"{self.host} did not start a shell within {self._place.connect_timeout:g} s"
             ) from None
-        self.remote_directory, self._control = directory, control
+        self.run_words, self._control = words, control
 
     def _remote_name(self) -> str:
         """Return the name of the directory on the other host; it cannot be guessed there."""

@@ -43,7 +43,7 @@ class Control:
     async def run(
         self, script: bytes, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Serve the channel until it is lost or stopped; reports the directory over there.
+        """Serve the channel until it is lost or stopped; reports the words that run a job.
 
         Once the channel is open, it is not cancelled: only `stop` ends it, so that its last
         requests are sent. Raises `ProviderError` if the channel cannot be opened.

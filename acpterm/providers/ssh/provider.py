@@ -94,21 +94,15 @@ class SshProvider:
         program = SshProgram(connections, identifier, master.path)
         job = lines(command, directory, identifier)
         try:
-            reply = await control.request(
-                "job", f"{identifier} {len(job)}", job, timeout_s=self._place.connect_timeout
-            )
+            await control.send(f"job 0 {identifier} {len(job)}", job)
         except BaseException as error:
             program.ended()
             if isinstance(error, ControlLostError):
                 raise ProviderError(f"{self._host}: {error}") from error
             raise
-        if reply != "stored":
-            program.ended()
-            raise ProviderError(f"{self._host}: /tmp is full there")
         self._programs[token] = program
-        run = f"exec /bin/sh {connections.remote_directory}/run {identifier}"
         return Prepared(
-            master.argv("-tt", command=run),
+            master.argv("-tt", command=f"exec {connections.run_words} {identifier}"),
             None,
             _client_environment(command.env),
             "/",

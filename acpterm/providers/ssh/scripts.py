@@ -2,10 +2,11 @@
 
 `control` is read by `/bin/sh` from its stdin, over a session without a PTY. It makes a directory of
 mode 0700 in /tmp for this daemon, in which it puts the other scripts, and then it reads requests. A
-program's terminal runs `run`, which finds its *job* in that directory: the working directory,
-environment and arguments. They are in no command line, where other users could read them. `run`
-removes the file, and executes `wait.pl`, which starts the program and waits for it. Without perl,
-`wait.sh` does, which cannot tell exit code 137 from SIGKILL, nor set variables of any name.
+program's terminal runs `wait.pl`, which finds its *job* in that directory: the working directory,
+environment and arguments. They are in no command line, where other users could read them. The job
+may arrive after the terminal's session has begun, so that no create waits for an answer. `wait.pl`
+removes it, starts the program and waits for it. Without perl, `wait.sh` does, which cannot tell
+exit code 137 from SIGKILL, nor set variables of any name.
 
 The processes of a program are those of its session, those that have its job's id in their
 environment, and all their descendants. `end` ends them: when a request says so, when the PTY hangs
@@ -19,33 +20,26 @@ JOB_VARIABLE: Final = "ACPTERM_JOB"
 """The environment variable that has the id of the job."""
 READY: Final = "ready"
 
-_RUN: Final = r"""
-d=${0%/*}
-[ -r "$d/$1" ] || { echo "acpterm: the connection to this host was replaced" >&2; exit 255; }
-start=
-if [ -r /proc/self/stat ]; then
-  read -r stat </proc/$$/stat
-  id=$1
-  set -- ${stat##*") "}
-  start=${20}
-  set -- "$id"
-fi
-echo "$$ $start" >"$d/$1.pid"
-[ -e "$d/$1.end" ] && exit 255
-if command -v perl >/dev/null 2>&1; then
-  exec perl "$d/wait.pl" "$d" "$1"
-fi
-exec /bin/sh "$d/wait.sh" "$d" "$1"
-"""
-
 _WAIT_PL: Final = r"""
 use strict;
 my ($d, $id) = @ARGV;
 my $j = "$d/$id";
+my $start = '';
+if (open my $stat, '<', '/proc/self/stat') {
+  $start = (split ' ', <$stat> =~ s/.*\) //sr)[19];
+}
+open my $pid, '>', "$j.pid" or die "acpterm: the connection to this host was replaced\n";
+print $pid "$$ $start\n";
+close $pid;
+exit 255 if -e "$j.end";
+for (my $tries = 0; !-e "$j.job"; $tries++) {
+  die "acpterm: the command did not arrive: is /tmp full?\n" if $tries > 2000;
+  select undef, undef, undef, 0.005;
+}
 open my $f, '<', $j or die "acpterm: $j: $!\n";
 my @lines = map { chomp; s/\\0([0-7]{3})/chr oct $1/ge; $_ } <$f>;
 close $f;
-unlink $j;
+unlink $j, "$j.job";
 my $cwd = shift @lines;
 my $count = shift @lines;
 my %env = map { my ($name, $value) = split /=/, $_, 2; ($name, $value) } splice @lines, 0, $count;
@@ -95,9 +89,21 @@ exit($s & 127 ? 255 : $s >> 8);
 """
 
 _WAIT_SH: Final = r"""
-_a_d=$1 _a_id=$2
-exec 3<"$_a_d/$2"
-rm -f "$_a_d/$2"
+_a_d=$1 _a_id=$2 _a_start= _a_n=0
+if [ -r "/proc/$$/stat" ]; then
+  read -r _a_v <"/proc/$$/stat"
+  set -- ${_a_v##*") "}
+  _a_start=${20}
+fi
+echo "$$ $_a_start" >"$_a_d/$_a_id.pid" || exit 255
+[ -e "$_a_d/$_a_id.end" ] && exit 255
+until [ -e "$_a_d/$_a_id.job" ]; do
+  [ "$_a_n" -gt 10 ] && { echo "acpterm: the command did not arrive: is /tmp full?" >&2; exit 255; }
+  sleep 0.1 2>/dev/null || sleep 1
+  _a_n=$((_a_n + 1))
+done
+exec 3<"$_a_d/$_a_id"
+rm -f "$_a_d/$_a_id" "$_a_d/$_a_id.job"
 _a_next() { IFS= read -r _a_v <&3 || return 1; _a_v=$(printf '%bx' "$_a_v"); _a_v=${_a_v%x}; }
 _a_next; _a_cwd=$_a_v
 _a_next; _a_n=$_a_v
@@ -257,7 +263,7 @@ serve() {
           IFS= read -r line
           printf '%s\n' "$line" || how=full
         done >"$d/$id"
-        echo "acpterm $seq $how"
+        [ "$how" = stored ] && : >"$d/$id.job"
         ;;
       end) /bin/sh "$d/end" "$d" "$id" "$more" "$seq" </dev/null & ;;
       signal)
@@ -296,12 +302,13 @@ serve() {
   done
   exit 0
 }
-echo "acpterm 0 ready $d"
+start="/bin/sh $d/wait.sh $d"
+command -v perl >/dev/null 2>&1 && start="perl $d/wait.pl $d"
+echo "acpterm 0 ready $start"
 serve
 """
 
 _FILES: Final = {
-    "run": _RUN,
     "wait.pl": _WAIT_PL,
     "wait.sh": _WAIT_SH,
     "end": _END,
@@ -311,6 +318,8 @@ _FILES: Final = {
 
 def control(name: str, limit_s: int, beat: str) -> bytes:
     """Return the script `control`, for the directory `name` in /tmp.
+
+    Its first reply has the command line that runs a job, without the job's id.
 
     `limit_s` is the number of seconds without a beat after which the programs are ended, and
     `beat` is different each time.
