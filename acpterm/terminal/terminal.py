@@ -77,6 +77,7 @@ class Terminal:
         "_closed",
         "_closed_at",
         "_consumer",
+        "_early",
         "_ended_by",
         "_ending",
         "_exited",
@@ -150,6 +151,8 @@ class Terminal:
         #: The program, if it runs on another host.
         self.remote: Final = remote
         self._nursery: trio.Nursery | None = None
+        # What was to be started before `run` was.
+        self._early: list[Callable[[], Awaitable[None]]] = []
         now = processes.now()
         #: When the terminal was created, on the clock since boot (`pty.processes.now`).
         self.started_at: Final = now if started_at is None else started_at
@@ -343,6 +346,8 @@ class Terminal:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
+                for work in self._early:
+                    nursery.start_soon(work)
                 nursery.start_soon(self._consumer.run)
                 if self.remote is not None:
                     nursery.start_soon(self._await_remote_exit, self.remote)
@@ -420,9 +425,12 @@ class Terminal:
                 self._nursery = None
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
-        if self._nursery is None:
+        if self._closed.is_set():
             raise trio.ClosedResourceError
-        self._nursery.start_soon(work)
+        if self._nursery is None:
+            self._early.append(work)
+        else:
+            self._nursery.start_soon(work)
 
     async def _expire(self) -> None:
         with self._lifetime:
