@@ -1,4 +1,4 @@
-r"""A job: what the other host is told about a program, as lines of text.
+r"""A job: the description of a program for the other host, as lines of text.
 
 The lines are: the working directory; the number of variables, and the variables; and for each
 command to try, the number of its words, and the words. In a line, every byte that is not printable

@@ -1,12 +1,12 @@
 """A master connection to a host, by OpenSSH's client (ControlMaster in ssh_config(5)).
 
 `ssh` reads the user's configuration, checks the host's key and proves who the user is, exactly as
-it does for the user. It is not asked to check less, and it may not ask questions: there is nobody
-who could answer. If the configuration has a `ControlPath`, and a master of the user's listens
+it does for the user. It is not asked to check less, and it may not ask questions, since nothing
+could show them to the user. If the configuration has a `ControlPath`, and a master of the user's listens
 there, that one is used: a password can be entered where the user sees the question.
 
 A master of ours is a process in the background that no terminal owns. It outlives this worker, and
-the next worker finds its socket. It ends when it is told to, or when it has had no session for
+the next worker finds its socket. It ends by a request of ours, or when it has had no session for
 `_PERSIST_S`.
 """
 

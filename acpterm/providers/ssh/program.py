@@ -68,7 +68,7 @@ class SshProgram:
                 # What waits for the program cannot be ended by anything else.
                 return RemoteExit(None, "SIGKILL")
             case ["running"]:
-                # ssh was killed here, or its connection was lost, and nobody reads the program.
+                # ssh was killed here, or its connection was lost, and nothing reads the output.
                 await self.end(0.0)
         return LOST
 

@@ -10,8 +10,8 @@ exit code 137 from SIGKILL, nor set variables of any name.
 
 The processes of a program are those of its session, those that have its job's id in their
 environment, and all their descendants. `end` ends them: when a request says so, when the PTY hangs
-up (a lost connection, or a client that was killed), and when `watch` has not heard from here for
-too long.
+up (a lost connection, or a client that was killed), and when there was no beat for too long
+(`watch`).
 """
 
 from typing import Final
