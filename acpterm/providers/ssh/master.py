@@ -2,8 +2,8 @@
 
 `ssh` reads the user's configuration, checks the host's key and proves who the user is, exactly as
 it does for the user. It is not asked to check less, and it may not ask questions, since nothing
-could show them to the user. If the configuration has a `ControlPath`, and a master of the user's listens
-there, that one is used: a password can be entered where the user sees the question.
+could show them to the user. If the configuration has a `ControlPath`, and a master of the user's
+listens there, that one is used: a password can be entered where the user sees the question.
 
 A master of ours is a process in the background that no terminal owns. It outlives this worker, and
 the next worker finds its socket. It ends by a request of ours, or when it has had no session for
@@ -72,7 +72,7 @@ class Master:
 
     def is_alive(self) -> bool:
         """Return whether the master accepts sessions. Takes some 50 µs."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as one:
+        with socket.socket(socket.AF_UNIX) as one:
             one.setblocking(False)
             try:
                 one.connect(self.path)
