@@ -46,7 +46,19 @@ EXTENSIONS: Final[dict[str, list[str]]] = {
 
 Format: TypeAlias = Literal["text", "raw", "screen"]
 EndedBy: TypeAlias = Literal[
-    "exited", "agent", "user", "timeout", "idle", "limit", "lost", "disconnect"
+    "exited",
+    "agent",
+    "user",
+    "timeout",
+    "idle",
+    "limit",
+    "lost",
+    "disconnect",
+    "node_failure",
+    "time_limit",
+    "preempted",
+    "cancelled",
+    "not_started",
 ]
 
 Level: TypeAlias = Literal["safe", "unknown", "dangerous"]

@@ -7,11 +7,11 @@ A profile lists the places that its agents may request. The user can use all pla
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
 
-KINDS: Final = ("ssh",)
+KINDS: Final = ("ssh", "slurm")
 """The kinds of places, which are the names of their settings too."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -66,7 +66,82 @@ class SshPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 raise ValueError(f"{path!r}: is not an absolute path")
 
 
-Place: TypeAlias = SshPlace
+Resource: TypeAlias = Literal["partition", "account", "time", "cpus", "memory", "gpus"]
+"""What a request may ask of a cluster, if the place's settings allow it."""
+_RESOURCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,:@/-]{0,127}")
+
+
+class SlurmResources(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a job gets from Slurm; what is None is Slurm's default."""
+
+    partition: Annotated[str | None, Meta(title="Partition, or several with commas.")] = None
+    account: Annotated[str | None, Meta(title="Account that the job is charged to.")] = None
+    time: Annotated[
+        str | None, Meta(title="Time limit as Slurm writes it, such as `30` (minutes) or `2:00:00`.")
+    ] = None
+    cpus: Annotated[
+        Annotated[int, Meta(ge=1, le=100_000)] | None, Meta(title="Number of CPUs.")
+    ] = None
+    memory: Annotated[str | None, Meta(title="Memory of the node, such as `4G`.")] = None
+    gpus: Annotated[str | None, Meta(title="GPUs as Slurm writes it, such as `1` or `a100:2`.")] = (
+        None
+    )
+
+    def check(self) -> None:
+        """Raise `ValueError` for a value that could not be a single option of Slurm."""
+        for name in ("partition", "account", "time", "memory", "gpus"):
+            text = getattr(self, name)
+            if text is not None and not _RESOURCE.fullmatch(text):
+                raise ValueError(f"{name} = {text!r}: Slurm has no such {name}")
+
+
+class SlurmPlace(SlurmResources, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A table `[slurm.NAME]`: a cluster, and what its jobs get."""
+
+    options: Annotated[
+        list[str],
+        Meta(title="More options for `srun` and `salloc`, such as `--qos=interactive`."),
+    ] = field(default_factory=list)
+    session: Annotated[
+        bool,
+        Meta(
+            title="Whether one allocation serves all terminals of an agent's session, so that only "
+            "the first one queues. It is released with the session."
+        ),
+    ] = False
+    job: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(title="Id of a job of yours whose allocation serves all terminals; never cancelled."),
+    ] = None
+    requests: Annotated[
+        list[Resource],
+        Meta(
+            title="What an agent's request may set instead of this table: `partition`, `account`, "
+            "`time`, `cpus`, `memory`, `gpus`."
+        ),
+    ] = field(default_factory=list)
+    directories: Annotated[
+        dict[str, str],
+        Meta(title="As for ssh: directories here, and those on the nodes that stand for them."),
+    ] = field(default_factory=dict)
+    config: Annotated[
+        str | None, Meta(title="Path of `slurm.conf` (SLURM_CONF); by default Slurm's own.")
+    ] = None
+
+    def check(self) -> None:
+        """Raise `ValueError` for an invalid value."""
+        super().check()
+        if self.session and self.job is not None:
+            raise ValueError("session and job exclude each other")
+        for option in self.options:
+            if not option.startswith("-") or "\0" in option:
+                raise ValueError(f"{option!r}: is not an option")
+        for path in (*self.directories, *self.directories.values(), self.config or "/"):
+            if not path.startswith("/"):
+                raise ValueError(f"{path!r}: is not an absolute path")
+
+
+Place: TypeAlias = SshPlace | SlurmPlace
 
 
 def check_places(places: Mapping[str, Place]) -> None:

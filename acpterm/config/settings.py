@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from acpterm import keys
-from acpterm.config.places import Place, SshPlace, check_places
+from acpterm.config.places import Place, SlurmPlace, SshPlace, check_places
 from acpterm.config.profiles import ProfileFor, ProfileTable, resolve
 from acpterm.config.tools import AtTimeout, Characters, Seconds, ToolsFor
 
@@ -264,6 +264,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             extra=_PLACES,
         ),
     ] = msgspec.field(default_factory=dict)
+    slurm: Annotated[
+        dict[str, SlurmPlace],
+        Meta(
+            title="Slurm clusters on which terminals can run; in the file a table `[slurm.NAME]` "
+            "for each: see [providers.md](providers.md).",
+            extra=_PLACES,
+        ),
+    ] = msgspec.field(default_factory=dict)
     image: Annotated[
         str | None,
         Meta(title="Image of the containers of the providers `podman` and `docker`."),
@@ -341,4 +349,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     @property
     def places(self) -> dict[str, Place]:
         """All places, by the name of their provider, such as `ssh:build1`."""
-        return {f"ssh:{name}": place for name, place in self.ssh.items()}
+        return {
+            f"{kind}:{name}": place
+            for kind, places in (("ssh", self.ssh), ("slurm", self.slurm))
+            for name, place in places.items()
+        }

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from acpterm.config.places import SlurmResources
 from acpterm.config.profiles import ISOLATIONS
 from acpterm.terminal.remote import RemoteProgram
 
@@ -74,6 +75,10 @@ class Command(NamedTuple):
     """Absolute paths that the program must not reach: acpterm's sockets and state."""
     requested: Mapping[str, str] = MappingProxyType({})
     """The part of `env` that the request and the settings added; a container gets little else."""
+    session: str | None = None
+    """What identifies the agent's session; None for a command of the user."""
+    resources: SlurmResources | None = None
+    """What the request asks of a cluster."""
 
 
 class Prepared(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from acpterm.config.places import Place
+from acpterm.config.places import Place, SlurmPlace
 from acpterm.providers.placeholders import Placeholders
 from acpterm.providers.provider import ENGINES, NAMES, Provider, ProviderError
 from acpterm.pty.tracking.marks import Daemon
@@ -55,6 +55,12 @@ def make(
 
 
 def _make_place(name: str, place: Place, daemon: Daemon | None) -> Provider:
+    if isinstance(place, SlurmPlace):
+        from acpterm.providers.slurm.provider import (  # noqa: PLC0415  only if it is used
+            SlurmProvider,
+        )
+
+        return SlurmProvider(name, place, daemon)
     from acpterm.providers.ssh.provider import SshProvider  # noqa: PLC0415  only if it is used
 
     return SshProvider(name, place, daemon)

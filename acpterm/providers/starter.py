@@ -49,6 +49,14 @@ exec "$@"
 """
 
 
+def starter_text(before: str) -> str:
+    """Return the text of the starter, which executes the program by the words `before`.
+
+    Its parameters are those of `starter_argv`.
+    """
+    return _TEXT.replace('exec "$@"', f'exec {before} "$@"')
+
+
 def starter_argv(shell: str, argv: Sequence[str], fallback_argv: Sequence[str] | None) -> list[str]:
     """Return the argv of a shell that executes `argv`, or `fallback_argv` if that does not exist.
 

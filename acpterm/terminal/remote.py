@@ -8,6 +8,7 @@ Unhappy order: the host cannot be reached any more. Then `end` gives up, the cli
 any local program, and the exit is reported as lost.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from acpterm.terminal.status import EndedBy
@@ -29,6 +30,16 @@ class RemoteProgram(Protocol):
     @property
     def host(self) -> str | None:
         """The name of the host; None if it is not known yet."""
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether the program has not started, because it waits for resources."""
+
+    async def follow(self, changed: Callable[[], object]) -> None:
+        """Call `changed` when `host` or `is_queued` has changed; return once the program has ended.
+
+        It need not return if the client ends with the program.
+        """
 
     async def end(self, grace: float) -> bool:
         """End the program and its descendants: SIGTERM, and SIGKILL after `grace` seconds.

@@ -58,6 +58,8 @@ UNKNOWN_CODE: Final = 255
 _KILL_TIMEOUT_S: Final = 5.0
 # How long the client of a program on another host may take to end after the program.
 _CLIENT_TIMEOUT_S: Final = 1.0
+# How long a client may pass on output after the program on the other host has ended.
+_CLIENT_DRAIN_S: Final = 0.25
 
 
 class Terminal:
@@ -351,6 +353,7 @@ class Terminal:
                 nursery.start_soon(self._consumer.run)
                 if self.remote is not None:
                     nursery.start_soon(self._await_remote_exit, self.remote)
+                    nursery.start_soon(self._follow_remote, self.remote)
                     nursery.start_soon(self._repeat_early_size, (self.cols, self.rows))
                 if lifetime < math.inf and not self._unlimited:
                     self._lifetime.deadline = trio.current_time() + lifetime
@@ -374,6 +377,18 @@ class Terminal:
         if await remote.end(grace):
             with trio.move_on_after(_CLIENT_TIMEOUT_S):
                 await wait_empty(self._tree)
+
+    async def _follow_remote(self, remote: RemoteProgram) -> None:
+        """Pass on that a program has started; end a client that outlives its program."""
+        await remote.follow(self._notify_place)
+        with trio.move_on_after(_CLIENT_DRAIN_S):
+            while self._report is None:
+                await self.wait_changed()
+        if self._report is None:
+            await self._tree.kill()
+
+    def _notify_place(self) -> None:
+        self.notify()
 
     async def _repeat_early_size(self, size: tuple[int, int]) -> None:
         """Tell the client its size again if it was changed before the client noticed changes."""

@@ -109,12 +109,21 @@ async def ssh(sshd, runtime_directory):
         yield provider
 
 
+@pytest.fixture
+async def slurm(runtime_directory):
+    """Return a provider whose connections are open during the test."""
+    from acpterm.config.places import SlurmPlace
+    from acpterm.providers.slurm.provider import SlurmProvider
+    return SlurmProvider("slurm:x", SlurmPlace(config="/tmp/sl/slurm.conf", job=23))
+
+
 @pytest.fixture(
     params=[
         "local",
         pytest.param("ssh", marks=pytest.mark.cluster),
+        pytest.param("slurm", marks=pytest.mark.cluster),
     ]
 )
 def anywhere(request):
     """Return each provider that runs programs as the user, here or elsewhere."""
-    return LocalProvider() if request.param == "local" else request.getfixturevalue("ssh")
+    return LocalProvider() if request.param == "local" else request.getfixturevalue(request.param)

@@ -1,7 +1,10 @@
 """The program of one terminal on a host that ssh reaches. Implements `terminal.remote`."""
 
 import contextlib
+from collections.abc import Callable
 from typing import Final
+
+import trio
 
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh.connections import Connections
@@ -38,6 +41,16 @@ class SshProgram:
         if self._is_counted:
             self._is_counted = False
             self._connections.count(self._master, -1)
+
+    @property
+    def is_queued(self) -> bool:
+        """False: a host starts a program at once."""
+        return False
+
+    async def follow(self, changed: Callable[[], object]) -> None:
+        """Wait until cancelled: nothing changes, and ssh ends with the program."""
+        del changed
+        await trio.sleep_forever()
 
     async def end(self, grace: float) -> bool:
         """End the program and its descendants; return whether none is left."""

@@ -9,26 +9,23 @@ If the connection is lost, the PTY over there hangs up, and the program is ended
 has exited here, as lost.
 """
 
-import hashlib
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
 import trio
 
-from acpterm.config.paths import default_socket
 from acpterm.config.places import SshPlace
+from acpterm.providers.place_files import client_environment, private_directory
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import ControlLostError
 from acpterm.providers.ssh.job import lines, remote_directory
 from acpterm.providers.ssh.program import SshProgram
 from acpterm.pty.tracking.marks import Daemon
-from acpterm.runtime.unix_socket import ListenError, make_private_dir
 
 _CLEAN_UP_TIMEOUT_S: Final = 3.0
 
@@ -54,23 +51,8 @@ class SshProvider:
     def _connections(self) -> Connections:
         """The connections. Raises `ProviderError` if there can be no private directory for them."""
         if self._made is None:
-            self._made = Connections(self._place, self._host, self._directory())
+            self._made = Connections(self._place, self._host, private_directory("ssh", self.name, self._daemon))
         return self._made
-
-    def _directory(self) -> str:
-        base = os.path.join(os.path.dirname(default_socket()), "ssh")
-        daemon = self._daemon
-        # The next daemon on the same socket takes over what this one leaves.
-        owner = os.getpid() if daemon is None else daemon.place or str(daemon)
-        key = hashlib.blake2b(f"{owner} {self.name}".encode(), digest_size=6).hexdigest()
-        path = os.path.join(base, key)
-        try:
-            make_private_dir(os.path.dirname(base))
-            make_private_dir(base)
-            make_private_dir(path)
-        except (OSError, ListenError) as error:
-            raise ProviderError(f"{path}: cannot be a private directory: {error}") from error
-        return path
 
     async def run(self) -> None:
         """Run the connections until cancelled; then close them."""
@@ -104,7 +86,7 @@ class SshProvider:
         return Prepared(
             master.argv("-tt", command=f"exec {connections.run_words} {identifier}"),
             None,
-            _client_environment(command.env),
+            client_environment(command.env),
             "/",
             token,
             self._host,
@@ -159,12 +141,3 @@ class SshProvider:
             raise ProviderError(str(failure)) from failure
         connected, answered = (1000 * (after - before) for before, after in pairwise(times))
         return f"{self._host}: connected in {connected:.0f} ms, answers in {answered:.1f} ms"
-
-
-def _client_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of ssh, which runs on this machine: nothing that was requested.
-
-    `TERM` is passed on to the host.
-    """
-    own = {name: os.environ[name] for name in ("PATH", "HOME", "USER") if name in os.environ}
-    return {**own, "TERM": env.get("TERM", "dumb")}

@@ -147,12 +147,16 @@ echo "$_a_how" >"$_a_d/$_a_id.exit"
 exit "$_a_s"
 """
 
-_END: Final = r"""
+_END_HEAD: Final = r"""
 d=$1 id=$2 grace=$3 seq=$4
 trap '' HUP INT TERM
 : >"$d/$id.end"
 leader= start= known=
 [ -r "$d/$id.pid" ] && read -r leader start <"$d/$id.pid"
+"""
+
+# Ends the processes of a program. Needs id, grace (tenths of a second), leader, start, and seq.
+END: Final = r"""
 scan() {
   if [ -r /proc/self/stat ]; then
     marked=$(grep -l "VARIABLE=$id" /proc/[0-9]*/environ 2>/dev/null)
@@ -311,7 +315,7 @@ serve
 _FILES: Final = {
     "wait.pl": _WAIT_PL,
     "wait.sh": _WAIT_SH,
-    "end": _END,
+    "end": _END_HEAD.strip() + END,
     "watch": _WATCH,
 }
 

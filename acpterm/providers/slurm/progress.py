@@ -1,0 +1,72 @@
+"""Reads how far a job step is, from the messages of `srun --verbose`, and of `salloc`.
+
+The messages are in a file, because the terminal shows only what the program writes. The file also
+survives the worker. The worker that comes next reads it.
+
+States of a step: *queued*, until Slurm launches it; *running*; *ended*, when Slurm says how the task
+ended, or that its node has failed. A step may end without having run.
+"""
+
+import contextlib
+import re
+from typing import Final, NamedTuple
+
+_LAUNCHING: Final = re.compile(r"^srun: launching (?:StepId=)?(\d+)\.(\d+) on host ([^ ,]+)", re.M)
+_JOB: Final = re.compile(
+    r"^srun: (?:jobid |job )(\d+)[ :]|^salloc: (?:Granted|Pending) job allocation (\d+)", re.M
+)
+_GRANTED: Final = re.compile(r"^salloc: Granted job allocation (\d+)", re.M)
+_STARTED: Final = re.compile(r"^srun: .*_task_start: ", re.M)
+_STATUS: Final = re.compile(r"task exit notification .*\(status=0x([0-9a-fA-F]+)\)")
+_NODE_FAILED: Final = re.compile(r"^srun: (?:error: )?Node failure on ", re.M)
+_ERROR: Final = re.compile(r"^(?:srun|salloc): (?:error|fatal): (.*)", re.M)
+_BYTES_MAX: Final = 65536
+
+
+class Progress(NamedTuple):
+    """How far a step, or an allocation, is."""
+
+    job: str | None = None
+    """The id of the job."""
+    step: str | None = None
+    """The job and the number of the step, such as `5.0`, once it is launched."""
+    node: str | None = None
+    """The name of the node that the step runs on."""
+    status: int | None = None
+    """The status of the task, as wait(2) has it, once Slurm has told it."""
+    is_granted: bool = False
+    """Whether an allocation can be used."""
+    has_started: bool = False
+    """Whether the task has started."""
+    has_lost_node: bool = False
+    """Whether the node has failed."""
+    error: str | None = None
+    """The first error."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the task has ended, as far as can be known."""
+        return self.status is not None or self.has_lost_node
+
+
+def read(path: str) -> Progress:
+    """Return what the messages in a file say; there may be no file yet."""
+    with contextlib.suppress(OSError), open(path, errors="replace") as file:
+        return parse(file.read(_BYTES_MAX))
+    return Progress()
+
+
+def parse(text: str) -> Progress:
+    """Return what the messages say."""
+    job, launching, status = _JOB.search(text), _LAUNCHING.search(text), _STATUS.search(text)
+    error = _ERROR.search(text)
+    return Progress(
+        job=launching[1] if launching else (job[1] or job[2]) if job else None,
+        step=f"{launching[1]}.{launching[2]}" if launching else None,
+        node=launching[3] if launching else None,
+        status=int(status[1], 16) if status else None,
+        is_granted=_GRANTED.search(text) is not None,
+        has_started=_STARTED.search(text) is not None,
+        has_lost_node=_NODE_FAILED.search(text) is not None,
+        error=error[1] if error else None,
+    )

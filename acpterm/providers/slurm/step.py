@@ -1,0 +1,152 @@
+"""The scripts of a step: around `srun` on this machine, and around the program on the node.
+
+What the node is told about a program (directory, environment, arguments) is shell text in variables
+of srun's environment: no command line has it, where other users could read it, and it does not
+change what srun itself does. Slurm passes the environment on. The text replaces itself by the
+program. Variables of Slurm stay.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from acpterm.providers.provider import Command
+from acpterm.providers.ssh.scripts import END, JOB_VARIABLE
+from acpterm.providers.starter import starter_text
+from acpterm.pty.tracking.marks import DAEMON, TERMINAL
+
+_PIECE: Final = "ACPTERM_STEP_"
+# A string of an environment is at most 128 KiB long.
+_PIECE_CHARACTERS: Final = 30_000
+_PIECES_MAX: Final = 100
+# What a shell exports unchanged; any other variable is set by env(1).
+_EXPORTED: Final = re.compile(
+    r"(?!(?:IFS|PPID|UID|EUID|SHELLOPTS|BASHOPTS|BASHPID|LINENO|RANDOM|SECONDS|HISTCMD|OPTIND)$)"
+    r"[A-Za-z][A-Za-z0-9_]*"
+)
+
+# $1 is the file for srun's messages, $2 the one of the allocation's, if the step waits for one; the
+# argv of srun follows, whose word JOB becomes the id of the allocation. srun inherits the PTY. If
+# the task was never launched, the terminal shows why.
+WRAPPER: Final = r"""
+log=$1 granted=$2
+shift 2
+trap : INT
+if [ -n "$granted" ]; then
+  job=
+  while [ -z "$job" ]; do
+    [ -e "$granted" ] || { echo "acpterm: the allocation was released" >&2; exit 255; }
+    while IFS= read -r line; do
+      case $line in
+        "salloc: Granted job allocation "*) job=${line##* } ;;
+        "salloc: error: "* | "salloc: fatal: "*)
+          echo "$line" >&2
+          echo "$line" | sed 's/^salloc/srun/' >>"$log"
+          exit 255
+          ;;
+      esac
+    done <"$granted"
+    [ -n "$job" ] || sleep 0.1
+  done
+  set -- "$@" JOB
+  while [ "$1" != JOB ]; do
+    case $1 in
+      --jobid=JOB) set -- "$@" "--jobid=$job" ;;
+      *) set -- "$@" "$1" ;;
+    esac
+    shift
+  done
+  shift
+fi
+"$@" 2>>"$log"
+status=$?
+if [ "$status" != 0 ] && [ -r "$log" ]; then
+  while IFS= read -r line; do
+    case $line in
+      "srun: launching "*) exit "$status" ;;
+    esac
+  done <"$log"
+  while IFS= read -r line; do
+    case $line in
+      "srun: error: "* | "srun: fatal: "*) echo "$line" >&2 ;;
+    esac
+  done <"$log"
+fi
+exit "$status"
+"""
+
+_END_HEAD: Final = """\
+id=$1 grace=$2 seq=0 leader= start= known=
+trap '' HUP INT TERM
+"""
+
+# Sends the signal $2 to the foreground process group of the terminal on which the job $1 runs.
+_SIGNAL: Final = f"""\
+how=no
+for p in $(grep -l "{JOB_VARIABLE}=$1" /proc/[0-9]*/environ 2>/dev/null); do
+  p=${{p#/proc/}}
+  read -r stat <"/proc/${{p%%/*}}/stat" || continue
+  set -- "$1" "$2" ${{stat##*") "}}
+  [ "$8" -gt 0 ] || continue
+  kill -s "$2" -- "-$8" 2>/dev/null && how=yes
+  break
+done
+echo "acpterm 0 $how"
+"""
+
+
+def node_argv(pieces: int) -> list[str]:
+    """Return the argv of the task, whose text is in this number of variables."""
+    text = "".join(f"${{{_PIECE}{number}}}" for number in range(pieces))
+    return ["/bin/sh", "-c", f'eval "{text}"']
+
+
+def node_environment(command: Command, directory: str, identifier: str) -> dict[str, str]:
+    """Return the variables that have the text of a task; `identifier` marks its processes."""
+    text = _text(command, directory, identifier)
+    starts = range(0, len(text), _PIECE_CHARACTERS)
+    return {
+        f"{_PIECE}{number}": text[at : at + _PIECE_CHARACTERS] for number, at in enumerate(starts)
+    }
+
+
+def _text(command: Command, directory: str, identifier: str) -> str:
+    env: Mapping[str, str] = {**command.env, JOB_VARIABLE: identifier}
+    exported = {name: text for name, text in env.items() if _EXPORTED.fullmatch(name)}
+    others = [f"{name}={text}" for name, text in env.items() if name not in exported]
+    argv, fallback = _commands(command)
+    where = _quote(directory)
+    problem = _quote(f"acpterm: {directory}: cannot be the working directory")
+    lines = [
+        f"unset {TERMINAL} {DAEMON} LC_ALL",
+        f"unset {' '.join(f'{_PIECE}{number}' for number in range(_PIECES_MAX))}",
+        f"cd -- {where} 2>/dev/null || {{ printf '%s\\n' {problem} >&2; exit 126; }}",
+        *(f"export {name}={_quote(text)}" for name, text in exported.items()),
+        f"set -- {len(argv)} {' '.join(map(_quote, [*argv, *fallback]))}",
+        starter_text(" ".join(["env", *map(_quote, others)]) if others else ""),
+    ]
+    return "\n".join(lines)
+
+
+def _commands(command: Command) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the argv of the command, and that of its fallback, with a shell that nodes have."""
+
+    def there(argv: Sequence[str]) -> Sequence[str]:
+        return ["/bin/sh", *argv[1:]] if argv and argv[0] == command.shell else argv
+
+    return there(command.argv), there(command.fallback_argv or ())
+
+
+def _quote(text: str) -> str:
+    return shlex.quote(text)
+
+
+def end_argv(identifier: str, grace: float) -> list[str]:
+    """Return the argv that ends the processes of a task on its node."""
+    return ["/bin/sh", "-c", _END_HEAD + END, "acpterm", identifier, str(round(10 * grace))]
+
+
+def signal_argv(identifier: str, name: str) -> list[str]:
+    """Return the argv that sends a signal to the foreground of a task on its node."""
+    return ["/bin/sh", "-c", _SIGNAL, "acpterm", identifier, name]
