@@ -37,9 +37,9 @@ EXTENSION_METHODS: Final = (
 
 EXTENSIONS: Final[dict[str, list[str]]] = {
     "methods": list(EXTENSION_METHODS),
-    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider", "name"],
-    "createdMeta": ["provider", "isolation", "level", "name", "host"],
-    "outputMeta": ["waitingForInput"],
+    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider", "name", "resources"],
+    "createdMeta": ["provider", "isolation", "level", "name", "host", "queued"],
+    "outputMeta": ["waitingForInput", "queued"],
     "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes", "limit", "limitValue", "host"],
 }
 """What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
@@ -203,6 +203,21 @@ class AgentEventsRequest(Wire):
     token: Annotated[str, Meta(description="any string: the request's notifications carry it, too")]
 
 
+class ResourcesParams(Wire, omit_defaults=True, forbid_unknown_fields=True):
+    """What a create request asks of a cluster, instead of what the place's settings say.
+
+    The values are as Slurm writes them: `time` is minutes or ``HOURS:MINUTES:SECONDS``, `memory`
+    such as ``4G``, and `gpus` such as ``1`` or ``a100:2``.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    time: str | None = None
+    cpus: Positive | None = None
+    memory: str | None = None
+    gpus: str | None = None
+
+
 class CreateMeta(Wire, omit_defaults=True):
     """``_meta.acpterm`` of a ``terminal/create`` request: options that ACP does not have.
 
@@ -212,7 +227,7 @@ class CreateMeta(Wire, omit_defaults=True):
     program runs in a stricter isolation than the user has selected (`landlock`, `bubblewrap`,
     `podman` or `docker`), or in a place that the user's profile lists, such as `ssh:build1`. `name`
     is a name for the terminal; if it ends with ``-#``, the ``#`` is replaced by the smallest number
-    from 1 on that makes a name which no terminal has.
+    from 1 on that makes a name which no terminal has. `resources` are for a place on a cluster.
     """
 
     cols: Cells | None = None
@@ -222,13 +237,15 @@ class CreateMeta(Wire, omit_defaults=True):
     format: Format | None = None
     provider: str | None = None
     name: str | None = None
+    resources: ResourcesParams | None = None
 
 
 class CreatedMeta(Wire):
     """``_meta.acpterm`` of a ``terminal/create`` response.
 
     It says where the program runs, how it is isolated, the level of the command, the name of the
-    terminal if one was requested, and the host if it is another one.
+    terminal if one was requested, and the host if it is another one. `queued` is true if a cluster
+    has not started the program yet.
     """
 
     provider: str
@@ -236,15 +253,18 @@ class CreatedMeta(Wire):
     level: str | None
     name: str | UnsetType = UNSET
     host: str | UnsetType = UNSET
+    queued: bool | UnsetType = UNSET
 
 
 class OutputMeta(Wire):
     """``_meta.acpterm`` of a ``terminal/output`` response: whether the program waits for input.
 
-    It is sent only while the program runs, and only if acpterm can determine whether it waits.
+    It is sent only while the program runs, and only if acpterm can determine whether it waits. If
+    the program has not started, because a cluster has no room for it yet, `queued` is true instead.
     """
 
-    waiting_for_input: bool
+    waiting_for_input: bool | UnsetType = UNSET
+    queued: bool | UnsetType = UNSET
 
 
 class ExitMeta(Wire):

@@ -9,11 +9,11 @@ A field `…_at` is in milliseconds since 1970, and a field `…_ms` is a durati
 Sizes are in bytes. A position is an offset in bytes from the beginning of a terminal's output.
 """
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from acpterm.acp.agent_api import Cells, Format, Natural, Positive
+from acpterm.acp.agent_api import Cells, Format, Natural, Positive, ResourcesParams
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import EnvVariable
 
@@ -21,7 +21,10 @@ TerminalName = Annotated[
     str, Meta(description="a terminal's id, the beginning of it, its name, or @last")
 ]
 Owner: TypeAlias = Literal["agent", "user"]
-State: TypeAlias = Literal["running", "exited", "released"]
+State: TypeAlias = Literal["queued", "running", "exited", "released"]
+
+ACTIVE: Final[tuple[State, ...]] = ("queued", "running")
+"""The states of a terminal whose program has not ended."""
 
 
 class NoParams(Wire):
@@ -67,6 +70,8 @@ class ExitInfo(Wire):
 
 class TerminalInfo(Wire):
     """The state of a terminal, as the user's commands show it.
+
+    The `state` is `queued` while a cluster has no room for the program yet.
 
     `agent` (a name), `connection` and `session_id` (ids) say which agent created the terminal, and
     in which session; they are null if the user did. `tool_calls` are the ids of the tool calls that
@@ -124,7 +129,8 @@ class UserCreateRequest(Wire, omit_defaults=True):
     no output is lost: the program blocks when the ring is full, until this connection calls
     ``follow`` with `hold`. `stdin` is the path of a named pipe or file that becomes the program's
     standard input instead of the terminal. With `remove` the terminal is removed when its program
-    has exited. `provider` says where the program runs; `local` by default. If `name` ends with
+    has exited. `provider` says where the program runs; `local` by default. `resources` are for a
+    place on a cluster. If `name` ends with
     ``-#``, the ``#`` is replaced by the smallest number that makes a name which no terminal has.
     """
 
@@ -139,6 +145,7 @@ class UserCreateRequest(Wire, omit_defaults=True):
     stdin: Annotated[str | None, Meta(description="an absolute path")] = None
     remove: bool = False
     provider: str | None = None
+    resources: ResourcesParams | None = None
 
 
 class UserReadRequest(Wire, omit_defaults=True):

@@ -140,7 +140,8 @@ class EventsRequest(Wire):
 class EventNotification(Wire, omit_defaults=True):
     """``_acpterm/event``: an event of the host, at the time `at` (milliseconds since 1970).
 
-    `event` is one of ``connected``, ``disconnected``, ``created``, ``exited``, ``killed``,
+    `event` is one of ``connected``, ``disconnected``, ``created``, ``started`` (of a queued
+    program), ``exited``, ``killed``,
     ``released``, ``promoted``, ``renamed``, ``waiting``, ``resumed``, ``attached``, ``detached``,
     ``resized`` and ``tool_call``. `terminal` is the terminal, for events about one. `connection`
     and `agent` are the id of an agent's connection and the agent's name. `update` is the session

@@ -44,6 +44,7 @@ _STATES: Final = {
     WAITS: ("1", "33"),
     ENDING: ("", "33"),
     "running": ("", "32"),
+    "queued": ("", "33"),
     "exited 0": _DIM,
 }
 _REVERSE: Final = "7"

@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import trio
 
-from acpterm.acp.user_api import TerminalInfo
+from acpterm.acp.user_api import ACTIVE, TerminalInfo
 from acpterm.cli._async import call_async
 from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text
 from acpterm.cli._tables import Styles, cut_to, items, table, text_of
@@ -122,7 +122,7 @@ async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
     linux.forbid_inspection()
     try:
         info = await client.terminal_request("get", terminal, TerminalInfo)
-        if info.state != "running":
+        if info.state not in ACTIVE:
             return f"{title(info)} does not run any more: see acpterm logs {title(info)}"
         if not Tty.is_there():
             return "to attach, stdin has to be a terminal"

@@ -5,7 +5,7 @@ import os
 
 import click
 
-from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
+from acpterm.acp.user_api import ACTIVE, ListRequest, ListResponse, TerminalInfo
 from acpterm.acp.user_streams import AttachResponse
 from acpterm.cli._async import call_async
 from acpterm.cli._options import at_daemon, fail, settings
@@ -57,7 +57,7 @@ def command(
 
     async def attach_and_wait(client: UserClient) -> str:
         info = await (latest(client) if terminal is None else client.own(terminal))
-        if info.state != "running":
+        if info.state not in ACTIVE:
             name = title(info)
             raise DaemonError(f"the program of terminal {name} has ended: see acpterm logs {name}")
         response = await attach(client, Tty(), info, detach_keys, read_only=read_only)
@@ -77,7 +77,7 @@ async def latest(client: UserClient) -> TerminalInfo:
     found = await client.call("terminal/list", ListRequest(), ListResponse)
     own_terminal = os.environ.get(marks.TERMINAL)
     for info in reversed(found.terminals):
-        if info.owner == "user" and info.state == "running" and info.terminal_id != own_terminal:
+        if info.owner == "user" and info.state in ACTIVE and info.terminal_id != own_terminal:
             return info
     raise DaemonError(
         "no terminal of yours runs: acpterm run starts one; "

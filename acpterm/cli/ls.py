@@ -2,7 +2,7 @@
 
 import click
 
-from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
+from acpterm.acp.user_api import ACTIVE, ListRequest, ListResponse, TerminalInfo
 from acpterm.cli._daemon import call_running
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo_once, json_text
@@ -51,7 +51,7 @@ def command(
         raise click.UsageError(f"--quiet prints ids only: leave {other} out")
 
     def chosen(found: list[TerminalInfo]) -> list[TerminalInfo]:
-        return [info for info in found if info.state == "running" or not running]
+        return [info for info in found if info.state in ACTIVE or not running]
 
     if watched:
         from acpterm.cli._watch import watch  # noqa: PLC0415  it imports trio

@@ -77,7 +77,8 @@ class SlurmResources(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     partition: Annotated[str | None, Meta(title="Partition, or several with commas.")] = None
     account: Annotated[str | None, Meta(title="Account that the job is charged to.")] = None
     time: Annotated[
-        str | None, Meta(title="Time limit as Slurm writes it, such as `30` (minutes) or `2:00:00`.")
+        str | None,
+        Meta(title="Time limit as Slurm writes it, such as `30` (minutes) or `2:00:00`."),
     ] = None
     cpus: Annotated[
         Annotated[int, Meta(ge=1, le=100_000)] | None, Meta(title="Number of CPUs.")

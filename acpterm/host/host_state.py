@@ -174,6 +174,7 @@ class HostState:
         self.registry.add(entry)
         self.clean_up_later(entry)
         self._watch(entry)
+        self._watch_queue(entry)
         if entry.record.limits is not None and entry.record.limits.unenforced:
             entry.mark_changed()
 
@@ -191,6 +192,7 @@ class HostState:
         self.registry.restore(entry)
         self.clean_up_later(entry)
         self._watch(entry)
+        self._watch_queue(entry)
 
     def clean_up_later(self, entry: TerminalEntry) -> None:
         """Have the provider remove what is left of a terminal, once the terminal is closed."""
@@ -222,6 +224,21 @@ class HostState:
                     entry.record.clean_up_token = None
                     entry.mark_changed()
             self._clean_ups.discard(scope)
+
+    def _watch_queue(self, entry: TerminalEntry) -> None:
+        """Record where a program runs, once a cluster has started it, and publish the start."""
+        if entry.terminal.remote is not None and entry.record.host is None:
+            self.start_task(self._await_start, entry)
+
+    async def _await_start(self, entry: TerminalEntry) -> None:
+        """Record the host of a program that a cluster starts later, and publish the start."""
+        terminal = entry.terminal
+        while terminal.is_queued:
+            await terminal.wait_changed()
+        if terminal.exit is None and terminal.remote is not None:
+            entry.record.host = terminal.remote.host
+            entry.mark_changed()
+            self.events.publish_terminal("started", entry)
 
     def close_by(self, deadline: float) -> None:
         """Set the deadline for closing the host, which also limits the clean-ups that run now."""

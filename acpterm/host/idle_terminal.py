@@ -34,11 +34,14 @@ class IdleTerminal:
         )
 
     def last_activity(self) -> float:
-        """Return the time of the last output or input, on `time.monotonic`."""
+        """Return the time of the last output or input, on `time.monotonic`.
+
+        A program that waits in the queue of a cluster cannot be idle yet.
+        """
         entry = self._entry()
         if entry is None:
             return self._last_input
-        if not entry.terminal.catch_up():
+        if entry.terminal.is_queued or not entry.terminal.catch_up():
             return time.monotonic()
         return max(self._last_input, entry.terminal.timeline.last or 0.0)
 

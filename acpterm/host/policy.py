@@ -12,7 +12,8 @@ import structlog
 import trio
 
 from acpterm.config import Settings
-from acpterm.host.launch.placement import Placement, remote_program, unusable
+from acpterm.config.places import SlurmPlace, SlurmResources
+from acpterm.host.launch.placement import Placement, check_resources, remote_program, unusable
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import default_rules_file, load_rules
@@ -60,6 +61,10 @@ class HostPolicy:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the connections of places until cancelled; then close them."""
         async with trio.open_nursery() as self._nursery:
+            for name, place in self._settings.places.items():
+                if isinstance(place, SlurmPlace):
+                    # It finds what an earlier daemon or worker has left.
+                    self.provider(name)
             task_status.started()
             await trio.sleep_forever()
 
@@ -76,17 +81,43 @@ class HostPolicy:
             self._stamp = stamp
         return self._judge
 
-    def placement(self, provider: str, workspace: str, *, network: bool) -> Placement:
+    def placement(
+        self,
+        provider: str,
+        workspace: str,
+        *,
+        network: bool,
+        session: str | None = None,
+        resources: SlurmResources | None = None,
+    ) -> Placement:
         """Return where a program runs: in the provider with this name.
 
-        The program may write in `workspace`, and use the network if `network` is set. Raises
-        `RpcError` (-32603) if the provider cannot be used.
+        The program may write in `workspace`, and use the network if `network` is set. `session`
+        identifies the agent's session, and `resources` are what the request asks of a cluster.
+        Raises `RpcError`: -32603 if the provider cannot be used, -32602 if there is no such
+        resource, or if the place does not let an agent ask for it.
         """
         try:
             found = self.provider(provider)
         except ProviderError as error:
             raise unusable(provider, error) from error
-        return Placement(found, workspace, network=network, hidden=self.hidden)
+        if resources is not None:
+            place = self._settings.places.get(provider)
+            check_resources(provider, place, resources, is_agents=session is not None)
+        return Placement(
+            found,
+            workspace,
+            network=network,
+            hidden=self.hidden,
+            session=session,
+            resources=resources,
+        )
+
+    def end_session(self, session: str) -> None:
+        """Give back what places hold for an agent's session, which has ended."""
+        for provider in self._providers.values():
+            if isinstance(provider, RemoteProvider):
+                provider.end_session(session)
 
     def provider(self, name: str) -> Provider:
         """Return the provider with this name, one of `providers.provider.NAMES` or a place.

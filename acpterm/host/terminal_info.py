@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from acpterm.acp.agent_api import ExitMeta
 from acpterm.acp.terminal import TerminalExitStatus
-from acpterm.acp.user_api import ExitInfo, TerminalInfo
+from acpterm.acp.user_api import ExitInfo, State, TerminalInfo
 from acpterm.config import Settings
 from acpterm.host.entry import TOOL_CALL_ID_MAX, TOOL_CALLS_MAX, TerminalEntry
 from acpterm.pty.signals import number_of
@@ -33,7 +33,7 @@ def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo
     return TerminalInfo(
         terminal_id=entry.id,
         name=entry.name,
-        state="released" if entry.released_at else "exited" if terminal.exit else "running",
+        state=_state(entry),
         owner="user" if entry.is_users else "agent",
         agent=session.agent.name if session else None,
         connection=session.agent.connection_id if session else None,
@@ -64,6 +64,14 @@ def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo
         unenforced_limits=limits.unenforced if limits and limits.unenforced else UNSET,
         hides_input=terminal.hides_input,
     )
+
+
+def _state(entry: TerminalEntry) -> State:
+    if entry.released_at:
+        return "released"
+    if entry.terminal.exit:
+        return "exited"
+    return "queued" if entry.terminal.is_queued else "running"
 
 
 def _unix_time(entry: TerminalEntry, moment: float) -> float:

@@ -139,3 +139,6 @@ class RemoteProvider(Provider, Protocol):
 
     async def run(self) -> None:
         """Run the connections until cancelled; then close them. Does not raise."""
+
+    def end_session(self, session: str) -> None:
+        """Give back what was only for an agent's session (`Command.session`). Idempotent."""

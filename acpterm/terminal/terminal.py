@@ -290,6 +290,11 @@ class Terminal:
         """Whether a line is entered without echo, as a password is."""
         return self._master.hides_input
 
+    @property
+    def is_queued(self) -> bool:
+        """Whether the program waits for resources on a cluster, and has not started."""
+        return self.exit is None and self.remote is not None and self.remote.is_queued
+
     def waits_for_input(self) -> bool | None:
         """Return whether the program waits for input; None if that is unknown."""
         if self.remote is not None:
@@ -380,15 +385,12 @@ class Terminal:
 
     async def _follow_remote(self, remote: RemoteProgram) -> None:
         """Pass on that a program has started; end a client that outlives its program."""
-        await remote.follow(self._notify_place)
+        await remote.follow(self.notify)
         with trio.move_on_after(_CLIENT_DRAIN_S):
             while self._report is None:
                 await self.wait_changed()
         if self._report is None:
             await self._tree.kill()
-
-    def _notify_place(self) -> None:
-        self.notify()
 
     async def _repeat_early_size(self, size: tuple[int, int]) -> None:
         """Tell the client its size again if it was changed before the client noticed changes."""

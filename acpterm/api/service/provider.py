@@ -14,6 +14,7 @@ from typing import Final
 
 import anyio
 
+from acpterm.acp.user_api import ACTIVE
 from acpterm.api.client import Client
 from acpterm.api.errors import AcptermError, RequestError
 from acpterm.api.results import Exit
@@ -160,7 +161,7 @@ class DaemonProvider:
         if status is not None:
             code = _exit_code(Exit(status.exit_code, status.signal))
         return SessionStatus(
-            session_id, info.state == "running", info.created_at / 1000, info.position, code
+            session_id, info.state in ACTIVE, info.created_at / 1000, info.position, code
         )
 
     def _session(self, session_id: str) -> Terminal:

@@ -25,7 +25,7 @@ _KIB: Final = 1024
 _SPANS: Final = ((24 * 3600, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
-_ORDER: Final = ("running", "exited", "released")
+_ORDER: Final = ("running", "queued", "exited", "released")
 # Maximum length of a command in a list, in characters. --json shows all of it.
 _COMMAND: Final = 1000
 

@@ -414,7 +414,12 @@ class AgentConnection:
         else:
             self._drop(session)
 
+    def session_key(self, session: Session) -> str:
+        """Return what identifies a session among those of all connections."""
+        return f"{self.id} {session.id}"
+
     def _drop(self, session: Session) -> None:
+        self.host.policy.end_session(self.session_key(session))
         session.closed.set()
         del self.sessions[session.id]
         session.forget()
@@ -463,6 +468,7 @@ class AgentConnection:
         for session in self.sessions.values():
             for identifier in list(session.entries):
                 self.release(session, identifier, EndedBy.DISCONNECT)
+            self.host.policy.end_session(self.session_key(session))
             session.closed.set()
             session.forget()
         self.host.state_writer.removed(self._key)

@@ -22,6 +22,7 @@ import msgspec
 
 from acpterm.acp.agent_api import CheckRequest, CreateMeta
 from acpterm.acp.terminal import CreateTerminalRequest
+from acpterm.config.places import SlurmResources
 from acpterm.host.agent.approvals import COMMAND_CHARS_MAX, Ask, ask_user
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.judgement import Judgement, judge
@@ -164,8 +165,13 @@ def _fingerprint(
     return sha256(msgspec.json.encode(params) + rest.encode(errors="surrogatepass")).digest()
 
 
-def placement(connection: AgentConnection, session: Session, judgement: Judgement) -> Placement:
-    """Return where the program runs.
+def placement(
+    connection: AgentConnection,
+    session: Session,
+    judgement: Judgement,
+    resources: SlurmResources | None,
+) -> Placement:
+    """Return where the program runs; `resources` are what the request asks of a cluster.
 
     It may write in the session's directory, which the user's client has set. If no client of the
     user opens the agent's sessions, it may write in the directory of the agent. It may never write
@@ -181,5 +187,9 @@ def placement(connection: AgentConnection, session: Session, judgement: Judgemen
             "the id of a session that session/new, session/load or session/resume has opened",
         )
     return connection.host.policy.placement(
-        provider, workspace or connection.directory, network=judgement.has_network
+        provider,
+        workspace or connection.directory,
+        network=judgement.has_network,
+        session=connection.session_key(session),
+        resources=resources,
     )

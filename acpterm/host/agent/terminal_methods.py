@@ -11,7 +11,7 @@ import math
 from collections.abc import Coroutine
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from acpterm.acp.agent_api import (
     OWN,
@@ -41,6 +41,7 @@ from acpterm.host.agent.read_methods import agents_info
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.input_monitor import is_waiting
 from acpterm.host.launch.command import summary
+from acpterm.host.launch.placement import resources_of
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import seconds
 from acpterm.host.state.records import RequestId
@@ -107,7 +108,9 @@ def _create(
                     await connection.directories.check(launch.cwd)
                 if session.cancelled != turn:
                     raise _cancelled()
-                placement = gate.placement(connection, session, judgement)
+                placement = gate.placement(
+                    connection, session, judgement, resources_of(options.resources)
+                )
                 await gate.admit(connection, session, params, judgement, request)
                 if session.cancelled != turn:
                     raise _cancelled()
@@ -154,6 +157,8 @@ def _create_response(entry: TerminalEntry) -> CreateTerminalResponse:
     name = UNSET if record.name is None else record.name
     host = UNSET if record.host is None else record.host
     created = CreatedMeta(record.provider, record.isolation, record.level, name, host)
+    if entry.terminal.is_queued:
+        created.queued = True
     return CreateTerminalResponse(entry.id, {OWN: created})
 
 
@@ -205,7 +210,10 @@ def _output(
 ) -> TerminalOutputResponse:
     status = exit_status(entry.terminal.exit, signal_code=connection.signal_code)
     waits = is_waiting(entry) if entry.terminal.exit is None else None
-    meta = UNSET if waits is None else {OWN: OutputMeta(waiting_for_input=waits)}
+    own = UNSET if waits is None else OutputMeta(waiting_for_input=waits)
+    if entry.terminal.is_queued:
+        own = OutputMeta(queued=True)
+    meta = UNSET if isinstance(own, UnsetType) else {OWN: own}
     return TerminalOutputResponse(text, truncated, status, meta)
 
 

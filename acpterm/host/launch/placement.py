@@ -10,7 +10,10 @@ from typing import Final, NamedTuple
 
 import structlog
 import trio
+from msgspec.structs import asdict
 
+from acpterm.acp.agent_api import ResourcesParams
+from acpterm.config.places import Place, SlurmPlace, SlurmResources
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.providers.provider import (
     NAMES,
@@ -39,6 +42,8 @@ class Placement(NamedTuple):
     """The absolute path of the directory in which the program may write."""
     network: bool = True
     hidden: Sequence[str] = ()
+    session: str | None = None
+    resources: SlurmResources | None = None
 
     async def prepare(
         self, program: Program, shell: str, requested: Mapping[str, str]
@@ -59,6 +64,8 @@ class Placement(NamedTuple):
             network=self.network,
             hidden=self.hidden,
             requested=requested,
+            session=self.session,
+            resources=self.resources,
         )
         try:
             prepared = await self.provider.prepare(command)
@@ -95,6 +102,34 @@ def remote_program(provider: Provider, token: str | None) -> RemoteProgram | Non
     if token is None or not isinstance(provider, RemoteProvider):
         return None
     return provider.program(token)
+
+
+def resources_of(params: ResourcesParams | None) -> SlurmResources | None:
+    """Return what a request asks of a cluster; None if it asks for nothing."""
+    return None if params is None else SlurmResources(**asdict(params))
+
+
+def check_resources(
+    provider: str, place: Place | None, resources: SlurmResources, *, is_agents: bool
+) -> None:
+    """Raise `RpcError` (-32602) if a request may not ask for `resources` in a provider.
+
+    `place` is the provider's place, if it has one, and `is_agents` says whether an agent asks.
+    """
+    if not isinstance(place, SlurmPlace):
+        raise RpcError(INVALID_PARAMS, f"resources are for Slurm's places, not for {provider!r}")
+    try:
+        resources.check()
+    except ValueError as error:
+        raise RpcError(INVALID_PARAMS, f"resources: {error}") from error
+    asked = [name for name in resources.__struct_fields__ if getattr(resources, name) is not None]
+    for name in asked:
+        if is_agents and name not in place.requests:
+            raise RpcError(
+                INVALID_PARAMS,
+                f"resources: agents may not set {name!r} of {provider!r}: they may set "
+                f"{', '.join(place.requests) or 'nothing'} (the setting requests of the place)",
+            )
 
 
 def unusable(provider: str, error: ProviderError) -> RpcError:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from acpterm.acp.agent_api import ResourcesParams
 from acpterm.acp.user_api import (
     InspectResponse,
     LaunchInfo,
@@ -14,7 +15,7 @@ from acpterm.acp.user_api import (
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.host_state import HostState
 from acpterm.host.launch.command import summary
-from acpterm.host.launch.placement import Placement
+from acpterm.host.launch.placement import Placement, resources_of
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import ContextRecord, LaunchRecord, pack_text, unpack_text
@@ -44,9 +45,16 @@ def launch_of(
 
 
 def users_placement(
-    host: HostState, provider: str | None, cwd: str, *, has_stdin: bool = False
+    host: HostState,
+    provider: str | None,
+    cwd: str,
+    *,
+    has_stdin: bool = False,
+    resources: ResourcesParams | None = None,
 ) -> Placement:
     """Return where a program of the user runs: it may write in its working directory `cwd`.
+
+    `resources` are what the request asks of a cluster.
 
     `has_stdin` is true if a file or pipe is the program's stdin, which containers and places do not
     support.
@@ -65,7 +73,7 @@ def users_placement(
             f"the provider {name!r} cannot pass stdin on to the program: its stdin is the terminal "
             "(acpterm run -n)",
         )
-    return host.policy.placement(name, cwd, network=True)
+    return host.policy.placement(name, cwd, network=True, resources=resources_of(resources))
 
 
 async def restart(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:

@@ -90,7 +90,11 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
         record = request.record(summary(params.command, params.args))
         record.name, record.is_removed_at_end = name, params.remove
         placement = users_placement(
-            host, params.provider, request.cwd, has_stdin=params.stdin is not None
+            host,
+            params.provider,
+            request.cwd,
+            has_stdin=params.stdin is not None,
+            resources=params.resources,
         )
         host.trail.users_create(
             params.command, params.args, directory=request.cwd, provider=placement.provider.name

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from subprocess import DEVNULL, PIPE, STDOUT
+from subprocess import DEVNULL, STDOUT
 from typing import Final, NamedTuple
 
 import trio
@@ -15,12 +15,12 @@ from acpterm.pty.tracking.marks import STARTED_DETACHED
 
 _TEXT_MAX: Final = 400
 _OPTIONS: Final = {
-    "partition": "partition",
-    "account": "account",
-    "time": "time",
-    "cpus": "cpus-per-task",
-    "memory": "mem",
-    "gpus": "gres=gpu",
+    "partition": "--partition=",
+    "account": "--account=",
+    "time": "--time=",
+    "cpus": "--cpus-per-task=",
+    "memory": "--mem=",
+    "gpus": "--gres=gpu:",
 }
 
 
@@ -30,29 +30,52 @@ class Done(NamedTuple):
     status: int
     text: str
 
+    @property
+    def problem(self) -> str:
+        """The end of what it printed, for an error."""
+        return self.text[-_TEXT_MAX:] or f"exit status {self.status}"
+
 
 def environment(place: SlurmPlace, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of Slurm's commands; `TERM` is that of `env`."""
-    own = {name: text for name, text in os.environ.items() if name == "SLURM_CONF"}
-    config = {} if place.config is None else {"SLURM_CONF": place.config}
-    return {**own, **client_environment(env), **config, "LC_ALL": "C"}
+    """Return the environment of Slurm's commands; `TERM` is that of `env`.
+
+    It has no other variable of Slurm, so that a daemon in a job does not start its terminals there.
+    """
+    config = place.config or os.environ.get("SLURM_CONF")
+    found = {**client_environment(env), "LC_ALL": "C"}
+    return found if config is None else {**found, "SLURM_CONF": config}
 
 
-def resource_options(place: SlurmResources, request: SlurmResources | None) -> list[str]:
-    """Return the options for what a job gets: what the request asks, else what the place says."""
-    found = []
-    for name, option in _OPTIONS.items():
-        asked = None if request is None else getattr(request, name)
-        value = getattr(place, name) if asked is None else asked
-        if value is not None:
-            found.append(f"--{option}{':' if option == 'gres=gpu' else '='}{value}")
-    return found
+def job_options(place: SlurmPlace, request: SlurmResources) -> list[str]:
+    """Return the options of a new job: what the request asks, else what the place says."""
+    return [*_options(_OPTIONS, request, place), *place.options]
+
+
+def step_options(place: SlurmPlace, request: SlurmResources) -> list[str]:
+    """Return the options of a step in an allocation.
+
+    Steps share the allocation's memory and time, unless the request asks for less.
+    """
+    shared = SlurmResources(cpus=place.cpus, gpus=place.gpus)
+    return _options(("time", "cpus", "memory", "gpus"), request, shared)
+
+
+def _options(
+    names: Sequence[str] | Mapping[str, str], first: SlurmResources, second: SlurmResources
+) -> list[str]:
+    values = {name: getattr(first, name) or getattr(second, name) for name in names}
+    return [f"{_OPTIONS[name]}{value}" for name, value in values.items() if value is not None]
+
+
+def require(program: str) -> None:
+    """Raise `ProviderError` if a command of Slurm is not installed."""
+    if shutil.which(program) is None:
+        raise ProviderError(f"there is no {program} on the PATH: install slurm-client")
 
 
 async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Done:
     """Run one of Slurm's commands. Raises `ProviderError` if it is missing or does not end."""
-    if shutil.which(argv[0]) is None:
-        raise ProviderError(f"there is no {argv[0]} on the PATH: install slurm-client")
+    require(argv[0])
     try:
         with trio.fail_after(timeout_s):
             done = await trio.run_process(
@@ -61,27 +84,31 @@ async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Do
                 capture_stdout=True,
                 stderr=STDOUT,
                 env={**environment(place, {}), STARTED_DETACHED: "slurm"},
+                cwd="/",
                 start_new_session=True,
                 check=False,
             )
     except trio.TooSlowError:
         raise ProviderError(f"{argv[0]} did not end within {timeout_s:g} s") from None
-    text = os.fsdecode(done.stdout).strip()
-    return Done(done.returncode, text[-_TEXT_MAX:])
+    return Done(done.returncode, os.fsdecode(done.stdout).strip())
 
 
-async def start_detached(place: SlurmPlace, argv: Sequence[str], log: str) -> None:
-    """Start a command that outlives this worker, with its messages in the file `log`."""
-    with open(log, "ab") as file:
-        process = await trio.lowlevel.open_process(
-            list(argv),
-            stdin=DEVNULL,
-            stdout=DEVNULL,
-            stderr=file,
-            env={**environment(place, {}), STARTED_DETACHED: "slurm"},
-            start_new_session=True,
-        )
-    del process
+async def start_detached(place: SlurmPlace, argv: Sequence[str], log: str) -> trio.Process:
+    """Start a command that outlives this worker, with its messages in the file `log`.
 
-
-_ = PIPE
+    Raises `ProviderError`.
+    """
+    require(argv[0])
+    try:
+        with open(log, "ab") as file:  # noqa: ASYNC230  in a private directory of this machine
+            return await trio.lowlevel.open_process(
+                list(argv),
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                stderr=file,
+                env={**environment(place, {}), STARTED_DETACHED: "slurm"},
+                cwd="/",
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise ProviderError(f"{argv[0]} cannot be started: {error}") from error

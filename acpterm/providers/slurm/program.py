@@ -1,11 +1,11 @@
 """The program of one terminal on a cluster. Implements `terminal.remote`.
 
-Unhappy orders: srun is killed here, and the step is cancelled all the same; a background process
-holds the step's terminal open, and srun would wait for it, so srun is ended; the node fails, and
-srun would wait for the node; Slurm forgets a job some minutes after its end, and what ended it is
-unknown then.
+Unhappy orders: the program is killed while its job is queued, and never runs; srun is killed here,
+and the step is cancelled all the same; the node fails, and srun, which would wait for the node, is
+ended; Slurm forgets a job some minutes after its end, and then it is unknown what ended it.
 """
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Final
@@ -22,10 +22,11 @@ from acpterm.pty.signals import decode_status, name_of
 from acpterm.terminal.remote import RemoteExit
 from acpterm.terminal.status import EndedBy
 
-_POLL_S: Final = 0.05
+_POLL_S: Final = 0.1
 _COMMAND_TIMEOUT_S: Final = 5.0
-_STATE_TIMEOUT_S: Final = 8.0
-_STATE_POLL_S: Final = 0.2
+# A job is settled once its processes are killed (KillWait, 30 s) and its epilogue has run.
+_SETTLE_TIMEOUT_S: Final = 40.0
+_SETTLE_POLL_S: Final = 0.2
 _ENDED_BY: Final = {
     "NODE_FAIL": EndedBy.NODE_FAILURE,
     "BOOT_FAIL": EndedBy.NODE_FAILURE,
@@ -35,24 +36,39 @@ _ENDED_BY: Final = {
     "CANCELLED": EndedBy.CANCELLED,
 }
 _UNSETTLED: Final = ("COMPLETING", "RUNNING", "CONFIGURING", "PENDING")
+_UNKNOWN_CODE: Final = 255
+
+
+def _nothing() -> None:
+    pass
 
 
 class SlurmProgram:
-    """A program; `log` is the file with srun's messages, and `name` that of its own job.
+    """A program; `log` is the file with srun's messages.
 
-    `allocation` is the file of the messages of an allocation's salloc, or the id of a job, if the
-    program has no job of its own.
+    `shares_job` says whether the program is a step of an allocation that serves others, too;
+    `on_refusal` is then called if the step could not be started or has lost its allocation.
     """
 
     def __init__(
-        self, place: SlurmPlace, identifier: str, log: str, allocation: str | None
+        self,
+        place: SlurmPlace,
+        identifier: str,
+        log: str,
+        *,
+        shares_job: bool = False,
+        on_refusal: Callable[[], None] = _nothing,
     ) -> None:
         self._place: Final = place
         self._identifier: Final = identifier
-        self._log: Final = log
-        self._allocation: Final = allocation
-        self._seen: tuple[int, Progress] = (0, Progress())
-        self._is_over = False
+        self.log: Final = log
+        self._shares_job: Final = shares_job
+        self._on_refusal: Final = on_refusal
+        self._size = 0
+        self._progress = Progress()
+        # Whether srun has ended, and has taken the step with it.
+        self._has_exited = self._is_complete = False
+        self._is_being_ended = False
 
     @property
     def name(self) -> str:
@@ -60,30 +76,28 @@ class SlurmProgram:
         return f"acpterm-{self._identifier}"
 
     @property
-    def progress(self) -> Progress:
+    def _now(self) -> Progress:
         """How far the step is."""
-        try:
-            size = os.stat(self._log).st_size
-        except OSError:
-            return self._seen[1]
-        if size != self._seen[0]:
-            self._seen = size, progress.read(self._log)
-        return self._seen[1]
+        with contextlib.suppress(OSError):
+            size = os.stat(self.log).st_size
+            if size != self._size:
+                self._size, self._progress = size, progress.read(self.log)
+        return self._progress
 
     @property
     def host(self) -> str | None:
         """The name of the node; None until Slurm has chosen it."""
-        return self.progress.node
+        return self._progress.node or self._now.node
 
     @property
     def is_queued(self) -> bool:
         """Whether the program waits for resources."""
-        return not self._is_over and self.progress.step is None
+        return not self._has_exited and self.host is None
 
     async def follow(self, changed: Callable[[], object]) -> None:
         """Call `changed` when the program starts; return when it has ended."""
         was_queued = True
-        while not self.progress.has_ended:
+        while not self._now.has_ended:
             if was_queued and not self.is_queued:
                 was_queued = False
                 changed()
@@ -91,7 +105,10 @@ class SlurmProgram:
 
     async def end(self, grace: float) -> bool:
         """End the program and its descendants; return whether none is left."""
-        found = self.progress
+        self._is_being_ended = True
+        if self._is_complete:
+            return True
+        found = self._now
         if found.step is not None and not found.has_lost_node:
             reply = await self._on_node(end_argv(self._identifier, grace), grace)
             if reply == "acpterm 0 ended":
@@ -106,42 +123,34 @@ class SlurmProgram:
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
         """Return how the program ended; `code` and `signal` are how srun ended."""
-        self._is_over = True
-        found = self.progress
+        found = self._now
+        self._has_exited, self._is_complete = True, signal is None
         if found.status is not None:
             own = decode_status(found.status)
             if own[1] is None:
                 return RemoteExit(*own)
             return RemoteExit(*own, await self._ended_by(found))
-        if found.step is None:
-            # It was never launched: it was killed in the queue, or Slurm has refused it.
-            by = await self._ended_by(found) if found.job is not None else None
-            if signal is None and by is None:
-                by = EndedBy.NOT_STARTED
-            return RemoteExit(255, None, by)
-        if code == 0:
+        if found.step is not None and code == 0:
             return RemoteExit(0, None)
         by = EndedBy.NODE_FAILURE if found.has_lost_node else await self._ended_by(found)
-        return RemoteExit(255, None, by or EndedBy.LOST)
+        if by is None:
+            # A step that was never launched was refused, or killed in the queue.
+            by = EndedBy.NOT_STARTED if found.step is None else EndedBy.LOST
+        self._on_refusal()
+        return RemoteExit(_UNKNOWN_CODE, None, None if self._is_being_ended else by)
 
     async def clean_up(self) -> None:
-        """Cancel what is left of the step, and remove the file."""
-        found = self.progress
-        if found.status is None or not self._is_over:
+        """Cancel what is left of the job, and remove the file. Does not raise."""
+        if not self._is_complete:
             await self._cancel()
-        elif self._allocation is None or await self._has_step(found):
-            await self._cancel()
-        with_suppressed_unlink(self._log)
-
-    async def _has_step(self, found: Progress) -> bool:
-        del found
-        return True
+        with contextlib.suppress(OSError):
+            os.unlink(self.log)
 
     async def _cancel(self) -> bool:
-        """Cancel the job, or the step in an allocation; return whether Slurm has done so."""
-        found = self.progress
-        if self._allocation is None:
-            words = ["--name", self.name] if found.job is None else [found.job]
+        """Cancel the job, or the step of a shared one; return whether Slurm has agreed."""
+        found = self._now
+        if not self._shares_job:
+            words = [f"--name={self.name}"] if found.job is None else [found.job]
         elif found.step is not None:
             words = ["--signal=KILL", found.step]
         else:
@@ -154,15 +163,14 @@ class SlurmProgram:
 
     async def _on_node(self, argv: list[str], grace: float) -> str | None:
         """Run a command beside the program; return what it prints, or None if it cannot run."""
-        found = self.progress
+        found = self._now
         if found.job is None or found.node is None:
             return None
-        where = [f"--jobid={found.job}", "--overlap", f"--nodelist={found.node}"]
+        where = [f"--jobid={found.job}", "--overlap", f"--nodelist={found.node}", "--chdir=/"]
+        options = ["--nodes=1", "--ntasks=1", "--mpi=none", "--quiet", *where]
         try:
             done = await run(
-                self._place,
-                ["srun", *where, "--nodes=1", "--ntasks=1", "--quiet", "--chdir=/", *argv],
-                timeout_s=grace + _COMMAND_TIMEOUT_S,
+                self._place, ["srun", *options, *argv], timeout_s=grace + _COMMAND_TIMEOUT_S
             )
         except ProviderError:
             return None
@@ -170,28 +178,20 @@ class SlurmProgram:
 
     async def _ended_by(self, found: Progress) -> EndedBy | None:
         """Return what ended the job, as Slurm says; None if the job runs on or is forgotten."""
-        argv = ["scontrol", "--oneliner", "show", "job", found.job or ""]
-        with trio.move_on_after(_STATE_TIMEOUT_S):
+        if found.job is None or self._is_being_ended:
+            return None
+        argv = ["scontrol", "--oneliner", "show", "job", found.job]
+        with trio.move_on_after(_SETTLE_TIMEOUT_S):
             while True:
-                try:
+                with contextlib.suppress(ProviderError):
                     done = await run(self._place, argv, timeout_s=_COMMAND_TIMEOUT_S)
-                except ProviderError:
-                    return None
-                words = dict(
-                    word.split("=", 1) for word in done.text.split() if "=" in word
-                )
-                state = words.get("JobState")
-                if state is None or (state == "RUNNING" and self._allocation is not None):
-                    return None
-                if state not in _UNSETTLED:
-                    return _ENDED_BY.get(state)
-                await trio.sleep(_STATE_POLL_S)
+                    pairs = (word.partition("=") for word in done.text.split())
+                    state = {name: value for name, _, value in pairs}.get("JobState")
+                    if state == "RUNNING" and self._shares_job:
+                        return None
+                    if state is not None and state not in _UNSETTLED:
+                        return _ENDED_BY.get(state)
+                    if "Invalid job id" in done.text:
+                        return None
+                await trio.sleep(_SETTLE_POLL_S)
         return None
-
-
-def with_suppressed_unlink(path: str) -> None:
-    """Remove a file, if it exists."""
-    try:
-        os.unlink(path)
-    except OSError:
-        pass

@@ -3,23 +3,26 @@
 The messages are in a file, because the terminal shows only what the program writes. The file also
 survives the worker. The worker that comes next reads it.
 
-States of a step: *queued*, until Slurm launches it; *running*; *ended*, when Slurm says how the task
-ended, or that its node has failed. A step may end without having run.
+States of a step: *queued*, until Slurm launches it; *running*; *ended*, when Slurm says how the
+task ended, or that its node has failed. A step may end without having run.
 """
 
 import contextlib
 import re
 from typing import Final, NamedTuple
 
-_LAUNCHING: Final = re.compile(r"^srun: launching (?:StepId=)?(\d+)\.(\d+) on host ([^ ,]+)", re.M)
-_JOB: Final = re.compile(
-    r"^srun: (?:jobid |job )(\d+)[ :]|^salloc: (?:Granted|Pending) job allocation (\d+)", re.M
+_LAUNCHING: Final = re.compile(
+    r"^srun: launching (?:StepId=)?(\d+)\.(\d+) on host ([^ ,]+)", re.MULTILINE
 )
-_GRANTED: Final = re.compile(r"^salloc: Granted job allocation (\d+)", re.M)
-_STARTED: Final = re.compile(r"^srun: .*_task_start: ", re.M)
+_JOB: Final = re.compile(
+    r"^srun: (?:jobid |job )(\d+)[ :]|^salloc: (?:Granted|Pending) job allocation (\d+)",
+    re.MULTILINE,
+)
+# srun prints its options, with which it was told the job.
+_SHARED: Final = re.compile(r"^srun: jobid +: ", re.MULTILINE)
 _STATUS: Final = re.compile(r"task exit notification .*\(status=0x([0-9a-fA-F]+)\)")
-_NODE_FAILED: Final = re.compile(r"^srun: (?:error: )?Node failure on ", re.M)
-_ERROR: Final = re.compile(r"^(?:srun|salloc): (?:error|fatal): (.*)", re.M)
+_NODE_FAILED: Final = re.compile(r"^srun: (?:error: )?Node failure on ", re.MULTILINE)
+_ERROR: Final = re.compile(r"^(?:srun|salloc): (?:error|fatal): (.*)", re.MULTILINE)
 _BYTES_MAX: Final = 65536
 
 
@@ -34,10 +37,8 @@ class Progress(NamedTuple):
     """The name of the node that the step runs on."""
     status: int | None = None
     """The status of the task, as wait(2) has it, once Slurm has told it."""
-    is_granted: bool = False
-    """Whether an allocation can be used."""
-    has_started: bool = False
-    """Whether the task has started."""
+    is_own: bool = False
+    """Whether the job was made for this, and is not one that serves others."""
     has_lost_node: bool = False
     """Whether the node has failed."""
     error: str | None = None
@@ -65,8 +66,7 @@ def parse(text: str) -> Progress:
         step=f"{launching[1]}.{launching[2]}" if launching else None,
         node=launching[3] if launching else None,
         status=int(status[1], 16) if status else None,
-        is_granted=_GRANTED.search(text) is not None,
-        has_started=_STARTED.search(text) is not None,
+        is_own=_SHARED.search(text) is None,
         has_lost_node=_NODE_FAILED.search(text) is not None,
         error=error[1] if error else None,
     )

@@ -1,32 +1,47 @@
 """The provider of one Slurm cluster. Implements `provider.RemoteProvider`.
 
-Order of events: `prepare` returns the argv of an `srun --pty`, which the keeper runs on the
-terminal's PTY. srun waits in the queue, then passes output, input and window size on, whether this
-worker lives or not. Its messages are in a file of a private directory, whose name is the token, so
-the next worker finds job, step and node.
+Order of events: `prepare` returns the argv of a script that the keeper runs on the terminal's PTY.
+It runs `srun --pty`, which waits in the queue and then passes output, input and window size on,
+whether this worker lives or not. srun's messages are in a file of this daemon's directory; the
+token has its name, so the next worker finds job, step and node.
+
+Unhappy order: a daemon is killed together with its keeper. Its srun ends with its PTY; what is left
+of its jobs is cancelled by the next daemon on the same socket, which finds the files.
 """
 
+import contextlib
 import os
 import shutil
 import time
 from typing import Final
 
+import structlog
 import trio
 
-from acpterm.config.places import SlurmPlace
+from acpterm.config.places import SlurmPlace, SlurmResources
 from acpterm.providers.place_files import private_directory
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
-from acpterm.providers.slurm.commands import environment, resource_options, run
+from acpterm.providers.slurm import progress
+from acpterm.providers.slurm.allocations import Allocations
+from acpterm.providers.slurm.commands import environment, job_options, require, run, step_options
 from acpterm.providers.slurm.program import SlurmProgram
-from acpterm.providers.slurm.step import WRAPPER, node_argv, node_environment
+from acpterm.providers.slurm.step import node_argv, node_environment, wrapper_argv
 from acpterm.providers.ssh.job import remote_directory
 from acpterm.pty.tracking.marks import Daemon
+from acpterm.runtime.unix_socket import make_private_dir
 
 _CHECK_TIMEOUT_S: Final = 10.0
+_CLEAN_UP_TIMEOUT_S: Final = 3.0
+_CLOSE_TIMEOUT_S: Final = 2.0
+
+_log = structlog.get_logger("acpterm.provider")
 
 
 class SlurmProvider:
-    """Runs programs on the cluster of `place`; `name` is the provider's, such as `slurm:gpu`."""
+    """Runs programs on the cluster of `place`; `name` is the provider's, such as `slurm:gpu`.
+
+    `daemon` identifies the daemon; None for a provider that is only checked.
+    """
 
     isolation: Final[Isolation] = "none"
 
@@ -35,34 +50,84 @@ class SlurmProvider:
         self._place: Final = place
         self._daemon: Final = daemon
         self._programs: dict[str, SlurmProgram] = {}
-        self._directory: str | None = None
+        self._made: Allocations | None = None
+        self._nursery: trio.Nursery | None = None
+
+    @property
+    def _allocations(self) -> Allocations:
+        """The allocations. Raises `ProviderError` if there can be no private directory."""
+        if self._made is None:
+            path = os.path.join(self._parent(), str(self._daemon))
+            make_private_dir(path)
+            self._made = Allocations(self._place, path)
+        return self._made
+
+    def _parent(self) -> str:
+        return private_directory("slurm", self.name, self._daemon)
 
     async def run(self) -> None:
-        await trio.sleep_forever()
+        """Cancel what killed daemons have left; release the allocations when cancelled."""
+        try:
+            allocations = self._allocations
+        except ProviderError:
+            # Each use of the provider raises it again.
+            await trio.sleep_forever()
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                await self._cancel_leftovers()
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+                with trio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
+                    await allocations.release_all()
+                nursery.cancel_scope.cancel()
+
+    async def _cancel_leftovers(self) -> None:
+        """Cancel the jobs of daemons that used this daemon's directory before."""
+        parent = self._parent()
+        for owner in set(os.listdir(parent)) - {str(self._daemon)}:
+            path = os.path.join(parent, owner)
+            other = Daemon.parse(owner)
+            if other is None or not other.is_gone():
+                continue
+            found = [progress.read(os.path.join(path, name)) for name in os.listdir(path)]
+            jobs = [one.job for one in found if one.job is not None and one.is_own]
+            try:
+                if jobs:
+                    await run(self._place, ["scancel", *jobs], timeout_s=_CHECK_TIMEOUT_S)
+            except ProviderError as error:
+                _log.warning("jobs of an earlier daemon may be left", problem=str(error))
+            else:
+                shutil.rmtree(path, ignore_errors=True)
 
     async def prepare(self, command: Command) -> Prepared:
         """Return what the keeper runs for a command. Raises `ProviderError`."""
-        if shutil.which("srun") is None:
-            raise ProviderError("there is no srun on the PATH: install slurm-client")
-        place = self._place
+        require("srun")
+        place, allocations = self._place, self._allocations
+        request = command.resources or SlurmResources()
         identifier = os.urandom(16).hex()
-        job = None if place.job is None else str(place.job)
-        token = f"{identifier} {job or ''}"
+        shared = None if place.job is None else str(place.job)
+        if place.session and command.session is not None:
+            if self._nursery is None:
+                raise ProviderError("acpterm is shutting down")
+            shared = await allocations.take(command.session, self._nursery)
+        token = identifier if shared is None else f"{identifier} {shared}"
         program = self.program(token)
         directory = remote_directory(command.cwd, place.directories)
         text = node_environment(command, directory, identifier)
-        resources = resource_options(place, command.resources)
-        where = (
-            [f"--jobid={job}", "--overlap"]
-            if job is not None
-            else [*resources, "--no-requeue" if False else "--quit-on-interrupt", *place.options]
-        )
-        argv = [
-            "srun", "--pty", "--verbose", "--unbuffered", f"--job-name={program.name}",
-            "--nodes=1", "--ntasks=1", "--chdir=/", *where, *node_argv(len(text)),
-        ]  # fmt: skip
+        if shared is None:
+            where, granted = job_options(place, request), ""
+        elif place.job is not None:
+            where, granted = [f"--jobid={shared}", "--overlap"], ""
+            where += step_options(place, request)
+        else:
+            where, granted = ["--jobid=JOB", "--overlap"], allocations.path(shared)
+            where += step_options(place, request)
+        fixed = ["--pty", "--verbose", "--unbuffered", "--mpi=none", "--nodes=1", "--ntasks=1"]
+        argv = ["srun", *fixed, f"--job-name={program.name}", "--chdir=/", *where]
         return Prepared(
-            ["/bin/sh", "-c", WRAPPER, "acpterm", program._log, "", *argv],
+            wrapper_argv(program.log, granted, [*argv, *node_argv(len(text))]),
             None,
             {**environment(place, command.env), **text},
             "/",
@@ -73,22 +138,53 @@ class SlurmProvider:
     def program(self, token: str) -> SlurmProgram:
         """Return the program of a terminal; `token` may be from an earlier worker."""
         if token not in self._programs:
-            identifier, _, allocation = token.partition(" ")
-            if self._directory is None:
-                self._directory = private_directory("slurm", self.name, self._daemon)
-            log = os.path.join(self._directory, identifier)
-            self._programs[token] = SlurmProgram(self._place, identifier, log, allocation or None)
+            identifier, _, shared = token.partition(" ")
+            allocations = self._allocations
+            if shared:
+                allocations.use(shared, identifier)
+            self._programs[token] = SlurmProgram(
+                self._place,
+                identifier,
+                allocations.path(identifier),
+                shares_job=bool(shared),
+                on_refusal=lambda: allocations.distrust(shared),
+            )
         return self._programs[token]
 
     async def clean_up(self, token: str) -> None:
         """Remove what is left of a terminal. Does not raise."""
-        await self.program(token).clean_up()
-        del self._programs[token]
+        identifier, _, shared = token.partition(" ")
+        with trio.move_on_after(_CLEAN_UP_TIMEOUT_S), contextlib.suppress(ProviderError):
+            await self.program(token).clean_up()
+            if shared:
+                await self._allocations.leave(shared, identifier)
+        self._programs.pop(token, None)
+
+    def end_session(self, session: str) -> None:
+        """Release the allocation of a session that has ended, in the background."""
+        if self._place.session and self._nursery is not None:
+            self._nursery.start_soon(self._allocations.end_session, session)
 
     async def check(self) -> str:
-        """Ask the controller. Raises `ProviderError`."""
+        """Ask the controller for the partition, and return a line with the time that this takes.
+
+        Raises `ProviderError`.
+        """
         began = time.monotonic()
-        done = await run(self._place, ["scontrol", "ping"], timeout_s=_CHECK_TIMEOUT_S)
-        if done.status != 0 or " is UP" not in done.text:
-            raise ProviderError(f"slurmctld does not answer: {done.text or done.status}")
-        return f"slurmctld answers in {1000 * (time.monotonic() - began):.0f} ms"
+        partition = (
+            [] if self._place.partition is None else [f"--partition={self._place.partition}"]
+        )
+        argv = ["sinfo", "--noheader", "--format=%P %a %D %t", *partition]
+        done = await run(self._place, argv, timeout_s=_CHECK_TIMEOUT_S)
+        took = 1000 * (time.monotonic() - began)
+        if done.status != 0:
+            raise ProviderError(f"the controller does not answer: {done.problem}")
+        rows = [line.split() for line in done.text.splitlines()]
+        rows = [row for row in rows if len(row) == 4 and row[1] == "up"]
+        if not rows:
+            raise ProviderError(f"there is no partition {self._place.partition or ''} that is up")
+        usable = ("idle", "mix", "alloc", "comp")
+        nodes = sum(int(row[2]) for row in rows if row[3].startswith(usable))
+        if not nodes:
+            raise ProviderError("no node of the partition is up")
+        return f"{nodes} nodes up, the controller answers in {took:.0f} ms"

@@ -29,7 +29,7 @@ _EXPORTED: Final = re.compile(
 # $1 is the file for srun's messages, $2 the one of the allocation's, if the step waits for one; the
 # argv of srun follows, whose word JOB becomes the id of the allocation. srun inherits the PTY. If
 # the task was never launched, the terminal shows why.
-WRAPPER: Final = r"""
+_WRAPPER: Final = r"""
 log=$1 granted=$2
 shift 2
 trap : INT
@@ -96,6 +96,15 @@ echo "acpterm 0 $how"
 """
 
 
+def wrapper_argv(log: str, granted: str, argv: Sequence[str]) -> list[str]:
+    """Return the argv of the script around srun, whose argv is `argv`.
+
+    srun's messages go to the file `log`. `granted` is the file with salloc's messages if the step
+    waits for an allocation, else empty.
+    """
+    return ["/bin/sh", "-c", _WRAPPER, "acpterm", log, granted, *argv]
+
+
 def node_argv(pieces: int) -> list[str]:
     """Return the argv of the task, whose text is in this number of variables."""
     text = "".join(f"${{{_PIECE}{number}}}" for number in range(pieces))
@@ -116,15 +125,15 @@ def _text(command: Command, directory: str, identifier: str) -> str:
     exported = {name: text for name, text in env.items() if _EXPORTED.fullmatch(name)}
     others = [f"{name}={text}" for name, text in env.items() if name not in exported]
     argv, fallback = _commands(command)
-    where = _quote(directory)
-    problem = _quote(f"acpterm: {directory}: cannot be the working directory")
+    where = shlex.quote(directory)
+    problem = shlex.quote(f"acpterm: {directory}: cannot be the working directory")
     lines = [
         f"unset {TERMINAL} {DAEMON} LC_ALL",
         f"unset {' '.join(f'{_PIECE}{number}' for number in range(_PIECES_MAX))}",
         f"cd -- {where} 2>/dev/null || {{ printf '%s\\n' {problem} >&2; exit 126; }}",
-        *(f"export {name}={_quote(text)}" for name, text in exported.items()),
-        f"set -- {len(argv)} {' '.join(map(_quote, [*argv, *fallback]))}",
-        starter_text(" ".join(["env", *map(_quote, others)]) if others else ""),
+        *(f"export {name}={shlex.quote(text)}" for name, text in exported.items()),
+        f"set -- {len(argv)} {' '.join(map(shlex.quote, [*argv, *fallback]))}",
+        starter_text(" ".join(["env", *map(shlex.quote, others)]) if others else ""),
     ]
     return "\n".join(lines)
 
@@ -136,10 +145,6 @@ def _commands(command: Command) -> tuple[Sequence[str], Sequence[str]]:
         return ["/bin/sh", *argv[1:]] if argv and argv[0] == command.shell else argv
 
     return there(command.argv), there(command.fallback_argv or ())
-
-
-def _quote(text: str) -> str:
-    return shlex.quote(text)
 
 
 def end_argv(identifier: str, grace: float) -> list[str]:

@@ -51,7 +51,9 @@ class SshProvider:
     def _connections(self) -> Connections:
         """The connections. Raises `ProviderError` if there can be no private directory for them."""
         if self._made is None:
-            self._made = Connections(self._place, self._host, private_directory("ssh", self.name, self._daemon))
+            self._made = Connections(
+                self._place, self._host, private_directory("ssh", self.name, self._daemon)
+            )
         return self._made
 
     async def run(self) -> None:
@@ -63,6 +65,9 @@ class SshProvider:
             await trio.sleep_forever()
         else:
             await connections.run()
+
+    def end_session(self, session: str) -> None:
+        """Do nothing: connections do not belong to sessions."""
 
     async def prepare(self, command: Command) -> Prepared:
         """Return what the keeper runs for a command. Raises `ProviderError`."""

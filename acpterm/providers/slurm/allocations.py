@@ -1,0 +1,148 @@
+"""Allocations that serve the terminals of an agent's session, so that only the first one queues.
+
+`salloc --no-shell` waits for the allocation; its messages are in a file, whose name depends on the
+session. So a create does not wait, the scripts of the session's terminals read from the file when
+they may start, and the next worker finds the allocation.
+
+States of an allocation: *pending*; *granted*; *gone*: failed, expired, cancelled, or preempted. A
+terminal that is created then gets a new one. An allocation is released when its session has ended
+and none of its terminals is left: the user may have taken one over.
+
+Unhappy order: the allocation goes while no terminal uses it. It is looked at again before it is
+used after a pause, and after a step in it could not be started.
+"""
+
+import contextlib
+import hashlib
+import os
+from typing import Final
+
+import trio
+
+from acpterm.config.places import SlurmPlace, SlurmResources
+from acpterm.providers.provider import ProviderError
+from acpterm.providers.slurm import progress
+from acpterm.providers.slurm.commands import job_options, run, start_detached
+
+_PREFIX: Final = "session-"
+_ENDED: Final = ".ended"
+_TIMEOUT_S: Final = 5.0
+# After a pause this long, an allocation is looked at before it is used.
+_TRUSTED_S: Final = 20.0
+_GONE: Final = "Invalid job id"
+
+
+class Allocations:
+    """The allocations of a place; `directory` has the files of their messages."""
+
+    def __init__(self, place: SlurmPlace, directory: str) -> None:
+        self._place: Final = place
+        self._directory: Final = directory
+        self._lock: Final = trio.Lock()
+        self._users: dict[str, set[str]] = {}
+        self._seen_at: dict[str, float] = {}
+
+    def path(self, name: str) -> str:
+        """Return the path of the file with the messages about the allocation `name`."""
+        return os.path.join(self._directory, name)
+
+    async def take(self, session: str, nursery: trio.Nursery) -> str:
+        """Return the name of the allocation of a session, which is requested if there is none.
+
+        Raises `ProviderError` if it cannot be requested.
+        """
+        name = _name(session)
+        async with self._lock:
+            if not await self._is_usable(name):
+                await self._request(name, nursery)
+            self._seen_at[name] = trio.current_time()
+        return name
+
+    async def _is_usable(self, name: str) -> bool:
+        found = progress.read(self.path(name))
+        if found.error is not None or not self._exists(name):
+            return False
+        seen_at = self._seen_at.get(name)
+        if found.job is None or (
+            seen_at is not None and trio.current_time() - seen_at < _TRUSTED_S
+        ):
+            return True
+        argv = ["squeue", "--noheader", f"--jobs={found.job}", "--format=%T"]
+        done = await run(self._place, argv, timeout_s=_TIMEOUT_S)
+        if done.status != 0 and _GONE not in done.text:
+            # The controller does not answer: srun waits until it does.
+            return True
+        return done.text in ("RUNNING", "PENDING", "CONFIGURING", "SUSPENDED")
+
+    async def _request(self, name: str, nursery: trio.Nursery) -> None:
+        self._remove(name)
+        options = job_options(self._place, SlurmResources())
+        argv = ["salloc", "--no-shell", f"--job-name={self._job_name(name)}", *options]
+        process = await start_detached(self._place, argv, self.path(name))
+        nursery.start_soon(_wait, process)
+
+    def _job_name(self, name: str) -> str:
+        # The directory's name belongs to this daemon and this place.
+        owner = hashlib.blake2b(self._directory.encode(), digest_size=6).hexdigest()
+        return f"acpterm-{owner}-{name}"
+
+    def use(self, name: str, user: str) -> None:
+        """Record that a terminal uses an allocation."""
+        self._users.setdefault(name, set()).add(user)
+
+    async def leave(self, name: str, user: str) -> None:
+        """Record that a terminal is gone; release the allocation of a session that has ended."""
+        self._users.get(name, set()).discard(user)
+        if self._exists(name + _ENDED):
+            await self._release_unused(name)
+
+    def distrust(self, name: str) -> None:
+        """Look at an allocation before it is used again: a step in it could not be started."""
+        self._seen_at.pop(name, None)
+
+    async def end_session(self, session: str) -> None:
+        """Release the allocation of a session that has ended, once no terminal uses it."""
+        name = _name(session)
+        if self._exists(name):
+            self._mark_ended(name)
+            await self._release_unused(name)
+
+    async def release_all(self) -> None:
+        """Release all allocations."""
+        for name in os.listdir(self._directory):
+            if name.startswith(_PREFIX) and not name.endswith(_ENDED):
+                await self._release(name)
+
+    async def _release_unused(self, name: str) -> None:
+        if not self._users.get(name):
+            await self._release(name)
+
+    async def _release(self, name: str) -> None:
+        job = progress.read(self.path(name)).job
+        words = [f"--name={self._job_name(name)}"] if job is None else [job]
+        with contextlib.suppress(ProviderError):
+            await run(self._place, ["scancel", *words], timeout_s=_TIMEOUT_S)
+        self._remove(name)
+
+    def _exists(self, name: str) -> bool:
+        return os.path.exists(self.path(name))
+
+    def _mark_ended(self, name: str) -> None:
+        # The next worker has to know it, too.
+        with contextlib.suppress(OSError), open(self.path(name) + _ENDED, "wb"):
+            pass
+
+    def _remove(self, name: str) -> None:
+        for path in (self.path(name), self.path(name) + _ENDED):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        self._seen_at.pop(name, None)
+
+
+def _name(session: str) -> str:
+    return _PREFIX + hashlib.blake2b(session.encode(), digest_size=8).hexdigest()
+
+
+async def _wait(process: trio.Process) -> None:
+    """Reap salloc, which has ended once the allocation is granted."""
+    await process.wait()
