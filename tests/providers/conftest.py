@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,9 @@ from acpterm.providers.landlock import LandlockProvider
 from acpterm.providers.local import LocalProvider
 from acpterm.providers.podman import ContainerProvider
 from tests.support import containers, sandboxes
+from tests.support import slurm as slurm_support
 from tests.support import sshd as sshd_support
-from tests.support.places import ssh_provider
+from tests.support.places import slurm_provider, ssh_provider
 
 
 @pytest.fixture
@@ -109,12 +111,33 @@ async def ssh(sshd, runtime_directory):
         yield provider
 
 
+@pytest.fixture(scope="session")
+def cluster():
+    """Return a running cluster that the tests share; its paths are short, for sockets."""
+    if slurm_support.MISSING:
+        pytest.skip(f"requires {', '.join(slurm_support.MISSING)}: apt-get install slurm-wlm munge")
+    with (
+        tempfile.TemporaryDirectory(prefix="acpterm-slurm-") as directory,
+        slurm_support.running(Path(directory)) as slurm,
+    ):
+        yield slurm
+
+
 @pytest.fixture
-async def slurm(runtime_directory):
-    """Return a provider whose connections are open during the test."""
-    from acpterm.config.places import SlurmPlace
-    from acpterm.providers.slurm.provider import SlurmProvider
-    return SlurmProvider("slurm:x", SlurmPlace(config="/tmp/sl/slurm.conf", job=23))
+def idle_cluster(cluster):
+    """Return the shared cluster, without a job at the beginning and at the end of the test."""
+    cluster.cancel_all()
+    yield cluster
+    cluster.cancel_all()
+
+
+@pytest.fixture
+async def slurm(cluster, runtime_directory):
+    """Return a provider whose programs share an allocation during the test."""
+    job = cluster.allocate("--cpus-per-task=2", "--ntasks=1")
+    async with slurm_provider(cluster.place(job=int(job))) as provider:
+        yield provider
+    cluster.cancel(job)
 
 
 @pytest.fixture(

@@ -241,6 +241,8 @@ async def test_stubborn_program_is_killed_with_all_its_descendants(anywhere, wor
 
 
 async def test_background_processes_end_with_the_release(anywhere, workspace):
+    if anywhere.name.startswith("slurm:"):
+        pytest.xfail("srun waits until nothing has the terminal open any more")
     line = "setsid sleep 1000 & echo $! >pids; sleep 0.1; exit 0"
     async with running_pool() as pool:
         started = await start(anywhere, pool, shell(workspace, line))

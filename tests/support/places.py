@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import trio
+import trio.testing
 
-from acpterm.config.places import SshPlace
+from acpterm.config.places import SlurmPlace, SshPlace
 from acpterm.host.launch.placement import remote_program
 from acpterm.providers.provider import Command, Provider
+from acpterm.providers.slurm.provider import SlurmProvider
 from acpterm.providers.ssh.provider import SshProvider
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.marks import Daemon
@@ -25,6 +27,19 @@ async def ssh_provider(place: SshPlace, daemon: Daemon | None = None) -> AsyncIt
     provider = SshProvider("ssh:box", place, daemon)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(provider.run)
+        yield provider
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def slurm_provider(
+    place: SlurmPlace, daemon: Daemon | None = None
+) -> AsyncIterator[SlurmProvider]:
+    """Run a provider of the cluster `place` during the block."""
+    provider = SlurmProvider("slurm:box", place, daemon)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(provider.run)
+        await trio.testing.wait_all_tasks_blocked()
         yield provider
         nursery.cancel_scope.cancel()
 

@@ -27,7 +27,7 @@ _EXPORTED: Final = re.compile(
 )
 
 # $1 is the file for srun's messages, $2 the one of the allocation's, if the step waits for one; the
-# argv of srun follows, whose word JOB becomes the id of the allocation. srun inherits the PTY. If
+# argv of srun follows, in which JOB becomes the id of the allocation. srun inherits the PTY. If
 # the task was never launched, the terminal shows why.
 _WRAPPER: Final = r"""
 log=$1 granted=$2
@@ -49,15 +49,15 @@ if [ -n "$granted" ]; then
     done <"$granted"
     [ -n "$job" ] || sleep 0.1
   done
-  set -- "$@" JOB
-  while [ "$1" != JOB ]; do
+  count=$#
+  while [ "$count" -gt 0 ]; do
     case $1 in
       --jobid=JOB) set -- "$@" "--jobid=$job" ;;
       *) set -- "$@" "$1" ;;
     esac
     shift
+    count=$((count - 1))
   done
-  shift
 fi
 "$@" 2>>"$log"
 status=$?

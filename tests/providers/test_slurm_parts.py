@@ -1,0 +1,153 @@
+"""What srun's messages say, and what a node does with the text of a program."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from acpterm.config.places import SlurmPlace, SlurmResources
+from acpterm.providers.slurm.commands import environment, job_options, step_options
+from acpterm.providers.slurm.progress import parse
+from acpterm.providers.slurm.step import node_argv, node_environment, wrapper_argv
+from tests.support.containers import command
+
+STARTED = """\
+srun: defined options
+srun: pty                 : set
+srun: end of defined options
+srun: jobid 3: nodes(1):`n1', cpu counts: 1(x1)
+srun: launching StepId=3.0 on host n1, 1 tasks: 0
+srun: launch/slurm: _task_start: Node n1, 1 tasks started
+"""
+NASTY = bytes(range(1, 256)).decode("utf-8", "surrogateescape")
+PRINT = (
+    "import os, sys; os.write(1, b'\\0'.join(map(os.fsencode, "
+    "[*sys.argv[1:], os.environ['ODD'], os.environ['WITH.DOT'], os.getcwd()])).hex().encode())"
+)
+
+
+def test_messages_of_a_queued_job_have_its_id_and_no_node():
+    found = parse("srun: job 15 queued and waiting for resources\n")
+    assert (found.job, found.step, found.node, found.has_ended) == ("15", None, None, False)
+    assert found.is_own
+
+
+def test_messages_of_a_step_have_its_node_and_the_status_of_its_task():
+    assert parse(STARTED)[:4] == ("3", "3.0", "n1", None)
+    ended = (
+        "srun: launch/slurm: _task_finish: Received task exit notification for 1 task of "
+        "StepId=3.0 (status=0x0300).\nsrun: error: n1: task 0: Exited with exit code 3\n"
+    )
+    found = parse(STARTED + ended)
+    assert (found.status, found.has_ended) == (0x300, True)
+
+
+def test_messages_of_older_versions_are_understood():
+    assert parse("srun: launching 7.12 on host node-a.b, 1 tasks: 0\n")[:3] == (
+        "7",
+        "7.12",
+        "node-a.b",
+    )
+
+
+def test_messages_of_a_step_in_a_shared_job_are_distinguished():
+    found = parse(f"srun: jobid               : 11\n{STARTED.replace('3', '11')}")
+    assert (found.job, found.is_own) == ("11", False)
+
+
+def test_messages_say_that_the_node_failed_or_the_request_was_refused():
+    found = parse(f"{STARTED}srun: error: Node failure on n1\n")
+    assert (found.has_lost_node, found.has_ended) == (True, True)
+    refused = parse("srun: error: invalid partition specified: nope\nsrun: error: more\n")
+    assert (refused.error, refused.has_ended) == ("invalid partition specified: nope", False)
+
+
+def test_messages_of_salloc_have_the_job():
+    assert parse("salloc: Pending job allocation 5\n").job == "5"
+    assert parse("salloc: Granted job allocation 6\n").job == "6"
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "dash", "busybox"])
+def test_text_of_a_program_survives_every_shell(shell, tmp_path):
+    path = shutil.which(shell)
+    if path is None:
+        pytest.skip(f"requires {shell}")
+    directory = tmp_path / "sp ace'\n$x"
+    directory.mkdir()
+    words = ["", "a b", "'", "\\0101", "$HOME", "*", "-x", NASTY, "\n", "x" * 120_000]
+    env = {**os.environ, "ODD": NASTY, "WITH.DOT": "d", "IFS": "x", "PPID": "7", "_n": "1"}
+    text = node_environment(
+        command(directory, sys.executable, "-c", PRINT, *words, env=env), str(directory), "id"
+    )
+    applet = ["sh"] if shell == "busybox" else []
+    argv = [path, *applet, *node_argv(len(text))[1:]]
+    done = subprocess.run(
+        argv, env={"PATH": "/usr/bin:/bin", **text}, capture_output=True, check=True
+    )
+    expected = [*words, NASTY, "d", str(directory)]
+    assert bytes.fromhex(done.stdout.decode()).split(b"\0") == [os.fsencode(w) for w in expected]
+
+
+def test_nothing_of_a_request_is_in_the_environment_of_srun_itself():
+    env = environment(SlurmPlace(config="/etc/s"), {"LD_PRELOAD": "x", "SLURM_JOB_ID": "1"})
+    assert set(env) <= {"PATH", "HOME", "USER", "TERM", "LC_ALL", "SLURM_CONF"}
+    assert env["SLURM_CONF"] == "/etc/s"
+
+
+def test_request_takes_precedence_over_the_place():
+    place = SlurmPlace(partition="gpu", cpus=2, memory="4G", gpus="1", options=["--qos=q"])
+    assert job_options(place, SlurmResources(cpus=8, time="10")) == [
+        "--partition=gpu",
+        "--time=10",
+        "--cpus-per-task=8",
+        "--mem=4G",
+        "--gres=gpu:1",
+        "--qos=q",
+    ]
+    assert step_options(place, SlurmResources(memory="1G")) == [
+        "--cpus-per-task=2",
+        "--mem=1G",
+        "--gres=gpu:1",
+    ]
+
+
+@pytest.mark.parametrize("value", ["-x", "a b", "", "x\n--exclusive", "$(id)"])
+def test_resource_that_is_no_single_option_is_refused(value):
+    with pytest.raises(ValueError, match="Slurm has no such partition"):
+        SlurmResources(partition=value).check()
+
+
+def wrapped(tmp_path, granted, *argv):
+    words = wrapper_argv(str(tmp_path / "log"), granted, list(argv))
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
+
+
+def test_refusal_is_shown_in_the_terminal(tmp_path):
+    done = wrapped(tmp_path, "", "sh", "-c", "echo 'srun: error: no such account' >&2; exit 1")
+    assert (done.returncode, done.stderr) == (1, "srun: error: no such account\n")
+
+
+def test_messages_about_a_program_that_ran_are_not_shown(tmp_path):
+    text = "srun: launching StepId=3.0 on host n1, 1 tasks: 0\nsrun: error: n1: task 0: Killed"
+    done = wrapped(tmp_path, "", "sh", "-c", 'echo "$1" >&2; exit 137', "sh", text)
+    assert (done.returncode, done.stderr) == (137, "")
+
+
+def test_step_waits_for_its_allocation_and_gets_its_id(tmp_path):
+    file = tmp_path / "granted"
+    file.write_text("salloc: Pending job allocation 12\nsalloc: Granted job allocation 12\n")
+    done = wrapped(tmp_path, str(file), "echo", "a b", "--jobid=JOB", "JOB", "")
+    assert done.stdout == "a b --jobid=12 JOB \n"
+
+
+def test_step_is_refused_with_its_allocation(tmp_path):
+    file = tmp_path / "granted"
+    file.write_text("salloc: error: Job submit/allocate failed: Invalid account\n")
+    done = wrapped(tmp_path, str(file), "echo", "ran")
+    assert (done.returncode, done.stdout) == (255, "")
+    assert "Invalid account" in done.stderr
+    assert parse((tmp_path / "log").read_text()).error == (
+        "Job submit/allocate failed: Invalid account"
+    )
