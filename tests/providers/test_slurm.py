@@ -1,0 +1,317 @@
+"""Programs on a real cluster: jobs, the queue, allocations, and what ends a program."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import trio
+
+from acpterm.config.places import SlurmResources
+from acpterm.providers.provider import ProviderError
+from acpterm.pty.tracking.marks import Daemon
+from acpterm.terminal.status import EndedBy
+from tests.support.containers import command, shell
+from tests.support.places import release, run, slurm_provider, start
+from tests.support.polling import poll
+from tests.support.pools import running_pool
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+async def jobs(idle_cluster, runtime_directory):
+    """Return a provider that makes a job for each program."""
+    async with slurm_provider(idle_cluster.place(cpus=1)) as provider:
+        yield provider
+
+
+async def started(terminal):
+    await poll(lambda: not terminal.is_queued, TIMEOUT_S)
+
+
+async def test_program_is_a_job_with_the_resources_of_the_request(jobs, workspace):
+    line = 'echo "$SLURM_CPUS_PER_TASK $SLURM_JOB_PARTITION $SLURM_JOB_ID.$SLURM_STEP_ID"'
+    asked = SlurmResources(cpus=2, partition="urgent")
+    status, text = await run(jobs, shell(workspace, line)._replace(resources=asked))
+    cpus, partition, step = text.split()
+    assert (status.code, cpus, partition) == (0, "2", "urgent")
+    assert step.endswith(".0")
+    assert status.host in ("n0", "n1", "n2")
+
+
+async def test_program_waits_in_a_full_queue_and_then_runs(jobs, idle_cluster, workspace):
+    full = idle_cluster.fill()
+    async with running_pool() as pool:
+        one = await start(jobs, pool, shell(workspace, "echo ran; exit 4"))
+        await poll(lambda: "PENDING" in idle_cluster.jobs().values(), TIMEOUT_S)
+        assert one.terminal.is_queued
+        assert one.terminal.remote.host is None
+        idle_cluster.cancel(full)
+        with trio.fail_after(TIMEOUT_S):
+            status = await one.terminal.wait_exited()
+        assert (status.code, one.terminal.text.text()) == (4, "ran\n")
+        await release(jobs, pool, one)
+
+
+async def test_program_that_is_killed_in_the_queue_never_runs(jobs, idle_cluster, workspace):
+    full = idle_cluster.fill()
+    async with running_pool() as pool:
+        one = await start(jobs, pool, shell(workspace, "echo ran >ran"))
+        await poll(lambda: "PENDING" in idle_cluster.jobs().values(), TIMEOUT_S)
+        one.terminal.kill(EndedBy.AGENT)
+        with trio.fail_after(TIMEOUT_S):
+            assert (await one.terminal.wait_exited()).ended_by == EndedBy.AGENT
+        await release(jobs, pool, one)
+    assert list(idle_cluster.jobs()) == [full]
+    assert not (workspace / "ran").exists()
+
+
+async def test_kill_ends_the_job_and_no_other(jobs, idle_cluster, workspace):
+    other = idle_cluster.allocate("--cpus-per-task=1", "--ntasks=1")
+    async with running_pool(grace=0.3) as pool:
+        one = await start(jobs, pool, shell(workspace, "trap '' TERM; echo $$; sleep 1000"))
+        two = await start(jobs, pool, shell(workspace, "echo $$; sleep 1000"))
+        await poll(
+            lambda: "\n" in one.terminal.text.text() and "\n" in two.terminal.text.text(), TIMEOUT_S
+        )
+        one.terminal.kill(EndedBy.USER)
+        status = await one.terminal.wait_exited()
+        assert (status.signal, status.ended_by) == ("SIGKILL", EndedBy.USER)
+        await release(jobs, pool, one)
+        await poll(lambda: len(idle_cluster.jobs()) == 2, TIMEOUT_S)
+        assert two.terminal.exit is None
+        await release(jobs, pool, two)
+    await poll(lambda: list(idle_cluster.jobs()) == [other], TIMEOUT_S)
+
+
+async def test_job_ends_with_its_client(jobs, idle_cluster, workspace):
+    async with running_pool() as pool:
+        one = await start(jobs, pool, shell(workspace, "echo ready; sleep 1000"))
+        await poll(lambda: "ready" in one.terminal.text.text(), TIMEOUT_S)
+        os.killpg(one.terminal.pid, signal.SIGKILL)
+        with trio.fail_after(TIMEOUT_S):
+            await one.terminal.wait_exited()
+        await release(jobs, pool, one)
+    await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+
+
+async def test_request_that_slurm_refuses_says_why_in_the_terminal(jobs, workspace):
+    asked = SlurmResources(partition="nope")
+    status, text = await run(jobs, shell(workspace, "true")._replace(resources=asked))
+    assert (status.code, status.ended_by) == (255, EndedBy.NOT_STARTED)
+    assert "invalid partition specified: nope" in text
+
+
+async def expire(cluster, job, node):
+    del node
+    cluster.run("scontrol", "update", f"JobId={job}", "EndTime=now")
+
+
+async def preempt(cluster, job, node):
+    del job
+    await trio.to_thread.run_sync(
+        cluster.run,
+        *("srun", "--partition=urgent", f"--nodelist={node}", "--exclusive", "--cpus-per-task=4"),
+        "true",
+    )
+
+
+async def take_down(cluster, job, node):
+    del job
+    cluster.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+
+
+async def cancel(cluster, job, node):
+    del node
+    cluster.cancel(job)
+
+
+@pytest.mark.parametrize(
+    ("what", "ended_by"),
+    [
+        (expire, EndedBy.TIME_LIMIT),
+        (preempt, EndedBy.PREEMPTED),
+        (take_down, EndedBy.NODE_FAILURE),
+        (cancel, EndedBy.CANCELLED),
+    ],
+)
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_what_ended_the_job_is_told(
+    what, ended_by, is_shared, idle_cluster, runtime_directory, workspace
+):
+    resources = {"cpus": 4, "session": is_shared}
+    async with (
+        slurm_provider(idle_cluster.place(**resources)) as provider,
+        running_pool() as pool,
+    ):
+        line = "echo $SLURM_JOB_ID; sleep 1000"
+        one = await start(provider, pool, shell(workspace, line)._replace(session="s"))
+        await poll(lambda: "\n" in one.terminal.text.text(), TIMEOUT_S)
+        node = one.terminal.remote.host
+        try:
+            await what(idle_cluster, one.terminal.text.text().split()[0], node)
+            with trio.fail_after(TIMEOUT_S):
+                status = await one.terminal.wait_exited()
+        finally:
+            if what is take_down:
+                idle_cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        assert (status.ended_by, status.host) == (ended_by, node)
+        await release(provider, pool, one)
+
+
+async def test_program_runs_on_without_the_daemon_of_its_node(jobs, idle_cluster, workspace):
+    async with running_pool() as pool:
+        one = await start(jobs, pool, shell(workspace, "echo ready; read x; echo $x; exit 3"))
+        await poll(lambda: "ready" in one.terminal.text.text(), TIMEOUT_S)
+        node = one.terminal.remote.host
+        idle_cluster.end(node, signal.SIGKILL)
+        try:
+            one.terminal.keyboard.type(b"typed\r")
+            with trio.fail_after(TIMEOUT_S):
+                assert (await one.terminal.wait_exited()).code == 3
+            assert one.terminal.text.text().endswith("typed\n")
+        finally:
+            idle_cluster.start_node(node)
+        await release(jobs, pool, one)
+
+
+async def test_node_that_dies_is_told_from_an_exit(jobs, idle_cluster, workspace):
+    async with running_pool() as pool:
+        one = await start(jobs, pool, shell(workspace, "echo ready; sleep 1000"))
+        await poll(lambda: "ready" in one.terminal.text.text(), TIMEOUT_S)
+        node = one.terminal.remote.host
+        idle_cluster.end_node(node)
+        try:
+            with trio.fail_after(TIMEOUT_S):
+                status = await one.terminal.wait_exited()
+            assert status.ended_by == EndedBy.NODE_FAILURE
+        finally:
+            idle_cluster.start_node(node)
+        await release(jobs, pool, one)
+
+
+async def test_controller_may_be_restarted_under_load(idle_cluster, runtime_directory, workspace):
+    job = idle_cluster.allocate("--cpus-per-task=4", "--ntasks=1")
+    line = "echo ready; read x; seq 2000; exit 6"
+    async with (
+        slurm_provider(idle_cluster.place(job=int(job))) as provider,
+        running_pool() as pool,
+    ):
+        before = [await start(provider, pool, shell(workspace, line)) for _ in range(4)]
+        for one in before:
+            await poll(lambda one=one: "ready" in one.terminal.text.text(), TIMEOUT_S)
+        idle_cluster.end("slurmctld")
+        after = [await start(provider, pool, shell(workspace, line)) for _ in range(2)]
+        for one in before:
+            one.terminal.keyboard.type(b"\r")
+        idle_cluster.start_controller()
+        for one in after:
+            one.terminal.keyboard.type(b"\r")
+        expected = "ready\n\n" + "".join(f"{number}\n" for number in range(1, 2001))
+        for one in (*before, *after):
+            with trio.fail_after(TIMEOUT_S):
+                assert (await one.terminal.wait_exited()).code == 6
+            assert sorted(one.terminal.text.text()) == sorted(expected)
+            await release(provider, pool, one)
+    assert job in idle_cluster.jobs()
+
+
+def in_session(session, workspace, line="echo $SLURM_JOB_ID"):
+    return shell(workspace, line)._replace(session=session)
+
+
+async def test_session_has_one_allocation_that_is_released_with_it(
+    idle_cluster, runtime_directory, workspace
+):
+    place = idle_cluster.place(session=True, cpus=1)
+    async with slurm_provider(place) as provider:
+        first = [(await run(provider, in_session("a", workspace)))[1] for _ in range(3)]
+        _, second = await run(provider, in_session("b", workspace))
+        assert len(set(first)) == 1
+        assert second not in first
+        assert set(idle_cluster.jobs()) == {first[0].strip(), second.strip()}
+        provider.end_session("a")
+        await poll(lambda: list(idle_cluster.jobs()) == [second.strip()], TIMEOUT_S)
+    await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+
+
+async def test_allocation_stays_while_a_terminal_of_its_session_does(
+    idle_cluster, runtime_directory, workspace
+):
+    place = idle_cluster.place(session=True, cpus=1)
+    async with slurm_provider(place) as provider, running_pool() as pool:
+        one = await start(provider, pool, in_session("a", workspace, "echo ready; sleep 1000"))
+        await poll(lambda: "ready" in one.terminal.text.text(), TIMEOUT_S)
+        await provider._allocations.end_session("a")
+        assert len(idle_cluster.jobs()) == 1
+        assert one.terminal.exit is None
+        await release(provider, pool, one)
+        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+
+
+async def test_allocation_that_has_gone_is_replaced(idle_cluster, runtime_directory, workspace):
+    place = idle_cluster.place(session=True, cpus=1)
+    async with slurm_provider(place) as provider:
+        _, first = await run(provider, in_session("a", workspace))
+        idle_cluster.cancel(first.strip())
+        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+        # The first one after that may be refused.
+        await run(provider, in_session("a", workspace))
+        status, second = await run(provider, in_session("a", workspace))
+        assert status.code == 0
+        assert second.strip() not in ("", first.strip())
+
+
+async def test_allocation_of_the_settings_is_never_cancelled(slurm, cluster, workspace):
+    _, text = await run(slurm, shell(workspace, "echo $SLURM_JOB_ID"))
+    slurm.end_session("s")
+    await run(slurm, shell(workspace, "true"))
+    assert text.strip() in cluster.jobs()
+
+
+async def test_jobs_of_a_killed_daemon_are_cancelled_by_the_next_one(
+    idle_cluster, runtime_directory
+):
+    gone = Daemon.of(os.getpid(), "/run/test.sock")._replace(ticks=1)
+    async with slurm_provider(idle_cluster.place(session=True), gone) as provider:
+        # A daemon that is killed leaves the file and the allocation.
+        allocations = provider._allocations
+        job = idle_cluster.allocate("--ntasks=1")
+        left = Path(allocations.path("session-left"))
+        left.write_text(f"salloc: Granted job allocation {job}\n")
+        allocations.release_all = trio.lowlevel.checkpoint
+    assert job in idle_cluster.jobs()
+    async with slurm_provider(
+        idle_cluster.place(session=True), Daemon.of(os.getpid(), "/run/test.sock")
+    ):
+        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+
+
+async def test_cluster_is_checked(idle_cluster, runtime_directory):
+    async with slurm_provider(idle_cluster.place()) as provider:
+        assert "3 nodes up" in await provider.check()
+    async with slurm_provider(idle_cluster.place(partition="nope")) as provider:
+        with pytest.raises(ProviderError, match="no partition nope"):
+            await provider.check()
+
+
+async def test_cluster_that_does_not_answer_is_told(idle_cluster, runtime_directory):
+    idle_cluster.end("slurmctld")
+    try:
+        async with slurm_provider(idle_cluster.place()) as provider:
+            with pytest.raises(ProviderError, match=r"does not answer|did not end"):
+                await provider.check()
+    finally:
+        idle_cluster.start_controller()
+
+
+async def test_variables_of_the_request_do_not_change_srun(jobs, workspace):
+    env = {**os.environ, "SRUN_PARTITION": "nope", "SLURM_PARTITION": "nope", "LD_PRELOAD": "/x"}
+    status, text = await run(
+        jobs, command(workspace, "/bin/sh", "-c", "echo $SLURM_PARTITION", env=env)
+    )
+    assert status.code == 0
+    assert "nope" in text
