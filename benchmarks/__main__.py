@@ -24,6 +24,7 @@ NAMES = (
     "proxy",
     "shell",
     "ssh",
+    "slurm",
     "watched",
 )
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 import trio
@@ -280,8 +279,8 @@ async def test_jobs_of_a_killed_daemon_are_cancelled_by_the_next_one(
         # A daemon that is killed leaves the file and the allocation.
         allocations = provider._allocations
         job = idle_cluster.allocate("--ntasks=1")
-        left = Path(allocations.path("session-left"))
-        left.write_text(f"salloc: Granted job allocation {job}\n")
+        left = allocations.path("session-left")
+        await trio.Path(left).write_text(f"salloc: Granted job allocation {job}\n")
         allocations.release_all = trio.lowlevel.checkpoint
     assert job in idle_cluster.jobs()
     async with slurm_provider(

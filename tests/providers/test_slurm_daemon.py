@@ -1,0 +1,178 @@
+"""Terminals on a cluster, as agents and the user have them from a daemon."""
+
+import json
+
+import pytest
+import trio
+
+from acpterm.jsonrpc import RpcError
+from tests.support.commands import command_environment, run_with
+from tests.support.daemon import daemon
+from tests.support.polling import poll
+from tests.support.processes import environment
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def settings(idle_cluster, tmp_path):
+    """Return the path of a settings file with places of the cluster."""
+    file = tmp_path / "config.toml"
+    file.write_text(
+        f'[slurm.box]\nconfig = "{idle_cluster.config}"\ncpus = 1\nrequests = ["cpus"]\n'
+        f'[slurm.one]\nconfig = "{idle_cluster.config}"\ncpus = 1\nsession = true\n'
+        f'[slurm.gone]\nconfig = "{idle_cluster.config}"\npartition = "nope"\n'
+        '[profiles.far]\nbase = "open"\nplaces = ["slurm:*"]\n'
+        '[profiles.near]\nbase = "open"\n'
+    )
+    return file
+
+
+@pytest.fixture
+def far(settings, runtime_directory, tmp_path):
+    """Return a function that runs a daemon with these settings, and a profile for agents."""
+
+    def run(profile="far"):
+        env = environment(
+            XDG_RUNTIME_DIR=runtime_directory,
+            XDG_STATE_HOME=str(tmp_path / "state"),
+            ACPTERM_CONFIG=str(settings),
+            ACPTERM_PROFILE=profile,
+        )
+        return daemon(tmp_path, env=env, terminate=True)
+
+    return run
+
+
+async def create(agent, line, cwd, provider="slurm:box", **meta):
+    """Create a terminal; return its id, and `_meta.acpterm` of the response."""
+    params = {"sessionId": agent.session, "command": line, "cwd": str(cwd)}
+    params["_meta"] = {"acpterm": {"provider": provider, **meta}}
+    response = await agent.request("terminal/create", params)
+    return response["terminalId"], response["_meta"]["acpterm"]
+
+
+async def acpterm(started, settings, *words):
+    """Run a command of the user; return its output, once it has succeeded."""
+    env = command_environment(started.path, ACPTERM_CONFIG=str(settings))
+    status, out, err = await run_with(list(words), env=env)
+    assert status == 0, err
+    return out
+
+
+async def infos(started, settings):
+    return json.loads(await acpterm(started, settings, "ls", "--json"))
+
+
+async def test_queued_program_is_shown_as_queued_until_it_starts(
+    far, settings, idle_cluster, workspace
+):
+    full = idle_cluster.fill()
+    async with far() as started, started.agent() as (agent, _):
+        terminal, meta = await create(agent, "echo ran; read x; exit 3", workspace)
+        assert (meta["provider"], meta["queued"], "host" in meta) == ("slurm:box", True, False)
+        output = await agent.output(terminal)
+        assert output["_meta"]["acpterm"] == {"queued": True}
+        (info,) = await infos(started, settings)
+        assert (info["state"], "host" in info) == ("queued", False)
+        assert "queued" in await acpterm(started, settings, "ls")
+        idle_cluster.cancel(full)
+        with trio.fail_after(TIMEOUT_S):
+            await agent.until_output(terminal, "ran")
+        (info,) = await infos(started, settings)
+        assert (info["state"], info["host"][0]) == ("running", "n")
+        assert f"slurm:box ({info['host']})" in await acpterm(started, settings, "ls")
+        await agent.type(terminal, "\r")
+        status = await agent.wait(terminal)
+        assert (status["exitCode"], status["_meta"]["acpterm"]["host"]) == (3, info["host"])
+
+
+async def test_agent_asks_for_resources_that_the_place_allows(far, workspace):
+    async with far() as started, started.agent() as (agent, _):
+        line = "echo $SLURM_CPUS_PER_TASK"
+        terminal, _ = await create(agent, line, workspace, resources={"cpus": 2})
+        await agent.wait(terminal)
+        assert (await agent.output(terminal))["output"] == "2\n"
+        with pytest.raises(RpcError, match=r"agents may not set 'time'.*they may set cpus"):
+            await create(agent, line, workspace, resources={"time": "10"})
+        with pytest.raises(RpcError, match="resources"):
+            await create(agent, line, workspace, resources={"nodes": 2})
+        with pytest.raises(RpcError, match="for Slurm's places"):
+            await create(agent, line, workspace, "local", resources={"cpus": 2})
+
+
+async def test_agent_may_not_name_a_cluster_that_its_profile_does_not_list(far, workspace):
+    async with far("near") as started, started.agent() as (agent, _):
+        with pytest.raises(RpcError, match="is not a place that the user's profile allows"):
+            await create(agent, "true", workspace)
+
+
+async def test_allocation_is_released_when_the_agent_disconnects(far, idle_cluster, workspace):
+    async with far() as started:
+        async with started.agent() as (agent, _):
+            found = set()
+            for _ in range(2):
+                terminal, _ = await create(agent, "echo $SLURM_JOB_ID", workspace, "slurm:one")
+                await agent.wait(terminal)
+                found.add((await agent.output(terminal))["output"].strip())
+            assert set(idle_cluster.jobs()) == found
+            assert len(found) == 1
+        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+
+
+async def test_programs_go_on_while_the_worker_is_killed(far, idle_cluster, workspace):
+    async with far() as started:
+        async with started.agent() as (agent, meta):
+            line = "echo ready; read x; echo got $x; exit 5"
+            goes_on, _ = await create(agent, line, workspace)
+            signalled, _ = await create(agent, "echo ready; read x; kill -9 $$", workspace)
+            stubborn, _ = await create(
+                agent, "trap '' TERM; echo ready; while :; do sleep 1; done", workspace, "slurm:one"
+            )
+            for terminal in (goes_on, signalled, stubborn):
+                await agent.until_output(terminal, "ready")
+            await agent.type(signalled, "\r")
+            await started.kill_worker()
+        async with started.agent(meta["resume"]) as (agent, again):
+            assert again["resumed"]
+            await agent.type(goes_on, "it\r")
+            assert (await agent.wait(goes_on))["exitCode"] == 5
+            assert "got it" in (await agent.output(goes_on))["output"]
+            assert (await agent.wait(signalled))["signal"] == "SIGKILL"
+            await agent.kill(stubborn)
+            status = await agent.wait(stubborn)
+            assert (status["signal"], status["_meta"]["acpterm"]["endedBy"]) == (
+                "SIGKILL",
+                "agent",
+            )
+            assert len(idle_cluster.jobs()) == 1
+        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+
+
+async def test_queued_program_survives_the_worker(far, settings, idle_cluster, workspace):
+    full = idle_cluster.fill()
+    async with far() as started:
+        async with started.agent() as (agent, meta):
+            terminal, _ = await create(agent, "echo ran; exit 7", workspace, "slurm:one")
+            await started.kill_worker()
+        async with started.agent(meta["resume"]) as (agent, _):
+            assert (await infos(started, settings))[0]["state"] == "queued"
+            idle_cluster.cancel(full)
+            with trio.fail_after(TIMEOUT_S):
+                assert (await agent.wait(terminal))["exitCode"] == 7
+
+
+async def test_clusters_are_tried_and_timed(far, settings):
+    async with far() as started:
+        rows = json.loads(await acpterm(started, settings, "provider", "list", "--json"))
+        places = {row["name"]: row for row in rows if row["name"].startswith("slurm:")}
+        assert places["slurm:box"]["works"]
+        assert "3 nodes up" in places["slurm:box"]["found"]
+        assert not places["slurm:gone"]["works"]
+        checks = json.loads(await acpterm(started, settings, "doctor", "--json"))
+        found = {check["check"]: check for check in checks}
+        assert found["slurm:box"]["state"] == "ok"
+        assert "the controller answers in" in found["slurm:box"]["found"]
+        assert found["slurm:gone"]["state"] == "problem"
