@@ -49,7 +49,7 @@ test-all: $(VENV)/.check ## run all tests except faults, including long ones; ne
 	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults \
 	  -m 'not cluster'
 
-cluster-test: $(VENV)/.check ## test providers of other hosts, by real servers on this machine; needs openssh-server
+cluster-test: $(VENV)/.check ## test providers of other hosts, by real servers on this machine; needs openssh-server, slurmctld, slurmd, slurm-client, munge
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m cluster tests/providers
 
 # These use all processors, so they run separately from tests with time limits.
