@@ -10,8 +10,10 @@ from acpterm.pty.tracking.marks import Daemon
 from acpterm.runtime.unix_socket import ListenError, make_private_dir
 
 
-def private_directory(kind: str, name: str, daemon: Daemon | None) -> str:
+def private_directory(kind: str, name: str, daemon: Daemon | None, *more: str) -> str:
     """Return the path of the private directory for the place `name` of this kind.
+
+    `more` are the names of directories in it.
 
     The next daemon on the same socket gets the same one, and takes over what is in it. Raises
     `ProviderError`.
@@ -24,6 +26,9 @@ def private_directory(kind: str, name: str, daemon: Daemon | None) -> str:
         make_private_dir(os.path.dirname(base))
         make_private_dir(base)
         make_private_dir(path)
+        for one in more:
+            path = os.path.join(path, one)
+            make_private_dir(path)
     except (OSError, ListenError) as error:
         raise ProviderError(f"{path}: cannot be a private directory: {error}") from error
     return path

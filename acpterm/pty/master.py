@@ -17,6 +17,7 @@ import trio
 from acpterm.pty.input_wait import detect
 
 _RAW_POLL_S: Final = 0.005
+_RAW_POLL_MAX_S: Final = 0.25
 
 
 class Master:
@@ -62,8 +63,11 @@ class Master:
 
         Raises `trio.ClosedResourceError` if this object is closed.
         """
-        while not self.takes_input:  # noqa: ASYNC110  the system does not say
-            await trio.sleep(_RAW_POLL_S)
+        delay = _RAW_POLL_S
+        while not self.takes_input:  # the system does not say
+            await trio.sleep(delay)
+            # A client may wait in a queue for hours.
+            delay = min(_RAW_POLL_MAX_S, 1.1 * delay)
         if self.closed:
             raise trio.ClosedResourceError
 

@@ -30,7 +30,7 @@ PRINT = (
 
 def test_messages_of_a_queued_job_have_its_id_and_no_node():
     found = parse("srun: job 15 queued and waiting for resources\n")
-    assert (found.job, found.step, found.node, found.has_ended) == ("15", None, None, False)
+    assert (found.job, found.step, found.node, found.status) == ("15", None, None, None)
     assert found.is_own
 
 
@@ -41,7 +41,7 @@ def test_messages_of_a_step_have_its_node_and_the_status_of_its_task():
         "StepId=3.0 (status=0x0300).\nsrun: error: n1: task 0: Exited with exit code 3\n"
     )
     found = parse(STARTED + ended)
-    assert (found.status, found.has_ended) == (0x300, True)
+    assert found.status == 0x300
 
 
 def test_messages_of_older_versions_are_understood():
@@ -59,9 +59,9 @@ def test_messages_of_a_step_in_a_shared_job_are_distinguished():
 
 def test_messages_say_that_the_node_failed_or_the_request_was_refused():
     found = parse(f"{STARTED}srun: error: Node failure on n1\n")
-    assert (found.has_lost_node, found.has_ended) == (True, True)
+    assert found.has_lost_node
     refused = parse("srun: error: invalid partition specified: nope\nsrun: error: more\n")
-    assert (refused.error, refused.has_ended) == ("invalid partition specified: nope", False)
+    assert (refused.error, refused.step) == ("invalid partition specified: nope", None)
 
 
 def test_messages_of_salloc_have_the_job():
@@ -88,6 +88,16 @@ def test_text_of_a_program_survives_every_shell(shell, tmp_path):
     )
     expected = [*words, NASTY, "d", str(directory)]
     assert bytes.fromhex(done.stdout.decode()).split(b"\0") == [os.fsencode(w) for w in expected]
+
+
+def test_mark_of_a_program_is_not_in_the_environment_of_srun(tmp_path):
+    """What ends the marked processes of a node would end srun, if it runs on the same machine."""
+    text = node_environment(command(tmp_path, "env"), str(tmp_path), "0a1b")
+    assert not any("ACPTERM_JOB=0a1b" in piece for piece in text.values())
+    env = {"PATH": "/usr/bin:/bin", **text}
+    done = subprocess.run(node_argv(len(text)), env=env, capture_output=True, text=True, check=True)
+    assert "ACPTERM_JOB=0a1b" in done.stdout.splitlines()
+    assert f"PWD={tmp_path}" in done.stdout.splitlines()
 
 
 def test_nothing_of_a_request_is_in_the_environment_of_srun_itself():

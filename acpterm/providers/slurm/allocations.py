@@ -29,6 +29,7 @@ _ENDED: Final = ".ended"
 _TIMEOUT_S: Final = 5.0
 # After a pause this long, an allocation is looked at before it is used.
 _TRUSTED_S: Final = 20.0
+_TERMINATE_TIMEOUT_S: Final = 1.0
 _GONE: Final = "Invalid job id"
 
 
@@ -144,5 +145,12 @@ def _name(session: str) -> str:
 
 
 async def _wait(process: trio.Process) -> None:
-    """Reap salloc, which has ended once the allocation is granted."""
-    await process.wait()
+    """Reap salloc, which ends when the allocation is granted, or give the request up."""
+    try:
+        await process.wait()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            with trio.move_on_after(_TERMINATE_TIMEOUT_S, shield=True):
+                await process.wait()
+            process.kill()

@@ -22,7 +22,11 @@ from acpterm.pty.signals import decode_status, name_of
 from acpterm.terminal.remote import RemoteExit
 from acpterm.terminal.status import EndedBy
 
-_POLL_S: Final = 0.1
+# A program that starts at once is reported at once; hundreds that wait must cost little.
+_START_POLL_S: Final = 0.05
+_YOUNG_S: Final = 2.0
+_QUEUE_POLL_S: Final = 0.5
+_NODE_POLL_S: Final = 1.0
 _COMMAND_TIMEOUT_S: Final = 5.0
 # A job is settled once its processes are killed (KillWait, 30 s) and its epilogue has run.
 _SETTLE_TIMEOUT_S: Final = 40.0
@@ -95,13 +99,17 @@ class SlurmProgram:
         return not self._has_exited and self.host is None
 
     async def follow(self, changed: Callable[[], object]) -> None:
-        """Call `changed` when the program starts; return when it has ended."""
-        was_queued = True
-        while not self._now.has_ended:
-            if was_queued and not self.is_queued:
-                was_queued = False
-                changed()
-            await trio.sleep(_POLL_S)
+        """Call `changed` when the program starts; return when its node has failed.
+
+        srun ends with the program, once it has passed on all output; but it waits for a node.
+        """
+        began = trio.current_time()
+        while self.is_queued:
+            is_young = trio.current_time() - began < _YOUNG_S
+            await trio.sleep(_START_POLL_S if is_young else _QUEUE_POLL_S)
+        changed()
+        while not self._now.has_lost_node:  # noqa: ASYNC110  a file does not say
+            await trio.sleep(_NODE_POLL_S)
 
     async def end(self, grace: float) -> bool:
         """End the program and its descendants; return whether none is left."""
@@ -111,7 +119,7 @@ class SlurmProgram:
         found = self._now
         if found.step is not None and not found.has_lost_node:
             reply = await self._on_node(end_argv(self._identifier, grace), grace)
-            if reply == "acpterm 0 ended":
+            if "acpterm 0 ended" in reply:
                 return True
         return await self._cancel()
 
@@ -119,7 +127,7 @@ class SlurmProgram:
         """Send a signal to the foreground process group; return whether it was sent."""
         word = name_of(number).removeprefix("SIG")
         argv = signal_argv(self._identifier, word if word.isalnum() else str(number))
-        return await self._on_node(argv, 0.0) == "acpterm 0 yes"
+        return "acpterm 0 yes" in await self._on_node(argv, 0.0)
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
         """Return how the program ended; `code` and `signal` are how srun ended."""
@@ -129,7 +137,10 @@ class SlurmProgram:
             own = decode_status(found.status)
             if own[1] is None:
                 return RemoteExit(*own)
-            return RemoteExit(*own, await self._ended_by(found))
+            by = await self._ended_by(found)
+            if by is not None:
+                self._on_refusal()
+            return RemoteExit(*own, by)
         if found.step is not None and code == 0:
             return RemoteExit(0, None)
         by = EndedBy.NODE_FAILURE if found.has_lost_node else await self._ended_by(found)
@@ -161,11 +172,11 @@ class SlurmProgram:
             return False
         return done.status == 0
 
-    async def _on_node(self, argv: list[str], grace: float) -> str | None:
-        """Run a command beside the program; return what it prints, or None if it cannot run."""
+    async def _on_node(self, argv: list[str], grace: float) -> str:
+        """Run a command beside the program; return what it prints, nothing if it cannot run."""
         found = self._now
         if found.job is None or found.node is None:
-            return None
+            return ""
         where = [f"--jobid={found.job}", "--overlap", f"--nodelist={found.node}", "--chdir=/"]
         options = ["--nodes=1", "--ntasks=1", "--mpi=none", "--quiet", *where]
         try:
@@ -173,7 +184,7 @@ class SlurmProgram:
                 self._place, ["srun", *options, *argv], timeout_s=grace + _COMMAND_TIMEOUT_S
             )
         except ProviderError:
-            return None
+            return ""
         return done.text
 
     async def _ended_by(self, found: Progress) -> EndedBy | None:

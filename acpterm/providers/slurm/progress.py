@@ -44,11 +44,6 @@ class Progress(NamedTuple):
     error: str | None = None
     """The first error."""
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the task has ended, as far as can be known."""
-        return self.status is not None or self.has_lost_node
-
 
 def read(path: str) -> Progress:
     """Return what the messages in a file say; there may be no file yet."""

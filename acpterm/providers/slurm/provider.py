@@ -28,7 +28,6 @@ from acpterm.providers.slurm.program import SlurmProgram
 from acpterm.providers.slurm.step import node_argv, node_environment, wrapper_argv
 from acpterm.providers.ssh.job import remote_directory
 from acpterm.pty.tracking.marks import Daemon
-from acpterm.runtime.unix_socket import make_private_dir
 
 _CHECK_TIMEOUT_S: Final = 10.0
 _CLEAN_UP_TIMEOUT_S: Final = 3.0
@@ -57,13 +56,9 @@ class SlurmProvider:
     def _allocations(self) -> Allocations:
         """The allocations. Raises `ProviderError` if there can be no private directory."""
         if self._made is None:
-            path = os.path.join(self._parent(), str(self._daemon))
-            make_private_dir(path)
+            path = private_directory("slurm", self.name, self._daemon, str(self._daemon))
             self._made = Allocations(self._place, path)
         return self._made
-
-    def _parent(self) -> str:
-        return private_directory("slurm", self.name, self._daemon)
 
     async def run(self) -> None:
         """Cancel what killed daemons have left; release the allocations when cancelled."""
@@ -85,18 +80,18 @@ class SlurmProvider:
 
     async def _cancel_leftovers(self) -> None:
         """Cancel the jobs of daemons that used this daemon's directory before."""
-        parent = self._parent()
+        parent = private_directory("slurm", self.name, self._daemon)
         for owner in set(os.listdir(parent)) - {str(self._daemon)}:
             path = os.path.join(parent, owner)
             other = Daemon.parse(owner)
             if other is None or not other.is_gone():
                 continue
-            found = [progress.read(os.path.join(path, name)) for name in os.listdir(path)]
-            jobs = [one.job for one in found if one.job is not None and one.is_own]
             try:
+                found = [progress.read(os.path.join(path, name)) for name in os.listdir(path)]
+                jobs = [one.job for one in found if one.job is not None and one.is_own]
                 if jobs:
                     await run(self._place, ["scancel", *jobs], timeout_s=_CHECK_TIMEOUT_S)
-            except ProviderError as error:
+            except (ProviderError, OSError) as error:
                 _log.warning("jobs of an earlier daemon may be left", problem=str(error))
             else:
                 shutil.rmtree(path, ignore_errors=True)

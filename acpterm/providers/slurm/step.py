@@ -121,7 +121,7 @@ def node_environment(command: Command, directory: str, identifier: str) -> dict[
 
 
 def _text(command: Command, directory: str, identifier: str) -> str:
-    env: Mapping[str, str] = {**command.env, JOB_VARIABLE: identifier}
+    env: Mapping[str, str] = {name: text for name, text in command.env.items() if name != "PWD"}
     exported = {name: text for name, text in env.items() if _EXPORTED.fullmatch(name)}
     others = [f"{name}={text}" for name, text in env.items() if name not in exported]
     argv, fallback = _commands(command)
@@ -131,7 +131,10 @@ def _text(command: Command, directory: str, identifier: str) -> str:
         f"unset {TERMINAL} {DAEMON} LC_ALL",
         f"unset {' '.join(f'{_PIECE}{number}' for number in range(_PIECES_MAX))}",
         f"cd -- {where} 2>/dev/null || {{ printf '%s\\n' {problem} >&2; exit 126; }}",
+        "export PWD",
         *(f"export {name}={shlex.quote(text)}" for name, text in exported.items()),
+        # Written like this, it is not found in the environment of srun.
+        f"export {JOB_VARIABLE}'='{identifier}",
         f"set -- {len(argv)} {' '.join(map(shlex.quote, [*argv, *fallback]))}",
         starter_text(" ".join(["env", *map(shlex.quote, others)]) if others else ""),
     ]
