@@ -18,6 +18,8 @@ from tests.support.pools import running_pool
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 TIMEOUT_S = 60
+# How often a command of Slurm is run in order to wait.
+COMMAND_S = 0.1
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ async def test_program_waits_in_a_full_queue_and_then_runs(jobs, idle_cluster, w
     full = idle_cluster.fill()
     async with running_pool() as pool:
         one = await start(jobs, pool, shell(workspace, "echo ran; exit 4"))
-        await poll(lambda: "PENDING" in idle_cluster.jobs().values(), TIMEOUT_S)
+        await poll(lambda: "PENDING" in idle_cluster.jobs().values(), TIMEOUT_S, COMMAND_S)
         assert one.terminal.is_queued
         assert one.terminal.remote.host is None
         idle_cluster.cancel(full)
@@ -59,7 +61,7 @@ async def test_program_that_is_killed_in_the_queue_never_runs(jobs, idle_cluster
     full = idle_cluster.fill()
     async with running_pool() as pool:
         one = await start(jobs, pool, shell(workspace, "echo ran >ran"))
-        await poll(lambda: "PENDING" in idle_cluster.jobs().values(), TIMEOUT_S)
+        await poll(lambda: "PENDING" in idle_cluster.jobs().values(), TIMEOUT_S, COMMAND_S)
         one.terminal.kill(EndedBy.AGENT)
         with trio.fail_after(TIMEOUT_S):
             assert (await one.terminal.wait_exited()).ended_by == EndedBy.AGENT
@@ -80,10 +82,10 @@ async def test_kill_ends_the_job_and_no_other(jobs, idle_cluster, workspace):
         status = await one.terminal.wait_exited()
         assert (status.signal, status.ended_by) == ("SIGKILL", EndedBy.USER)
         await release(jobs, pool, one)
-        await poll(lambda: len(idle_cluster.jobs()) == 2, TIMEOUT_S)
+        await poll(lambda: len(idle_cluster.jobs()) == 2, TIMEOUT_S, COMMAND_S)
         assert two.terminal.exit is None
         await release(jobs, pool, two)
-    await poll(lambda: list(idle_cluster.jobs()) == [other], TIMEOUT_S)
+    await poll(lambda: list(idle_cluster.jobs()) == [other], TIMEOUT_S, COMMAND_S)
 
 
 async def test_job_ends_with_its_client(jobs, idle_cluster, workspace):
@@ -94,7 +96,7 @@ async def test_job_ends_with_its_client(jobs, idle_cluster, workspace):
         with trio.fail_after(TIMEOUT_S):
             await one.terminal.wait_exited()
         await release(jobs, pool, one)
-    await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+    await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S, COMMAND_S)
 
 
 async def test_request_that_slurm_refuses_says_why_in_the_terminal(jobs, workspace):
@@ -233,8 +235,8 @@ async def test_session_has_one_allocation_that_is_released_with_it(
         assert second not in first
         assert set(idle_cluster.jobs()) == {first[0].strip(), second.strip()}
         provider.end_session("a")
-        await poll(lambda: list(idle_cluster.jobs()) == [second.strip()], TIMEOUT_S)
-    await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+        await poll(lambda: list(idle_cluster.jobs()) == [second.strip()], TIMEOUT_S, COMMAND_S)
+    await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S, COMMAND_S)
 
 
 async def test_allocation_stays_while_a_terminal_of_its_session_does(
@@ -248,7 +250,7 @@ async def test_allocation_stays_while_a_terminal_of_its_session_does(
         assert len(idle_cluster.jobs()) == 1
         assert one.terminal.exit is None
         await release(provider, pool, one)
-        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S, COMMAND_S)
 
 
 async def test_allocation_that_has_gone_is_replaced(idle_cluster, runtime_directory, workspace):
@@ -256,7 +258,7 @@ async def test_allocation_that_has_gone_is_replaced(idle_cluster, runtime_direct
     async with slurm_provider(place) as provider:
         _, first = await run(provider, in_session("a", workspace))
         idle_cluster.cancel(first.strip())
-        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S, COMMAND_S)
         # The first one after that may be refused.
         await run(provider, in_session("a", workspace))
         status, second = await run(provider, in_session("a", workspace))
@@ -286,7 +288,7 @@ async def test_jobs_of_a_killed_daemon_are_cancelled_by_the_next_one(
     async with slurm_provider(
         idle_cluster.place(session=True), Daemon.of(os.getpid(), "/run/test.sock")
     ):
-        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S, COMMAND_S)
 
 
 async def test_cluster_is_checked(idle_cluster, runtime_directory):

@@ -14,6 +14,8 @@ from tests.support.processes import environment
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 TIMEOUT_S = 60
+# How often a command of Slurm is run in order to wait.
+COMMAND_S = 0.1
 
 
 @pytest.fixture
@@ -119,7 +121,7 @@ async def test_allocation_is_released_when_the_agent_disconnects(far, idle_clust
                 found.add((await agent.output(terminal))["output"].strip())
             assert set(idle_cluster.jobs()) == found
             assert len(found) == 1
-        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S, COMMAND_S)
 
 
 async def test_programs_go_on_while_the_worker_is_killed(far, idle_cluster, workspace):
@@ -148,7 +150,7 @@ async def test_programs_go_on_while_the_worker_is_killed(far, idle_cluster, work
                 "agent",
             )
             assert len(idle_cluster.jobs()) == 1
-        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S)
+        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S, COMMAND_S)
 
 
 async def test_queued_program_survives_the_worker(far, settings, idle_cluster, workspace):

@@ -102,7 +102,7 @@ class Slurm:
         self.start_controller()
         for name in self.nodes:
             self.start_node(name)
-        poll_blocking(lambda: set(self.states()) == {"idle"} or None, 60)
+        poll_blocking(lambda: set(self.states()) == {"idle"} or None, 60, 0.1)
 
     def start_controller(self) -> None:
         self._start("slurmctld", "-D")
@@ -190,7 +190,7 @@ class Slurm:
         """Cancel all jobs, and wait until all nodes can be used."""
         for job in self.jobs():
             self.cancel(job)
-        poll_blocking(lambda: set(self.states()) == {"idle"} or None, 60)
+        poll_blocking(lambda: set(self.states()) == {"idle"} or None, 60, 0.1)
 
     def place(self, **more: object) -> SlurmPlace:
         """Return the place that this cluster is."""
