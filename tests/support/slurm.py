@@ -129,7 +129,8 @@ class Slurm:
         """Kill a node: its slurmd, and what supervises its steps, and their programs."""
         self.end(name, signal.SIGKILL)
         for step in self._steps(f"slurmd-{name}.log"):
-            for process in [*step.children(recursive=True), step]:
+            # The step first: it must not report how its programs ended.
+            for process in [step, *step.children(recursive=True)]:
                 process.kill()
 
     def _steps(self, log: str = "slurmd-") -> list[psutil.Process]:
