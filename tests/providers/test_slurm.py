@@ -194,30 +194,32 @@ async def test_node_that_dies_is_told_from_an_exit(jobs, idle_cluster, workspace
         await release(jobs, pool, one)
 
 
-async def test_controller_may_be_restarted_under_load(idle_cluster, runtime_directory, workspace):
+async def test_controller_may_be_restarted_under_load(
+    idle_cluster, jobs, runtime_directory, workspace
+):
     job = idle_cluster.allocate("--cpus-per-task=4", "--ntasks=1")
     line = "echo ready; read x; seq 2000; exit 6"
     async with (
         slurm_provider(idle_cluster.place(job=int(job))) as provider,
         running_pool() as pool,
     ):
-        # A restarted controller takes the CPUs of steps as used, also of those that share them.
-        before = [await start(provider, pool, shell(workspace, line)) for _ in range(2)]
-        for one in before:
+        found = [await start(provider, pool, shell(workspace, line)) for _ in range(6)]
+        for one in found:
             await poll(lambda one=one: "ready" in one.terminal.text.text(), TIMEOUT_S)
         idle_cluster.end("slurmctld")
-        after = [await start(provider, pool, shell(workspace, line)) for _ in range(2)]
-        for one in before:
+        new = await start(jobs, pool, shell(workspace, "exit 7"))
+        for one in found:
             one.terminal.keyboard.type(b"\r")
         idle_cluster.start_controller()
-        for one in after:
-            one.terminal.keyboard.type(b"\r")
         expected = "ready\n\n" + "".join(f"{number}\n" for number in range(1, 2001))
-        for one in (*before, *after):
+        for one in found:
             with trio.fail_after(TIMEOUT_S):
                 assert (await one.terminal.wait_exited()).code == 6
-            assert sorted(one.terminal.text.text()) == sorted(expected)
+            assert one.terminal.text.text() == expected
             await release(provider, pool, one)
+        with trio.fail_after(2 * TIMEOUT_S):
+            assert (await new.terminal.wait_exited()).code == 7
+        await release(jobs, pool, new)
     assert job in idle_cluster.jobs()
 
 

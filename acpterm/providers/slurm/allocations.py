@@ -8,8 +8,8 @@ States of an allocation: *pending*; *granted*; *gone*: failed, expired, cancelle
 terminal that is created then gets a new one. An allocation is released when its session has ended
 and none of its terminals is left: the user may have taken one over.
 
-Unhappy order: the allocation goes while no terminal uses it. It is looked at again before it is
-used after a pause, and after a step in it could not be started.
+Unhappy order: the allocation goes while no terminal uses it. It is checked before it is used
+after a pause, and after a step in it could not be started.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from acpterm.providers.slurm.commands import job_options, run, start_detached
 _PREFIX: Final = "session-"
 _ENDED: Final = ".ended"
 _TIMEOUT_S: Final = 5.0
-# After a pause this long, an allocation is looked at before it is used.
+# After a pause this long, an allocation is checked before it is used.
 _TRUSTED_S: Final = 20.0
 _TERMINATE_TIMEOUT_S: Final = 1.0
 _GONE: Final = "Invalid job id"
@@ -98,7 +98,7 @@ class Allocations:
             await self._release_unused(name)
 
     def distrust(self, name: str) -> None:
-        """Look at an allocation before it is used again: a step in it could not be started."""
+        """Check an allocation before it is used again: a step in it could not be started."""
         self._seen_at.pop(name, None)
 
     async def end_session(self, session: str) -> None:

@@ -18,7 +18,7 @@ _JOB: Final = re.compile(
     r"^srun: (?:jobid |job )(\d+)[ :]|^salloc: (?:Granted|Pending) job allocation (\d+)",
     re.MULTILINE,
 )
-# srun prints its options, with which it was told the job.
+# srun prints its options, such as the one that names the job.
 _SHARED: Final = re.compile(r"^srun: jobid +: ", re.MULTILINE)
 _STATUS: Final = re.compile(r"task exit notification .*\(status=0x([0-9a-fA-F]+)\)")
 _NODE_FAILED: Final = re.compile(r"^srun: (?:error: )?Node failure on ", re.MULTILINE)
@@ -36,7 +36,7 @@ class Progress(NamedTuple):
     node: str | None = None
     """The name of the node that the step runs on."""
     status: int | None = None
-    """The status of the task, as wait(2) has it, once Slurm has told it."""
+    """The status of the task, as wait(2) has it, once Slurm has reported it."""
     is_own: bool = False
     """Whether the job was made for this, and is not one that serves others."""
     has_lost_node: bool = False

@@ -1,6 +1,6 @@
 """The scripts of a step: around `srun` on this machine, and around the program on the node.
 
-What the node is told about a program (directory, environment, arguments) is shell text in variables
+What the node needs for a program (directory, environment, arguments) is shell text in variables
 of srun's environment: no command line has it, where other users could read it, and it does not
 change what srun itself does. Slurm passes the environment on. The text replaces itself by the
 program. Variables of Slurm stay.
