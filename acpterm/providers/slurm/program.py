@@ -141,8 +141,8 @@ class SlurmProgram:
             if by is not None:
                 self._on_refusal()
             return RemoteExit(*own, by)
-        if found.step is not None and code == 0:
-            return RemoteExit(0, None)
+        # srun exits with 0 when the node has failed: its code says nothing without a status.
+        del code
         by = EndedBy.NODE_FAILURE if found.has_lost_node else await self._ended_by(found)
         if by is None:
             # A step that was never launched was refused, or killed in the queue.
