@@ -203,7 +203,7 @@ class AgentEventsRequest(Wire):
     token: Annotated[str, Meta(description="any string: the request's notifications carry it, too")]
 
 
-class ResourcesParams(Wire, omit_defaults=True, forbid_unknown_fields=True):
+class ResourcesParams(Wire, omit_defaults=True):
     """What a create request asks of a cluster, instead of what the place's settings say.
 
     The values are as Slurm writes them: `time` is minutes or ``HOURS:MINUTES:SECONDS``, `memory`

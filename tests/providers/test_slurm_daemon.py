@@ -99,8 +99,8 @@ async def test_agent_asks_for_resources_that_the_place_allows(far, workspace):
         assert (await agent.output(terminal))["output"] == "2\n"
         with pytest.raises(RpcError, match=r"agents may not set 'time'.*they may set cpus"):
             await create(agent, line, workspace, resources={"time": "10"})
-        with pytest.raises(RpcError, match="resources"):
-            await create(agent, line, workspace, resources={"nodes": 2})
+        with pytest.raises(RpcError, match="cpus"):
+            await create(agent, line, workspace, resources={"cpus": "many"})
         with pytest.raises(RpcError, match="for Slurm's places"):
             await create(agent, line, workspace, "local", resources={"cpus": 2})
 
