@@ -149,12 +149,14 @@ class Slurm:
 
     def stop(self) -> None:
         """Cancel all jobs, and end all daemons."""
-        if "slurmctld" in self._daemons:
-            self.cancel_all()
-        for label in list(self._daemons):
-            self.end(label)
-        for step in self._steps():
-            step.kill()
+        try:
+            if "slurmctld" in self._daemons:
+                self.cancel_all()
+        finally:
+            for label in list(self._daemons):
+                self.end(label)
+            for step in self._steps():
+                step.kill()
 
     def run(self, *words: str) -> str:
         """Run a command of Slurm; return what it printed."""

@@ -169,17 +169,18 @@ class SlurmProvider:
         partition = (
             [] if self._place.partition is None else [f"--partition={self._place.partition}"]
         )
-        argv = ["sinfo", "--noheader", "--format=%P %a %D %t", *partition]
+        argv = ["sinfo", "--noheader", "--Node", "--format=%N %a %t", *partition]
         done = await run(self._place, argv, timeout_s=_CHECK_TIMEOUT_S)
         took = 1000 * (time.monotonic() - began)
         if done.status != 0:
             raise ProviderError(f"the controller does not answer: {done.problem}")
         rows = [line.split() for line in done.text.splitlines()]
-        rows = [row for row in rows if len(row) == 4 and row[1] == "up"]
+        rows = [row for row in rows if len(row) == 3 and row[1] == "up"]
         if not rows:
             raise ProviderError(f"there is no partition {self._place.partition or ''} that is up")
         usable = ("idle", "mix", "alloc", "comp")
-        nodes = sum(int(row[2]) for row in rows if row[3].startswith(usable))
+        # A node is in several partitions.
+        nodes = len({row[0] for row in rows if row[2].startswith(usable)})
         if not nodes:
             raise ProviderError("no node of the partition is up")
         return f"{nodes} nodes up, the controller answers in {took:.0f} ms"
