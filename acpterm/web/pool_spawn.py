@@ -1,9 +1,5 @@
 """`/pty/spawn`: creates a terminal of the user, as a PTY pool describes it."""
 
-from typing import Annotated
-
-from msgspec import Meta
-
 from acpterm.acp.agent_api import Cells
 from acpterm.acp.base import Wire
 from acpterm.acp.lenient import decode
@@ -12,13 +8,11 @@ from acpterm.acp.user_api import UserCreateRequest
 from acpterm.host.user import terminal_methods
 from acpterm.host.user.connection import UserConnection
 
-Words = Annotated[list[str], Meta(min_length=1)]
-
 
 class SpawnRequest(Wire):
     """The body of a request: what to run, where, and the terminal's size; all are optional."""
 
-    command: Words | None = None
+    command: list[str] | None = None
     cwd: str | None = None
     cols: Cells | None = None
     rows: Cells | None = None
