@@ -3,8 +3,8 @@
 Each text frame has one JSON message. On the stream it is a line: a line end inside a frame is only
 white space between the tokens of JSON, and becomes a space.
 
-States: *open*; *ended*, since the peer has closed the WebSocket or sent a frame that is refused: the
-stream reads as ended, and what is sent is dropped; *closed* by `aclose`.
+States: *open*; *ended*, since the peer has closed the WebSocket, or has sent a frame that is
+refused: the stream reads as ended, and nothing can be sent; *closed* by `aclose`.
 
 What was received and not yet read is at most one frame here, and one in the server's queue: the
 server reads no more while they wait. `send_all` waits while the peer does not read.
