@@ -16,6 +16,7 @@ from acpterm.web.endpoint import Endpoint
 from acpterm.web.guard import Guard, Protected
 from acpterm.web.login import Logins
 from acpterm.web.pages import ResponseHeaders, page_routes
+from acpterm.web.pool_door import PoolDoor
 from acpterm.web.sockets import JsonRpcSockets
 
 _USER: Final = Middleware(Protected)
@@ -27,6 +28,7 @@ def make_app(host: Host, endpoint: Endpoint, access: AccessStore) -> Starlette:
     """Return the application that serves `host` at `endpoint`."""
     logins = Logins(endpoint, access)
     sockets = JsonRpcSockets(host, access)
+    pool = PoolDoor(host, access)
     return Starlette(
         routes=[
             *page_routes(),
@@ -35,6 +37,8 @@ def make_app(host: Host, endpoint: Endpoint, access: AccessStore) -> Starlette:
             Route("/access", logins.describe, methods=["POST"], middleware=[_USER_OR_SHARE]),
             WebSocketRoute("/user", sockets.user, middleware=[_USER]),
             WebSocketRoute("/acp", sockets.agent, middleware=[_BEARER]),
+            WebSocketRoute("/ws", pool.socket, middleware=[_USER]),
+            Route("/pty/spawn", pool.spawn, methods=["POST"], middleware=[_USER]),
         ],
         middleware=[
             Middleware(ResponseHeaders),

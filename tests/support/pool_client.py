@@ -8,7 +8,6 @@ from typing import Any
 import trio
 
 from acpterm.host.host import Host
-from acpterm.host.user.connection import UserConnection
 from acpterm.web.pool_socket import serve_pool
 from tests.support.depth import DEADLINE_S
 
@@ -93,8 +92,8 @@ class PoolClient:
 async def pool_client(host: Host) -> AsyncIterator[PoolClient]:
     """Connect a client to a host in this process."""
     socket = MemorySocket()
-    user = UserConnection(host.context, host.state, lambda: ())
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_pool, socket, user)
-        yield PoolClient(socket)
-        nursery.cancel_scope.cancel()
+        with host.local_user() as user:
+            nursery.start_soon(serve_pool, socket, user)
+            yield PoolClient(socket)
+            nursery.cancel_scope.cancel()

@@ -3,7 +3,6 @@
 import pytest
 
 from acpterm.host import events
-from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import RpcError
 from acpterm.terminal.status import EndedBy
 from acpterm.web.pool_events import PART_BYTES
@@ -18,8 +17,9 @@ def names(messages):
     return [message["event"] for message in messages if message["type"] == "terminal"]
 
 
-def spawner(host):
-    return UserConnection(host.context, host.state, lambda: ())
+async def spawn_on(host, body):
+    with host.local_user() as user:
+        return await spawn(user, body)
 
 
 async def test_terminal_of_an_agent_is_created_promoted_and_closed():
@@ -160,7 +160,7 @@ async def test_spawn_creates_a_terminal_of_the_user(tmp_path):
         body = (
             b'{"command": ["sh", "-c", "echo $0; pwd; stty size", "a b"], "cols": 100, "rows": 30'
         )
-        spawned = await spawn(spawner(host), body + b', "cwd": "%s"}' % bytes(tmp_path))
+        spawned = await spawn_on(host, body + b', "cwd": "%s"}' % bytes(tmp_path))
         created = await pool.until_event("created")
         assert await pool.attach("pty-1") is not None
         await pool.until_type("pty:exit")
@@ -179,8 +179,8 @@ async def test_spawn_creates_a_terminal_of_the_user(tmp_path):
 async def test_spawn_without_a_command_runs_the_shell_of_the_user(monkeypatch):
     monkeypatch.setenv("SHELL", "/bin/sh")
     async with host_here() as host, pool_client(host) as pool:
-        first = await spawn(spawner(host), b"")
-        second = await spawn(spawner(host), b"{}")
+        first = await spawn_on(host, b"")
+        second = await spawn_on(host, b"{}")
         assert (first.id, second.id) == ("pty-1", "pty-2")
         await pool.attach("pty-2")
         await pool.send("pty:input", "pty-2", data="echo $((6*7))\n")
@@ -204,6 +204,6 @@ async def test_spawn_without_a_command_runs_the_shell_of_the_user(monkeypatch):
 async def test_spawn_of_what_cannot_be_is_refused(body, error):
     async with host_here() as host:
         with pytest.raises(RpcError) as raised:
-            await spawn(spawner(host), body)
+            await spawn_on(host, body)
         assert error in raised.value.message
         assert len(host.state.registry) == 0
