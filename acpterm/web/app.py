@@ -35,7 +35,7 @@ def make_app(host: Host, endpoint: Endpoint, access: AccessStore) -> Starlette:
             Route("/login", logins.log_in, methods=["POST"]),
             Route("/logout", logins.log_out, methods=["POST"], middleware=[_USER_OR_SHARE]),
             Route("/access", logins.describe, methods=["POST"], middleware=[_USER_OR_SHARE]),
-            WebSocketRoute("/user", sockets.user, middleware=[_USER]),
+            WebSocketRoute("/user", sockets.user, middleware=[_USER_OR_SHARE]),
             WebSocketRoute("/acp", sockets.agent, middleware=[_BEARER]),
             WebSocketRoute("/ws", pool.socket, middleware=[_USER]),
             Route("/pty/spawn", pool.spawn, methods=["POST"], middleware=[_USER]),

@@ -21,9 +21,12 @@ from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 
 
 async def create(user: UserConnection, params: ShareCreateRequest) -> ShareCreateResponse:
-    """`_acpterm/share/create`: make a link to one terminal; start the HTTP server if needed."""
+    """`_acpterm/share/create`: make a link to one terminal; start the HTTP server if needed.
+
+    A name, and `@last`, mean a terminal that the user has created or taken over, if there is one.
+    """
     door = door_of(user)
-    entry = user.entry(params.terminal_id)
+    entry = user.entry(params.terminal_id, own=True)
     if entry.released_at is not None:
         raise RpcError(
             INVALID_PARAMS, f"terminal {entry.id!r} has been released: there is nothing to share"

@@ -40,11 +40,7 @@ def share_methods_table(terminal_id: str, *, write: bool) -> MethodTable:
             "_acpterm/terminal/attach": Method(AttachRequest, shared.attach),
             "_acpterm/terminal/window": Method(WindowRequest, window),
             **(
-                {
-                    "_acpterm/terminal/write": Method(
-                        UserWriteRequest, shared.write, acts_first=True
-                    )
-                }
+                {"_acpterm/terminal/write": Method(UserWriteRequest, shared.write, acts_first=True)}
                 if write
                 else {}
             ),
@@ -80,9 +76,7 @@ class _SharedTerminal:
         entry = self._entry(user, params.terminal_id)
         read_only = params.read_only or not self._write or not entry.is_users
         with self._window():
-            return await attach(
-                user, entry, msgspec.structs.replace(params, read_only=read_only)
-            )
+            return await attach(user, entry, msgspec.structs.replace(params, read_only=read_only))
 
     def write(
         self, user: UserConnection, params: UserWriteRequest
@@ -90,7 +84,9 @@ class _SharedTerminal:
         """`_acpterm/terminal/write`: write keyboard input, if the terminal is the user's."""
         entry = self._entry(user, params.terminal_id)
         if not entry.is_users:
-            raise RpcError(INVALID_PARAMS, f"terminal {self._id!r} is an agent's: it takes no input")
+            raise RpcError(
+                INVALID_PARAMS, f"terminal {self._id!r} is an agent's: it takes no input"
+            )
         data = input_of(params)
         user.host.trail.input(entry, "share", len(data))
         return terminal_ops.write(entry.terminal, data)
