@@ -1,5 +1,6 @@
 """Reads the body of a request, up to a size and for a time."""
 
+from contextlib import aclosing
 from typing import Final
 
 import trio
@@ -17,10 +18,11 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     body = b""
     with trio.move_on_after(_TIMEOUT_S) as timeout:
         try:
-            async for part in request.stream():
-                body += part
-                if len(body) > max_bytes:
-                    raise BodyError(f"the body has more than {max_bytes} bytes")
+            async with aclosing(request.stream()) as parts:
+                async for part in parts:
+                    body += part
+                    if len(body) > max_bytes:
+                        raise BodyError(f"the body has more than {max_bytes} bytes")
         except ClientDisconnect as error:
             raise BodyError("the body is not complete") from error
     if timeout.cancelled_caught:
