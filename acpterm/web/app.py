@@ -15,12 +15,8 @@ from acpterm.web.access import AccessStore
 from acpterm.web.endpoint import Endpoint
 from acpterm.web.guard import Guard, Protected
 from acpterm.web.login import Logins
-<<<<<<< HEAD
-from acpterm.web.pages import ResponseHeaders, page_routes
-from acpterm.web.pool_door import PoolDoor
-=======
 from acpterm.web.pages import DIRECTORY, ResponseHeaders, page_routes
->>>>>>> web
+from acpterm.web.pool_door import PoolDoor
 from acpterm.web.sockets import JsonRpcSockets
 
 _USER: Final = Middleware(Protected)
