@@ -5,7 +5,6 @@ set). The unhappy order of events: the program may exit, or wait for input, befo
 a sandbox may hide the directory; all of them are a `ShellError`.
 """
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -164,8 +163,8 @@ async def _visible_directory(client: "Client", options: ShellOptions) -> ShellDi
     is_user = client.role == "user"
     if is_user and options.provider in (None, "local"):
         return ShellDirectory()
-    workspaces = dict.fromkeys([os.getcwd(), *filter(None, [options.cwd])])
-    for parent in (None, *([options.cwd or os.getcwd()] if is_user else workspaces)):
+    workspaces = dict.fromkeys([client.directory, *filter(None, [options.cwd])])
+    for parent in (None, *([options.cwd or client.directory] if is_user else workspaces)):
         directory = ShellDirectory(parent)
         try:
             is_visible = await _can_read(client, options, directory.write("probe", ""))
