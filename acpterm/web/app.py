@@ -15,6 +15,7 @@ from acpterm.web.access import AccessStore
 from acpterm.web.endpoint import Endpoint
 from acpterm.web.guard import Guard, Protected
 from acpterm.web.login import Logins
+from acpterm.web.mcp_door import McpDoor
 from acpterm.web.pages import ResponseHeaders, page_routes
 from acpterm.web.sockets import JsonRpcSockets
 
@@ -27,6 +28,7 @@ def make_app(host: Host, endpoint: Endpoint, access: AccessStore) -> Starlette:
     """Return the application that serves `host` at `endpoint`."""
     logins = Logins(endpoint, access)
     sockets = JsonRpcSockets(host, access)
+    mcp = McpDoor(host)
     return Starlette(
         routes=[
             *page_routes(),
@@ -34,10 +36,13 @@ def make_app(host: Host, endpoint: Endpoint, access: AccessStore) -> Starlette:
             Route("/logout", logins.log_out, methods=["POST"], middleware=[_USER_OR_SHARE]),
             Route("/access", logins.describe, methods=["POST"], middleware=[_USER_OR_SHARE]),
             WebSocketRoute("/user", sockets.user, middleware=[_USER]),
+            Route("/mcp", mcp, middleware=[_BEARER]),
+            Route("/mcp/{tools}", mcp, middleware=[_BEARER]),
             WebSocketRoute("/acp", sockets.agent, middleware=[_BEARER]),
         ],
         middleware=[
             Middleware(ResponseHeaders),
             Middleware(Guard, endpoint=endpoint, access=access),
         ],
+        lifespan=mcp.lifespan,
     )

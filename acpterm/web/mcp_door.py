@@ -9,6 +9,8 @@ The SDK is large, and most daemons do not need it: the first request imports it,
 """
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
@@ -30,10 +32,7 @@ _SESSIONS: Final = "acpterm.web.mcp_sessions"
 
 
 class McpDoor:
-    """The ASGI application at `/mcp` and `/mcp/{tools}`, which works while `run` does.
-
-    Whoever adds its route checks the access.
-    """
+    """The ASGI application at `/mcp` and `/mcp/{tools}`, which works within its `lifespan`."""
 
     def __init__(self, host: Host) -> None:
         self._host: Final = host
@@ -42,13 +41,17 @@ class McpDoor:
         self._home: Final = os.path.expanduser("~")
         self._sessions: McpSessions | None = None
 
-    async def run(self) -> None:
-        """Run the sessions of all clients until cancelled, which ends their terminals."""
-        try:
-            async with trio.open_nursery() as self._nursery:
-                await trio.sleep_forever()
-        finally:
-            self._nursery = self._sessions = None
+    @asynccontextmanager
+    async def lifespan(self, app: object) -> AsyncIterator[None]:
+        """Run the sessions of all clients during the block; then end them and their terminals."""
+        del app
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                yield
+            finally:
+                self._nursery = self._sessions = None
+                nursery.cancel_scope.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
