@@ -184,12 +184,12 @@ class _Connecting:
     async def _connect(self, agent: str, asks: Asks | None) -> AsyncIterator[Client]:
         options = self._options
         try:
-            ours, theirs = socket.socketpair()
+            agents_end, hosts_end = socket.socketpair()
         except OSError as error:
             raise DaemonError(f"no connection can be made now: {error.strerror}") from error
-        self._nursery.start_soon(self._serve, theirs)
+        self._nursery.start_soon(self._serve, hosts_end)
         async with connect_stream(
-            await UNIXSocketStream.from_socket(ours),
+            await UNIXSocketStream.from_socket(agents_end),
             self._host.settings,
             agent=agent,
             session="mcp",
