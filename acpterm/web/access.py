@@ -33,6 +33,10 @@ KEY_LENGTHS: Final = range(32, 129)
 _LINKS_MAX: Final = 32
 _LOGINS_MAX: Final = 256
 _SHARES_MAX: Final = 256
+# Of one share: those who have its link must not end the logins of the user or of other shares.
+_SHARE_LOGINS_MAX: Final = 32
+SHARE_CONNECTIONS_MAX: Final = 16
+"""How many WebSockets may use one share: they must leave room for the user's."""
 
 R = TypeVar("R", LinkRecord, LoginRecord, ShareRecord)
 
@@ -77,12 +81,12 @@ class AccessStore:
         self._records: Final = file.read()
         self._bearer: Final = file.bearer_token()
         self._scopes: Final[defaultdict[str, set[trio.CancelScope]]] = defaultdict(set)
-        self._drop_expired()
+        self.drop_expired()
 
     @property
     def shares(self) -> list[ShareRecord]:
         """The shares that have not expired, oldest first."""
-        self._drop_expired()
+        self.drop_expired()
         return list(self._records.shares)
 
     @property
@@ -98,7 +102,7 @@ class AccessStore:
 
     def new_link(self) -> str:
         """Return the token of a new link."""
-        self._drop_expired()
+        self.drop_expired()
         token = secrets.token_urlsafe(32)
         links = self._records.links
         links.append(LinkRecord(hash=_hash(token), ends_at=self._clock() + LINK_LIFETIME_S))
@@ -113,7 +117,7 @@ class AccessStore:
 
         Raises `TooManySharesError`.
         """
-        self._drop_expired()
+        self.drop_expired()
         if len(self._records.shares) >= _SHARES_MAX:
             raise TooManySharesError
         token = secrets.token_urlsafe(32)
@@ -132,7 +136,7 @@ class AccessStore:
 
     def revoke_share(self, identifier: str) -> bool:
         """End a share and its logins; close their connections. Return whether there was one."""
-        self._drop_expired()
+        self.drop_expired()
         shares = [one for one in self._records.shares if one.id == identifier]
         self._end(shares)
         return bool(shares)
@@ -146,7 +150,7 @@ class AccessStore:
 
         `key` is the page's key. A link is used up, even if the browser never gets the cookie.
         """
-        self._drop_expired()
+        self.drop_expired()
         link = _find(self._records.links, token)
         share = _find(self._records.shares, token)
         if (link is None and share is None) or len(key) not in KEY_LENGTHS:
@@ -163,13 +167,14 @@ class AccessStore:
             share=None if share is None else share.id,
         )
         self._records.logins.append(login)
-        self._drop_logins(self._records.logins[:-_LOGINS_MAX])
+        alike = [one for one in self._records.logins if one.share == login.share]
+        self._drop_logins(alike[: -_LOGINS_MAX if share is None else -_SHARE_LOGINS_MAX])
         self._file.write(self._records)
         return Login(cookie, login.ends_at - self._clock(), Access(login.id, share, login.ends_at))
 
     def of_cookie(self, cookie: str, key: str) -> Access | None:
         """Return what the login with this cookie and key may use; None if there is none."""
-        self._drop_expired()
+        self.drop_expired()
         login = _find(self._records.logins, cookie)
         if login is None or not hmac.compare_digest(login.key_hash, _hash(key)):
             return None
@@ -180,6 +185,11 @@ class AccessStore:
         """Return the user's access if `token` is the bearer token; else None."""
         is_right = hmac.compare_digest(_hash(token), _hash(self._bearer))
         return Access(None) if is_right else None
+
+    def connections_of(self, share: str) -> int:
+        """Return how many WebSockets use the share with this id now."""
+        logins = (one.id for one in self._records.logins if one.share == share)
+        return sum(len(self._scopes.get(login, ())) for login in logins)
 
     def log_out(self, access: Access) -> None:
         """End a login and close its connections."""
@@ -197,6 +207,9 @@ class AccessStore:
         scope.deadline = trio.current_time() + access.ends_at - self._clock()
         scopes = self._scopes[access.login]
         scopes.add(scope)
+        if all(one.id != access.login for one in self._records.logins):
+            # It has ended since the request was checked.
+            scope.cancel()
         try:
             with scope:
                 yield scope
@@ -205,7 +218,8 @@ class AccessStore:
             if not scopes:
                 self._scopes.pop(access.login, None)
 
-    def _drop_expired(self) -> None:
+    def drop_expired(self) -> None:
+        """End what has expired, and close the connections that use it."""
         now, records = self._clock(), self._records
         self._end([one for one in records.shares if one.ends_at <= now])
         self._drop_logins([one for one in records.logins if one.ends_at <= now])

@@ -17,6 +17,7 @@ from acpterm.web.guard import Guard, Protected
 from acpterm.web.login import Logins
 from acpterm.web.mcp_door import McpDoor
 from acpterm.web.pages import DIRECTORY, ResponseHeaders, page_routes
+from acpterm.web.pool_door import PoolDoor
 from acpterm.web.sockets import JsonRpcSockets
 
 _USER: Final = Middleware(Protected)
@@ -33,17 +34,19 @@ def make_app(
     """
     logins = Logins(endpoint, access)
     sockets = JsonRpcSockets(host, access)
-    mcp = McpDoor(host)
+    mcp, pool = McpDoor(host), PoolDoor(host, access)
     return Starlette(
         routes=[
             *page_routes(page),
             Route("/login", logins.log_in, methods=["POST"]),
             Route("/logout", logins.log_out, methods=["POST"], middleware=[_USER_OR_SHARE]),
             Route("/access", logins.describe, methods=["POST"], middleware=[_USER_OR_SHARE]),
-            WebSocketRoute("/user", sockets.user, middleware=[_USER]),
+            WebSocketRoute("/user", sockets.user, middleware=[_USER_OR_SHARE]),
             Route("/mcp", mcp, middleware=[_BEARER]),
             Route("/mcp/{tools}", mcp, middleware=[_BEARER]),
             WebSocketRoute("/acp", sockets.agent, middleware=[_BEARER]),
+            WebSocketRoute("/ws", pool.socket, middleware=[_USER]),
+            Route("/pty/spawn", pool.spawn, methods=["POST"], middleware=[_USER]),
         ],
         middleware=[
             Middleware(ResponseHeaders),

@@ -5,6 +5,8 @@
 - `methods`: the table of the user's methods.
 - `terminal_methods`: the handlers of `_acpterm/terminal/*`.
 - `daemon_methods`: the handlers about the host as a whole: status, events, sessions, shutdown.
+- `web_methods`, `share_methods`: the handlers of `_acpterm/web/*` and `_acpterm/share/*`.
+- `shared_terminal`: the methods of somebody with a share of one terminal.
 - `approval_methods`: the handlers of `_acpterm/approval/*` and `_acpterm/approver`.
 - `launches`: inspects terminals, and restarts terminals that the user created.
 - `attach`: keeps an attached window up to date.

@@ -68,7 +68,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
         Text,
         Meta(
             title="Who decided (`rule`, `profile`, `editor`, `prompt`, `approvals`, `timeout`), or "
-            "who did it (`agent`, `user`)."
+            "who did it (`agent`, `user`, `share`)."
         ),
     ] = None
     reason: Annotated[Text, Meta(title="The reason of a decision, a refusal or a gap.")] = None
