@@ -15,6 +15,7 @@ from acpterm.web.access import AccessStore
 from acpterm.web.endpoint import Endpoint
 from acpterm.web.guard import Guard, Protected
 from acpterm.web.login import Logins
+from acpterm.web.mcp_door import McpDoor
 from acpterm.web.pages import DIRECTORY, ResponseHeaders, page_routes
 from acpterm.web.pool_door import PoolDoor
 from acpterm.web.sockets import JsonRpcSockets
@@ -33,7 +34,7 @@ def make_app(
     """
     logins = Logins(endpoint, access)
     sockets = JsonRpcSockets(host, access)
-    pool = PoolDoor(host, access)
+    mcp, pool = McpDoor(host), PoolDoor(host, access)
     return Starlette(
         routes=[
             *page_routes(page),
@@ -41,6 +42,8 @@ def make_app(
             Route("/logout", logins.log_out, methods=["POST"], middleware=[_USER_OR_SHARE]),
             Route("/access", logins.describe, methods=["POST"], middleware=[_USER_OR_SHARE]),
             WebSocketRoute("/user", sockets.user, middleware=[_USER_OR_SHARE]),
+            Route("/mcp", mcp, middleware=[_BEARER]),
+            Route("/mcp/{tools}", mcp, middleware=[_BEARER]),
             WebSocketRoute("/acp", sockets.agent, middleware=[_BEARER]),
             WebSocketRoute("/ws", pool.socket, middleware=[_USER]),
             Route("/pty/spawn", pool.spawn, methods=["POST"], middleware=[_USER]),
@@ -49,4 +52,5 @@ def make_app(
             Middleware(ResponseHeaders),
             Middleware(Guard, endpoint=endpoint, access=access),
         ],
+        lifespan=mcp.lifespan,
     )
