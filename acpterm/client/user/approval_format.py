@@ -15,6 +15,7 @@ _HEADER: Final = ("ID", "AGE", "LEFT", "AGENT", "LEVEL", "DIRECTORY", "COMMAND")
 _WORDS: Final = {
     "approvals": "with acpterm approve or deny",
     "editor": "in the editor",
+    "page": "in the browser",
     "prompt": "at acpterm prompt",
     "timeout": "no answer in time",
     "cancelled": "no longer asked",

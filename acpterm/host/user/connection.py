@@ -18,6 +18,7 @@ from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.terminal_info import gives_signal_code
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quote
+from acpterm.policy.questions import AnsweredBy
 from acpterm.pty.tracking import marks
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.terminal import Terminal
@@ -30,7 +31,8 @@ class UserConnection:
 
     `context` is the client's execution context. `terminals` are the ids of the terminals that the
     client's process runs in: several if they are nested. `process` is the pid and the start time of
-    the client's process; None if they are not known.
+    the client's process; None if they are not known. `answers_by` is recorded as what answers the
+    questions that are answered on this connection.
     """
 
     def __init__(
@@ -41,8 +43,10 @@ class UserConnection:
         terminals: Collection[str] = (),
         *,
         process: tuple[int, float] | None = None,
+        answers_by: AnsweredBy = "approvals",
     ) -> None:
         self.context = context
+        self.answers_by: Final = answers_by
         self.process: Final = process
         self._terminals: Final = frozenset(terminals)
         self.host: Final = host

@@ -27,6 +27,11 @@ from acpterm.acp.user_api import (
     UserTerminalRequest,
     UserWriteRequest,
 )
+from acpterm.acp.user_review import (
+    AuditReadRequest,
+    RecordingReadRequest,
+    UserCheckRequest,
+)
 from acpterm.acp.user_streams import (
     AttachRequest,
     EventsRequest,
@@ -36,7 +41,14 @@ from acpterm.acp.user_streams import (
     WindowRequest,
 )
 from acpterm.host.server.dispatch import Method, MethodTable
-from acpterm.host.user import approval_methods, daemon_methods, launches, terminal_methods
+from acpterm.host.user import (
+    approval_methods,
+    daemon_methods,
+    launches,
+    policy_methods,
+    review_methods,
+    terminal_methods,
+)
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 USER_METHODS = MethodTable(
@@ -76,6 +88,11 @@ USER_METHODS = MethodTable(
             SubscribeApprovalsRequest, approval_methods.subscribe
         ),
         "_acpterm/approver": Method(ApproverRequest, approval_methods.approver),
+        "_acpterm/command/check": Method(UserCheckRequest, policy_methods.check),
+        "_acpterm/profile/list": Method(NoParams, policy_methods.profiles),
+        "_acpterm/audit/read": Method(AuditReadRequest, review_methods.read_audit),
+        "_acpterm/recording/list": Method(NoParams, review_methods.list_recordings),
+        "_acpterm/recording/read": Method(RecordingReadRequest, review_methods.read_recording),
         "_acpterm/events": Method(EventsRequest, daemon_methods.events),
         "_acpterm/status": Method(NoParams, daemon_methods.status),
         "_acpterm/restart": Method(NoParams, daemon_methods.restart),
