@@ -58,8 +58,8 @@ class ApprovalInfo(Wire):
 class ApprovalAnswer(Wire):
     """The answer to a question: `decision`, `scope`, and `by`, which is who or what has answered.
 
-    `by` is ``editor``, ``prompt``, ``elicitation``, ``approvals`` (a command of the user), ``page``
-    (in a browser), ``timeout``, ``cancelled`` or ``unattended``.
+    `by` is ``editor``, ``prompt``, ``elicitation``, ``approvals`` (a command of the user),
+    ``page``, ``timeout``, ``cancelled`` or ``unattended``.
     """
 
     decision: Decision

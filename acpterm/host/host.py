@@ -101,14 +101,14 @@ class Host:
         terminals: Collection[str] = (),
         *,
         process: tuple[int, float] | None = None,
-        answers_by: AnsweredBy = "approvals",
+        answers_as: AnsweredBy = "approvals",
     ) -> None:
         """Serve one client of the user until it disconnects or the host is closed.
 
         `context` is the execution context of the client. `methods` are the methods that the client
         may call. `terminals` are the ids of the terminals that the client runs in. `process` is the
-        pid and the start time of the client, if they are known. `answers_by` is recorded as what
-        answers the questions that this client answers: `page` for a browser.
+        pid and the start time of the client, if they are known. `answers_as` says how the client
+        answers questions about commands.
         """
         name = f"p{next(self._user_names)}"
         self.state.users += 1
@@ -122,7 +122,7 @@ class Host:
                         self._sessions,
                         terminals,
                         process=process,
-                        answers_by=answers_by,
+                        answers_as=answers_as,
                     ),
                     methods,
                     name,

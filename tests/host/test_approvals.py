@@ -165,7 +165,7 @@ async def test_answer_from_the_page_is_recorded_as_such():
     async with (
         asking_host() as host,
         approver_of(host) as agent,
-        user_of(host, answers_by="page") as page,
+        user_of(host, answers_as="page") as page,
     ):
         id_ = await start(agent, "echo ask-first")
         await answer(page, await asked(agent), "deny")

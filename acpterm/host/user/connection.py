@@ -31,8 +31,7 @@ class UserConnection:
 
     `context` is the client's execution context. `terminals` are the ids of the terminals that the
     client's process runs in: several if they are nested. `process` is the pid and the start time of
-    the client's process; None if they are not known. `answers_by` is recorded as what answers the
-    questions that are answered on this connection.
+    the client's process; None if they are not known.
     """
 
     def __init__(
@@ -43,11 +42,12 @@ class UserConnection:
         terminals: Collection[str] = (),
         *,
         process: tuple[int, float] | None = None,
-        answers_by: AnsweredBy = "approvals",
+        answers_as: AnsweredBy = "approvals",
     ) -> None:
         self.context = context
-        self.answers_by: Final = answers_by
         self.process: Final = process
+        self.answers_as: Final = answers_as
+        """How the client answers questions about commands."""
         self._terminals: Final = frozenset(terminals)
         self.host: Final = host
         self.sessions: Final = sessions

@@ -40,6 +40,7 @@ from acpterm.acp.user_streams import (
     SubscribeRequest,
     WindowRequest,
 )
+from acpterm.acp.web_api import WebOpenRequest
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user import (
     approval_methods,
@@ -48,6 +49,7 @@ from acpterm.host.user import (
     policy_methods,
     review_methods,
     terminal_methods,
+    web_methods,
 )
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
@@ -94,6 +96,8 @@ USER_METHODS = MethodTable(
         "_acpterm/recording/list": Method(NoParams, review_methods.list_recordings),
         "_acpterm/recording/read": Method(RecordingReadRequest, review_methods.read_recording),
         "_acpterm/events": Method(EventsRequest, daemon_methods.events),
+        "_acpterm/web/open": Method(WebOpenRequest, web_methods.open_page, acts_first=True),
+        "_acpterm/web/status": Method(NoParams, web_methods.status),
         "_acpterm/status": Method(NoParams, daemon_methods.status),
         "_acpterm/restart": Method(NoParams, daemon_methods.restart),
         "_acpterm/shutdown": Method(NoParams, daemon_methods.shutdown),
