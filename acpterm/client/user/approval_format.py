@@ -16,7 +16,6 @@ _WORDS: Final = {
     "approvals": "with acpterm approve or deny",
     "page": "on the page",
     "editor": "in the editor",
-    "page": "in the browser",
     "prompt": "at acpterm prompt",
     "timeout": "no answer in time",
     "cancelled": "no longer asked",
