@@ -108,12 +108,11 @@ class BlockingDaemon:
         self.env = environment(
             ACPTERM_SOCKET=self.socket,
             HOME=str(directory),
-            XDG_CONFIG_HOME=str(directory / "none"),
             LC_ALL="C.UTF-8",
             PS1="$ ",
             # An interactive shell ignores SIGTERM.
             ACPTERM_KILL_GRACE="0.3",
-            **settings,
+            **{"XDG_CONFIG_HOME": str(directory / "none"), **settings},
         )
         for name in "PROMPT_COMMAND", "COLUMNS", "LINES":
             self.env.pop(name, None)
