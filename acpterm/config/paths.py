@@ -1,5 +1,6 @@
 """The paths of the sockets, of the settings file, of the recordings and of the audit log."""
 
+import hashlib
 import os
 import sys
 
@@ -44,6 +45,15 @@ def default_audit_dir() -> str:
 def setup_dir() -> str:
     """Return the directory of the records of `acpterm setup`."""
     return os.path.join(_state_dir(), "setup")
+
+
+def web_dir(agents: str) -> str:
+    """Return the directory of the HTTP server's logins and token.
+
+    Each daemon has its own; `agents` is the path of its socket for agents.
+    """
+    name = hashlib.sha256(os.fsencode(agents)).hexdigest()[:16]
+    return os.path.join(_state_dir(), "web", name)
 
 
 def _state_dir() -> str:

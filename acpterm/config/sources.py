@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from acpterm.config.http import check_exposure, parse_address
 from acpterm.config.paths import default_file
 from acpterm.config.profiles import BUILTIN
 from acpterm.config.settings import Settings, require_absolute
@@ -54,6 +55,7 @@ def load(
     add({name: value for name, value in resolved.items() if value is not None}, "the flags")
     settings = Settings(**{name: _convert(name, value) for name, value in values.items()})
     _check_profiles(settings, values)
+    _check_http(settings, values)
     return settings
 
 
@@ -125,3 +127,13 @@ def _check_profiles(settings: Settings, values: Mapping[str, "_SourcedValue"]) -
                 f"{values[setting].source}: {setting} names the profile {name!r}, which does not "
                 f"exist: the profiles are {', '.join(sorted(known))}"
             )
+
+
+def _check_http(settings: Settings, values: Mapping[str, "_SourcedValue"]) -> None:
+    """Raise `ConfigError` if the HTTP server must not listen on the address of the settings."""
+    if settings.http is None:
+        return
+    try:
+        check_exposure(settings, parse_address(settings.http))
+    except ValueError as error:
+        raise ConfigError(f"{values['http'].source}: http = {settings.http!r}: {error}") from error

@@ -22,6 +22,7 @@ from acpterm.host.user.admission import Admission
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.methods import USER_METHODS, refusing
 from acpterm.keeper.client import KeeperLostError
+from acpterm.policy.questions import AnsweredBy
 from acpterm.pty import linux
 from acpterm.pty.tracking.trees import Trees
 from acpterm.runtime.exec_context import ExecContext, of_process
@@ -100,12 +101,14 @@ class Host:
         terminals: Collection[str] = (),
         *,
         process: tuple[int, float] | None = None,
+        answers_as: AnsweredBy = "approvals",
     ) -> None:
         """Serve one client of the user until it disconnects or the host is closed.
 
         `context` is the execution context of the client. `methods` are the methods that the client
         may call. `terminals` are the ids of the terminals that the client runs in. `process` is the
-        pid and the start time of the client, if they are known.
+        pid and the start time of the client, if they are known. `answers_as` says how the client
+        answers questions about commands.
         """
         name = f"p{next(self._user_names)}"
         self.state.users += 1
@@ -113,7 +116,14 @@ class Host:
             await self._serve(
                 Connection(
                     stream,
-                    UserConnection(context, self.state, self._sessions, terminals, process=process),
+                    UserConnection(
+                        context,
+                        self.state,
+                        self._sessions,
+                        terminals,
+                        process=process,
+                        answers_as=answers_as,
+                    ),
                     methods,
                     name,
                     high=HIGH_WATER_BYTES,

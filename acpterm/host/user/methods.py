@@ -35,8 +35,15 @@ from acpterm.acp.user_streams import (
     SubscribeRequest,
     WindowRequest,
 )
+from acpterm.acp.web_api import WebOpenRequest
 from acpterm.host.server.dispatch import Method, MethodTable
-from acpterm.host.user import approval_methods, daemon_methods, launches, terminal_methods
+from acpterm.host.user import (
+    approval_methods,
+    daemon_methods,
+    launches,
+    terminal_methods,
+    web_methods,
+)
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 USER_METHODS = MethodTable(
@@ -77,6 +84,8 @@ USER_METHODS = MethodTable(
         ),
         "_acpterm/approver": Method(ApproverRequest, approval_methods.approver),
         "_acpterm/events": Method(EventsRequest, daemon_methods.events),
+        "_acpterm/web/open": Method(WebOpenRequest, web_methods.open_page, acts_first=True),
+        "_acpterm/web/status": Method(NoParams, web_methods.status),
         "_acpterm/status": Method(NoParams, daemon_methods.status),
         "_acpterm/restart": Method(NoParams, daemon_methods.restart),
         "_acpterm/shutdown": Method(NoParams, daemon_methods.shutdown),

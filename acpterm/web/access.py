@@ -1,0 +1,240 @@
+"""Who may use the HTTP server: one-use links, logins, shares and the bearer token.
+
+A *link* logs one browser in, once, within `LINK_LIFETIME_S`. A *share* lets any number of browsers
+use one terminal until it expires or is revoked. Both are tokens, which a browser exchanges for a
+*login*: a cookie, and a key that the page has made. A cookie is sent to every port of a host, so
+another server on this machine could see it; the key is not, so it takes both to use a login.
+
+State: the records, which `AccessFile` writes before any secret is handed out or given up, so that a
+worker that dies forgets nothing; and the cancel scopes of the connections that use each access,
+which are cancelled when the access ends. Only SHA-256 hashes of secrets are stored, except of the
+bearer token, which is in a file of its own for the user's programs. Secrets are 256 random bits, so
+that a plain hash is enough, and are compared in constant time.
+"""
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple, TypeVar
+
+import trio
+
+from acpterm.web.access_file import AccessFile, LinkRecord, LoginRecord, ShareRecord
+
+LINK_LIFETIME_S: Final = 600.0
+LOGIN_LIFETIME_S: Final = 30 * 86400.0
+KEY_LENGTHS: Final = range(32, 129)
+"""How many characters a page's key may have."""
+# The oldest are dropped when there are more.
+_LINKS_MAX: Final = 32
+_LOGINS_MAX: Final = 256
+_SHARES_MAX: Final = 256
+
+R = TypeVar("R", LinkRecord, LoginRecord, ShareRecord)
+
+
+class Access(NamedTuple):
+    """What a request may use: everything, as the user, or only the terminal of a share."""
+
+    login: str | None
+    """The id of the login; None with the bearer token."""
+    share: ShareRecord | None = None
+    """The share that the login is restricted to; None for the user."""
+    ends_at: float | None = None
+    """When the login or its share expires, in seconds since 1970; None for the bearer token."""
+
+    @property
+    def is_bearer(self) -> bool:
+        """Whether the request had the bearer token."""
+        return self.login is None
+
+
+class Login(NamedTuple):
+    """A new login: the value of its cookie, its lifetime in seconds, and what it may use."""
+
+    cookie: str
+    lifetime_s: float
+    access: Access
+
+
+class TooManySharesError(Exception):
+    """There are as many shares as there may be."""
+
+
+class AccessStore:
+    """All links, logins and shares of one daemon, and its bearer token.
+
+    `clock` returns the seconds since 1970.
+    """
+
+    def __init__(self, file: AccessFile, clock: Callable[[], float] = time.time) -> None:
+        self._file: Final = file
+        self._clock: Final = clock
+        self._records: Final = file.read()
+        self._bearer: Final = file.bearer_token()
+        self._scopes: Final[defaultdict[str, set[trio.CancelScope]]] = defaultdict(set)
+        self._drop_expired()
+
+    @property
+    def shares(self) -> list[ShareRecord]:
+        """The shares that have not expired, oldest first."""
+        self._drop_expired()
+        return list(self._records.shares)
+
+    @property
+    def last_address(self) -> str | None:
+        """The address that the server listened on last."""
+        return self._records.address
+
+    def set_last_address(self, address: str) -> None:
+        """Store the address that the server listens on."""
+        if self._records.address != address:
+            self._records.address = address
+            self._file.write(self._records)
+
+    def new_link(self) -> str:
+        """Return the token of a new link."""
+        self._drop_expired()
+        token = secrets.token_urlsafe(32)
+        links = self._records.links
+        links.append(LinkRecord(hash=_hash(token), ends_at=self._clock() + LINK_LIFETIME_S))
+        del links[:-_LINKS_MAX]
+        self._file.write(self._records)
+        return token
+
+    def new_share(
+        self, terminal_id: str, *, write: bool, lifetime_s: float
+    ) -> tuple[ShareRecord, str]:
+        """Create a share of a terminal; return the share and its token.
+
+        Raises `TooManySharesError`.
+        """
+        self._drop_expired()
+        if len(self._records.shares) >= _SHARES_MAX:
+            raise TooManySharesError
+        token = secrets.token_urlsafe(32)
+        now = self._clock()
+        share = ShareRecord(
+            id=f"share-{secrets.token_hex(4)}",
+            hash=_hash(token),
+            ends_at=now + lifetime_s,
+            terminal_id=terminal_id,
+            write=write,
+            created_at=now,
+        )
+        self._records.shares.append(share)
+        self._file.write(self._records)
+        return share, token
+
+    def revoke_share(self, identifier: str) -> bool:
+        """End a share and its logins; close their connections. Return whether there was one."""
+        self._drop_expired()
+        shares = [one for one in self._records.shares if one.id == identifier]
+        self._end(shares)
+        return bool(shares)
+
+    def revoke_shares_of(self, terminal_id: str) -> None:
+        """End the shares of a terminal, because the terminal was removed."""
+        self._end([one for one in self._records.shares if one.terminal_id == terminal_id])
+
+    def exchange(self, token: str, key: str) -> Login | None:
+        """Log a browser in with the token of a link or a share; return None if it is not valid.
+
+        `key` is the page's key. A link is used up, even if the browser never gets the cookie.
+        """
+        self._drop_expired()
+        link = _find(self._records.links, token)
+        share = _find(self._records.shares, token)
+        if (link is None and share is None) or len(key) not in KEY_LENGTHS:
+            return None
+        if link is not None:
+            self._records.links.remove(link)
+        cookie = secrets.token_urlsafe(32)
+        ends_at = self._clock() + LOGIN_LIFETIME_S
+        login = LoginRecord(
+            id=secrets.token_hex(8),
+            hash=_hash(cookie),
+            key_hash=_hash(key),
+            ends_at=ends_at if share is None else min(ends_at, share.ends_at),
+            share=None if share is None else share.id,
+        )
+        self._records.logins.append(login)
+        self._drop_logins(self._records.logins[:-_LOGINS_MAX])
+        self._file.write(self._records)
+        return Login(cookie, login.ends_at - self._clock(), Access(login.id, share, login.ends_at))
+
+    def of_cookie(self, cookie: str, key: str) -> Access | None:
+        """Return what the login with this cookie and key may use; None if there is none."""
+        self._drop_expired()
+        login = _find(self._records.logins, cookie)
+        if login is None or not hmac.compare_digest(login.key_hash, _hash(key)):
+            return None
+        share = next((one for one in self._records.shares if one.id == login.share), None)
+        return Access(login.id, share, login.ends_at)
+
+    def of_bearer(self, token: str) -> Access | None:
+        """Return the user's access if `token` is the bearer token; else None."""
+        is_right = hmac.compare_digest(_hash(token), _hash(self._bearer))
+        return Access(None) if is_right else None
+
+    def log_out(self, access: Access) -> None:
+        """End a login and close its connections."""
+        self._drop_logins([one for one in self._records.logins if one.id == access.login])
+        self._file.write(self._records)
+
+    @contextmanager
+    def cancelling(self, access: Access) -> Iterator[trio.CancelScope]:
+        """Cancel the block when `access` ends: a logout, a revoked share, or expiry."""
+        scope = trio.CancelScope()
+        if access.login is None or access.ends_at is None:
+            with scope:
+                yield scope
+            return
+        scope.deadline = trio.current_time() + access.ends_at - self._clock()
+        scopes = self._scopes[access.login]
+        scopes.add(scope)
+        try:
+            with scope:
+                yield scope
+        finally:
+            scopes.discard(scope)
+            if not scopes:
+                self._scopes.pop(access.login, None)
+
+    def _drop_expired(self) -> None:
+        now, records = self._clock(), self._records
+        self._end([one for one in records.shares if one.ends_at <= now])
+        self._drop_logins([one for one in records.logins if one.ends_at <= now])
+        records.links[:] = [one for one in records.links if one.ends_at > now]
+
+    def _end(self, shares: Iterable[ShareRecord]) -> None:
+        ended = {one.id for one in shares}
+        if not ended:
+            return
+        records = self._records
+        records.shares[:] = [one for one in records.shares if one.id not in ended]
+        self._drop_logins([one for one in records.logins if one.share in ended])
+        self._file.write(records)
+
+    def _drop_logins(self, logins: Iterable[LoginRecord]) -> None:
+        for login in list(logins):
+            self._records.logins.remove(login)
+            for scope in self._scopes.pop(login.id, set()):
+                scope.cancel()
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
+
+
+def _find(records: Iterable[R], secret: str) -> R | None:
+    """Return the record with this secret; compare it with each, so that time reveals nothing."""
+    wanted, found = _hash(secret), None
+    for record in records:
+        if hmac.compare_digest(record.hash, wanted):
+            found = record
+    return found

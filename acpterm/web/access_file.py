@@ -1,0 +1,106 @@
+"""The files of `AccessStore`: the records, and the bearer token. Both have mode 0600.
+
+They are in a directory of mode 0700 that belongs to one daemon, so a file has one writer. A file is
+replaced as a whole. A damaged file is logged and treated as empty: then browsers must log in again.
+"""
+
+import contextlib
+import os
+import secrets
+from typing import Final
+
+import msgspec
+import structlog
+from msgspec import Struct, field
+
+from acpterm.runtime.unix_socket import make_private_dir
+
+TOKEN_NAME: Final = "http-token"  # noqa: S105  the name of a file
+_RECORDS_NAME: Final = "access.json"
+
+_log = structlog.get_logger("acpterm.web")
+
+
+class LinkRecord(Struct, kw_only=True):
+    """A link that was not used yet. A time `…_at` is in seconds since 1970."""
+
+    hash: str
+    ends_at: float
+
+
+class LoginRecord(Struct, kw_only=True):
+    """A login of one browser; `share` is the id of the share that it is restricted to."""
+
+    id: str
+    hash: str
+    key_hash: str
+    ends_at: float
+    share: str | None = None
+
+
+class ShareRecord(Struct, kw_only=True):
+    """A link to one terminal."""
+
+    id: str
+    hash: str
+    ends_at: float
+    terminal_id: str
+    write: bool
+    created_at: float
+
+
+class AccessRecords(Struct, kw_only=True):
+    """The contents of the file."""
+
+    links: list[LinkRecord] = field(default_factory=list)
+    logins: list[LoginRecord] = field(default_factory=list)
+    shares: list[ShareRecord] = field(default_factory=list)
+    address: str | None = None
+    """The address that the server listened on last."""
+
+
+class AccessFile:
+    """The files in `directory`, which is created when it is first needed."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory: Final = directory
+        self._path: Final = os.path.join(directory, _RECORDS_NAME)
+        self.token_path: Final = os.path.join(directory, TOKEN_NAME)
+
+    def read(self) -> AccessRecords:
+        """Return the stored records; empty ones if there are none."""
+        try:
+            with open(self._path, "rb") as file:
+                return msgspec.json.decode(file.read(), type=AccessRecords)
+        except FileNotFoundError:
+            return AccessRecords()
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            _log.error("the logins of the page are lost", path=self._path, why=str(error))
+            return AccessRecords()
+
+    def write(self, records: AccessRecords) -> None:
+        """Store the records. Raises `OSError` or `ListenError`."""
+        self._replace(self._path, msgspec.json.encode(records))
+
+    def bearer_token(self) -> str:
+        """Return the bearer token; create it once. Raises `OSError` or `ListenError`."""
+        with (
+            contextlib.suppress(FileNotFoundError),
+            open(self.token_path, encoding="ascii") as file,
+        ):
+            if token := file.read().strip():
+                # Should the user have copied the file, it becomes private again.
+                os.chmod(self.token_path, 0o600)
+                return token
+        token = secrets.token_urlsafe(32)
+        self._replace(self.token_path, f"{token}\n".encode())
+        return token
+
+    def _replace(self, path: str, data: bytes) -> None:
+        make_private_dir(self._directory)
+        new = f"{path}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new)
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+        os.replace(new, path)

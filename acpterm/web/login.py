@@ -1,0 +1,104 @@
+"""`POST /login`, `/logout` and `/access`: how a browser gets, ends and describes its login.
+
+Each needs an `Origin`. No response contains a secret but the cookie, which scripts cannot read.
+"""
+
+from typing import Final
+
+import msgspec
+import trio
+from msgspec import Struct
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from acpterm.web.access import Access, AccessStore
+from acpterm.web.endpoint import Endpoint
+from acpterm.web.guard import access_of
+
+_BODY_MAX: Final = 4096
+_BODY_TIMEOUT_S: Final = 10.0
+
+
+class _LoginRequest(Struct):
+    token: str
+    key: str
+
+
+class Logins:
+    """The handlers of the paths about logins."""
+
+    def __init__(self, endpoint: Endpoint, access: AccessStore) -> None:
+        self._endpoint: Final = endpoint
+        self._access: Final = access
+
+    async def log_in(self, request: Request) -> Response:
+        """Exchange the token of a link or share, and the page's key, for a cookie."""
+        origin = request.headers.get("origin")
+        if origin is None:
+            return _refusal(403, "a login needs an Origin: use a browser, or the bearer token")
+        try:
+            asked = msgspec.json.decode(await _read(request), type=_LoginRequest)
+        except (msgspec.DecodeError, UnicodeDecodeError, _BodyError):
+            return _refusal(400, 'the body must be {"token": …, "key": …}')
+        login = self._access.exchange(asked.token, asked.key)
+        if login is None:
+            return _refusal(
+                403,
+                "the link was used, has expired or was revoked: acpterm open prints another link",
+            )
+        response = JSONResponse(_describe(login.access))
+        response.set_cookie(
+            self._endpoint.cookie,
+            login.cookie,
+            max_age=int(login.lifetime_s),
+            path="/",
+            secure=origin.startswith("https://"),
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+    async def log_out(self, request: Request) -> Response:
+        """End the login of this request, and close its connections."""
+        self._access.log_out(access_of(request.scope))
+        response = Response(status_code=204)
+        response.delete_cookie(self._endpoint.cookie, path="/", httponly=True, samesite="strict")
+        return response
+
+    async def describe(self, request: Request) -> Response:
+        """Return what the login of this request may use."""
+        return JSONResponse(_describe(access_of(request.scope)))
+
+
+class _BodyError(Exception):
+    """The body of a request is too large, or did not arrive."""
+
+
+async def _read(request: Request) -> bytes:
+    body = b""
+    with trio.move_on_after(_BODY_TIMEOUT_S) as timeout:
+        try:
+            async for part in request.stream():
+                body += part
+                if len(body) > _BODY_MAX:
+                    raise _BodyError
+        except ClientDisconnect as error:
+            raise _BodyError from error
+    if timeout.cancelled_caught:
+        raise _BodyError
+    return body
+
+
+def _describe(access: Access) -> dict[str, object]:
+    if access.share is None:
+        return {"access": "user"}
+    return {
+        "access": "share",
+        "terminalId": access.share.terminal_id,
+        "write": access.share.write,
+        "endsAt": round(1000 * access.share.ends_at),
+    }
+
+
+def _refusal(status: int, why: str) -> Response:
+    return PlainTextResponse(f"{why}\n", status)

@@ -1,0 +1,236 @@
+"""The HTTP server of a daemon: when it starts, where it listens, and what later workers take over.
+
+States: *off*; *listening*. It starts listening when the worker starts, if the setting `http` or the
+previous worker's socket says so, or on `open`. It stops with the daemon, or if it fails: then
+`status` has the error, and `open` starts it again. Nothing that fails here ends the worker.
+
+The listening socket is in the keeper's store, as those of the daemon are: a browser that connects
+while no worker runs waits for the next one. The socket is closed if the setting `http` has changed.
+"""
+
+import errno
+import importlib
+import socket
+import ssl
+from typing import Final, NamedTuple
+
+import structlog
+import trio
+
+from acpterm.acp.web_api import WebOpenResponse, WebStatusResponse
+from acpterm.config import Settings, agent_socket, web_dir
+from acpterm.config.http import HttpAddress, check_exposure, parse_address
+from acpterm.host.host import Host
+from acpterm.host.state.records import HttpRecord, StateError
+from acpterm.host.state.store import HTTP_KEY, StoredEntry
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
+from acpterm.runtime.unix_socket import ListenError
+from acpterm.web.access import AccessStore
+from acpterm.web.access_file import AccessFile
+from acpterm.web.endpoint import Endpoint, bind
+
+_ANY_PORT: Final = HttpAddress("127.0.0.1", 0)
+
+_log = structlog.get_logger("acpterm.web")
+
+
+class StartError(Exception):
+    """The server cannot listen; the message says why, and what to do."""
+
+
+class _Running(NamedTuple):
+    """What exists while the worker serves: the host, and the nursery of the server's task."""
+
+    host: Host
+    nursery: trio.Nursery
+
+
+class WebService:
+    """The HTTP server of a daemon. Implements `host.web_door.WebDoor`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings: Final = settings
+        self._directory: Final = web_dir(agent_socket(settings))
+        self._file: Final = AccessFile(self._directory)
+        self._restored: socket.socket | None = None
+        self._is_outdated = False
+        self._running: _Running | None = None
+        self._access: AccessStore | None = None
+        self._endpoint: Endpoint | None = None
+        self._error: str | None = None
+        self._starting: Final = trio.Lock()
+
+    @property
+    def private_paths(self) -> list[str]:
+        """The paths of its files, which programs in a sandbox must not reach."""
+        return [self._directory]
+
+    def restore(self, entry: StoredEntry | None) -> None:
+        """Take over the previous worker's socket."""
+        if entry is None or not entry.fds:
+            return
+        sock = socket.socket(fileno=entry.fds[0])
+        try:
+            record = HttpRecord.decode(entry.value)
+        except StateError as error:
+            _log.error("the HTTP server's socket is lost", why=str(error))
+            record = None
+        if record is not None and record.setting == self._settings.http:
+            self._restored = sock
+        else:
+            sock.close()
+            self._is_outdated = True
+
+    async def run(self, host: Host) -> None:
+        """Serve requests to `host` until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._running = _Running(host, nursery)
+            if self._is_outdated:
+                host.state.keeper.delete(HTTP_KEY)
+            if self._restored is not None or self._settings.http is not None:
+                try:
+                    async with self._starting:
+                        await self._start(self._running, None)
+                except StartError as error:
+                    _log.error("the HTTP server does not listen", why=str(error))
+            await trio.sleep_forever()
+
+    async def open(self, address: str | None) -> WebOpenResponse:
+        """Listen, if the server does not; return a new link. Raises `RpcError`."""
+        if self._running is None:
+            raise RpcError(INTERNAL_ERROR, "the daemon is starting: try again")
+        try:
+            wanted = None if address is None else parse_address(address)
+        except ValueError as error:
+            raise RpcError(INVALID_PARAMS, f"address {quote(str(address))} {error}") from error
+        async with self._starting:
+            try:
+                endpoint = self._endpoint or await self._start(self._running, wanted)
+                token = self._store().new_link()
+            except (StartError, OSError, ListenError) as error:
+                raise RpcError(INTERNAL_ERROR, f"no HTTP server: {error}") from error
+        if wanted is not None and not _is_same(wanted, endpoint.address):
+            raise RpcError(
+                INVALID_PARAMS,
+                f"the HTTP server listens on {endpoint.address} already, not on {wanted}: leave "
+                "the address out, or change the setting http and run acpterm restart",
+            )
+        return WebOpenResponse(f"{endpoint.origin}/login#{token}", str(endpoint.address))
+
+    def status(self) -> WebStatusResponse:
+        """Return whether and where the server listens."""
+        endpoint = self._endpoint
+        return WebStatusResponse(
+            address=None if endpoint is None else str(endpoint.address),
+            origin=None if endpoint is None else endpoint.origin,
+            error=self._error,
+            token_file=None if self._access is None else self._file.token_path,
+        )
+
+    def _store(self) -> AccessStore:
+        if self._access is None:
+            self._access = AccessStore(self._file)
+        return self._access
+
+    async def _start(self, running: _Running, wanted: HttpAddress | None) -> Endpoint:
+        """Listen and start to serve. Raises `StartError`, which `status` then reports."""
+        sock, self._restored = self._restored, None
+        try:
+            # Importing takes some 300 ms, and the worker is not to stop for that long.
+            await trio.to_thread.run_sync(_import_packages)
+            access, tls = self._store(), _tls_context(self._settings)
+            sock = sock or self._bind(access, wanted)
+            endpoint = Endpoint(sock, self._settings)
+            check_exposure(self._settings, endpoint.address)
+            access.set_last_address(str(endpoint.address))
+        except (OSError, ListenError, ValueError, StartError) as error:
+            if sock is not None:
+                sock.close()
+            running.host.state.keeper.delete(HTTP_KEY)
+            self._error = str(error)
+            raise StartError(self._error) from error
+        record = HttpRecord(setting=self._settings.http)
+        running.host.state.keeper.put(HTTP_KEY, record.encode(), (sock.fileno(),))
+        self._error, self._endpoint = None, endpoint
+        running.nursery.start_soon(self._serve, running.host, endpoint, access, tls)
+        _log.info("the HTTP server listens", address=str(endpoint.address))
+        if not endpoint.address.is_loopback:
+            _log.warning("other machines can reach the HTTP server", address=str(endpoint.address))
+        return endpoint
+
+    def _bind(self, access: AccessStore, wanted: HttpAddress | None) -> socket.socket:
+        """Return a new listening socket: see `WebOpenRequest` for the address."""
+        chosen = wanted
+        if chosen is None and self._settings.http is not None:
+            chosen = parse_address(self._settings.http)
+        if chosen is not None:
+            check_exposure(self._settings, chosen)
+            return _listen(chosen)
+        try:
+            last = parse_address(access.last_address or str(_ANY_PORT))
+            check_exposure(self._settings, last)
+            return _listen(last)
+        except (ValueError, StartError):
+            return _listen(_ANY_PORT)
+
+    async def _serve(
+        self, host: Host, endpoint: Endpoint, access: AccessStore, tls: ssl.SSLContext | None
+    ) -> None:
+        # They need the extra `web`.
+        from acpterm.web.app import make_app  # noqa: PLC0415
+        from acpterm.web.http_connection import server_config  # noqa: PLC0415
+        from acpterm.web.server import HttpServer  # noqa: PLC0415
+
+        try:
+            app = make_app(host, endpoint, access)
+            server = HttpServer(app, server_config(self._settings.max_message_bytes), tls)
+            async with app.router.lifespan_context(app):
+                await server.run(
+                    trio.SocketListener(trio.socket.from_stdlib_socket(endpoint.socket))
+                )
+        except Exception as error:  # noqa: BLE001  the worker must not end with it
+            _log.error("the HTTP server failed", exc_info=error)
+            self._error = f"the HTTP server failed: {type(error).__name__}: {error}"
+            host.state.keeper.delete(HTTP_KEY)
+        finally:
+            self._endpoint = None
+            endpoint.socket.close()
+
+
+def _import_packages() -> None:
+    """Import what the extra `web` installs. Raises `StartError`."""
+    try:
+        importlib.import_module("acpterm.web.app")
+        importlib.import_module("acpterm.web.server")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "acpterm":
+            raise
+        raise StartError(
+            f"it needs more packages ({error.name} is missing): pip install 'acpterm[web]'"
+        ) from error
+
+
+def _listen(address: HttpAddress) -> socket.socket:
+    try:
+        return bind(address)
+    except OSError as error:
+        advice = ": choose another port" if error.errno == errno.EADDRINUSE else ""
+        raise StartError(f"cannot listen on {address}: {error.strerror}{advice}") from error
+
+
+def _tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """Return the context with the certificate of the settings. Raises `StartError`."""
+    if settings.http_certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(settings.http_certificate, settings.http_key)
+    except OSError as error:
+        what = f"http_certificate {settings.http_certificate}, http_key {settings.http_key}"
+        raise StartError(f"{what}: {error.strerror or error}") from error
+    return context
+
+
+def _is_same(wanted: HttpAddress, found: HttpAddress) -> bool:
+    return wanted.host == found.host and wanted.port in (0, found.port)

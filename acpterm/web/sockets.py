@@ -1,0 +1,55 @@
+"""The WebSockets that speak JSON-RPC, one message a text frame: `/user` and `/acp`.
+
+They are served like the daemon's Unix sockets, by the same handlers. A connection of the user ends
+when its login does.
+"""
+
+import uuid
+from typing import Final
+
+from starlette.websockets import WebSocket
+
+from acpterm.host.host import Host
+from acpterm.host.server.dispatch import MethodTable
+from acpterm.host.user.methods import USER_METHODS
+from acpterm.web.access import AccessStore
+from acpterm.web.guard import SUBPROTOCOL, access_of
+from acpterm.web.websocket_stream import POLICY, WebSocketStream, close
+
+# A page must not end or replace the daemon, nor get another link or an approver's token: whoever
+# controls the page for a moment would keep the access.
+_NOT_FOR_PAGES: Final = frozenset(
+    {"_acpterm/approver", "_acpterm/restart", "_acpterm/shutdown", "_acpterm/web/open"}
+)
+PAGE_METHODS: Final = MethodTable(
+    {name: one for name, one in USER_METHODS.requests.items() if name not in _NOT_FOR_PAGES}, {}
+)
+"""The methods of the user that are available over HTTP."""
+
+
+class JsonRpcSockets:
+    """The handlers of the WebSockets that speak JSON-RPC."""
+
+    def __init__(self, host: Host, access: AccessStore) -> None:
+        self._host: Final = host
+        self._access: Final = access
+
+    async def user(self, websocket: WebSocket) -> None:
+        """Serve a client of the user."""
+        access = access_of(websocket.scope)
+        offered = websocket.scope["subprotocols"]
+        await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
+        with self._access.cancelling(access) as scope:
+            await self._host.serve_user(
+                self._stream(websocket), self._host.context, PAGE_METHODS, answers_as="page"
+            )
+        if scope.cancelled_caught:
+            await close(websocket, POLICY, "the login has ended")
+
+    async def agent(self, websocket: WebSocket) -> None:
+        """Serve an agent. The header `Acp-Connection-Id` names the connection."""
+        await websocket.accept(headers=[(b"acp-connection-id", str(uuid.uuid4()).encode())])
+        await self._host.serve(self._stream(websocket), self._host.context)
+
+    def _stream(self, websocket: WebSocket) -> WebSocketStream:
+        return WebSocketStream(websocket, self._host.settings.max_message_bytes)

@@ -1,0 +1,88 @@
+"""A WebSocket as a stream of lines, so that `host.server.connection` serves it like a socket.
+
+Each text frame has one JSON message. On the stream it is a line: a line end inside a frame is only
+white space between the tokens of JSON, and becomes a space.
+
+States: *open*; *ended*, since the peer has closed the WebSocket or sent a frame that is refused: the
+stream reads as ended, and what is sent is dropped; *closed* by `aclose`.
+
+What was received and not yet read is at most one frame here, and one in the server's queue: the
+server reads no more while they wait. `send_all` waits while the peer does not read.
+"""
+
+from typing import Final
+
+import trio
+from starlette.websockets import WebSocket, WebSocketState
+
+TOO_BIG: Final = 1009
+UNSUPPORTED: Final = 1003
+GOING_AWAY: Final = 1001
+POLICY: Final = 1008
+"""Codes with which the server closes a WebSocket (RFC 6455, section 7.4.1)."""
+CLOSE_TIMEOUT_S: Final = 1.0
+"""How long the server waits for a peer that does not read, when it closes a WebSocket."""
+
+
+class WebSocketStream(trio.abc.Stream):
+    """The stream of an accepted WebSocket; a frame of more than `max_bytes` closes it."""
+
+    def __init__(self, websocket: WebSocket, max_bytes: int) -> None:
+        self._websocket: Final = websocket
+        self._max_bytes: Final = max_bytes
+        self._received = memoryview(b"")
+        self._ended = False
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Return the next bytes of a frame; b"" once the WebSocket has ended."""
+        while not self._received:
+            if self._ended:
+                await trio.lowlevel.checkpoint()
+                return b""
+            message = await self._websocket.receive()
+            if message["type"] == "websocket.disconnect":
+                self._ended = True
+            elif (text := message.get("text")) is None:
+                await self._refuse(UNSUPPORTED, "send text frames")
+            elif len(data := _line(text)) > self._max_bytes:
+                await self._refuse(TOO_BIG, f"a frame may have {self._max_bytes} bytes")
+            else:
+                self._received = memoryview(data)
+        size = len(self._received) if max_bytes is None else max_bytes
+        part, self._received = self._received[:size], self._received[size:]
+        return bytes(part)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send complete lines, each as a text frame."""
+        for line in bytes(data).split(b"\n")[:-1]:
+            if self._ended:
+                raise trio.BrokenResourceError("the WebSocket has ended")
+            await self._websocket.send_text(line.decode())
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Return at once: `send_all` waits."""
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        """Close the WebSocket, unless the peer has closed it. If cancelled, send nothing."""
+        await trio.lowlevel.checkpoint()
+        await self._close(GOING_AWAY)
+
+    async def _refuse(self, code: int, reason: str) -> None:
+        await self._close(code, reason)
+        self._ended = True
+
+    async def _close(self, code: int, reason: str | None = None) -> None:
+        await close(self._websocket, code, reason)
+
+
+async def close(websocket: WebSocket, code: int, reason: str | None = None) -> None:
+    """Close a WebSocket, if it is open; wait at most `CLOSE_TIMEOUT_S` for a peer to read that."""
+    if WebSocketState.DISCONNECTED in (websocket.client_state, websocket.application_state):
+        return
+    with trio.move_on_after(CLOSE_TIMEOUT_S):
+        await websocket.close(code, reason)
+
+
+def _line(text: str) -> bytes:
+    return text.replace("\n", " ").replace("\r", " ").encode(errors="surrogatepass") + b"\n"
