@@ -41,6 +41,7 @@ _MEASURE = """end => {
   });
 }"""
 
+
 def measure(*, quick: bool) -> list[Figure]:
     with _chromium() as browser:
         return [

@@ -43,6 +43,10 @@ class Visitor:
         if message.type in ("error", "warning") and not message.text.startswith(_EXPECTED):
             self.faults.append(f"console: {message.text}")
 
+    def close(self) -> None:
+        """Close the page."""
+        self.context.close()
+
     def check(self) -> None:
         """Fail if the page requested another host, or reported an error."""
         assert not self.faults, "\n".join(self.faults)
