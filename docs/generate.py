@@ -139,6 +139,7 @@ GROUPS = {
         "rename",
         "resize",
         "inspect",
+        "open",
         "events",
         "export",
         "replay",

@@ -11,7 +11,8 @@ class WebOpenRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/web/open``.
 
     `address` is used if the server does not listen yet. Without it, the server listens on the
-    address of the setting ``http``, else on the address used last, else on a free port of 127.0.0.1.
+    address of the setting ``http``, else on the address used last, else on a free port of
+    127.0.0.1.
     """
 
     address: Annotated[str, Meta(description="ADDRESS:PORT")] | None = None

@@ -5,24 +5,12 @@ either TLS files or a proxy with TLS, which `http_origins` names: without TLS ev
 terminal shows, and every key that is typed, can be read on the way.
 """
 
-import ipaddress
-from typing import NamedTuple, Protocol
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, NamedTuple
 
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
 
-class HttpSettings(Protocol):
-    """The settings about the HTTP server: see `settings.Settings`."""
-
-    @property
-    def http(self) -> str | None: ...
-    @property
-    def http_remote(self) -> bool: ...
-    @property
-    def http_origins(self) -> list[str]: ...
-    @property
-    def http_certificate(self) -> str | None: ...
-    @property
-    def http_key(self) -> str | None: ...
+    from acpterm.config.settings import Settings
 
 
 class HttpAddress(NamedTuple):
@@ -34,12 +22,12 @@ class HttpAddress(NamedTuple):
     @property
     def is_loopback(self) -> bool:
         """Whether only programs on this machine can connect."""
-        return ipaddress.ip_address(self.host).is_loopback
+        return _ip_address(self.host).is_loopback
 
     @property
     def is_unspecified(self) -> bool:
         """Whether this means all addresses of this machine, as 0.0.0.0 does."""
-        return ipaddress.ip_address(self.host).is_unspecified
+        return _ip_address(self.host).is_unspecified
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -56,7 +44,7 @@ def parse_address(text: str) -> HttpAddress:
     if host == "localhost":
         host = "127.0.0.1"
     try:
-        address = ipaddress.ip_address(host)
+        address = _ip_address(host)
     except ValueError:
         address = None
     is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
@@ -69,6 +57,8 @@ def parse_address(text: str) -> HttpAddress:
 
 def check_origins(origins: list[str]) -> None:
     """Raise `ValueError` if one of `origins` is not what a browser sends as `Origin`."""
+    from urllib.parse import urlsplit  # noqa: PLC0415  slow to import, and commands need no server
+
     for origin in origins:
         try:
             parts = urlsplit(origin)
@@ -85,7 +75,7 @@ def check_origins(origins: list[str]) -> None:
             )
 
 
-def check_exposure(settings: HttpSettings, address: HttpAddress) -> None:
+def check_exposure(settings: "Settings", address: HttpAddress) -> None:
     """Raise `ValueError`, which says what to do, if the server must not listen on `address`."""
     if bool(settings.http_certificate) != bool(settings.http_key):
         raise ValueError("http_certificate and http_key belong together: set both, or neither")
@@ -108,3 +98,9 @@ def check_exposure(settings: HttpSettings, address: HttpAddress) -> None:
             "http_certificate and http_key, or name the origin of a proxy with TLS in "
             "http_origins, such as https://terminals.example.org"
         )
+
+
+def _ip_address(text: str) -> "IPv4Address | IPv6Address":
+    import ipaddress  # noqa: PLC0415  as above
+
+    return ipaddress.ip_address(text)

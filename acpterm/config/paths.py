@@ -1,6 +1,5 @@
 """The paths of the sockets, of the settings file, of the recordings and of the audit log."""
 
-import hashlib
 import os
 import sys
 
@@ -52,6 +51,8 @@ def web_dir(agents: str) -> str:
 
     Each daemon has its own; `agents` is the path of its socket for agents.
     """
+    import hashlib  # noqa: PLC0415  slow to import, and only the daemon needs it
+
     name = hashlib.sha256(os.fsencode(agents)).hexdigest()[:16]
     return os.path.join(_state_dir(), "web", name)
 

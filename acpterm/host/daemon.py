@@ -116,8 +116,8 @@ async def serve(
     terminals were released. `web` is its HTTP server. Raises `ListenError` if a socket cannot be
     opened, `TrackingError` if the processes of terminals cannot be tracked as the settings require,
     and `StateVersionError`, before anything is restored, if the previous worker was a newer version
-    of acpterm. If the keeper dies, raises `KeeperLostError`: first all terminals are ended, unless the service manager
-    stores them for the next keeper.
+    of acpterm. If the keeper dies, raises `KeeperLostError`: first all terminals are ended, unless
+    the service manager stores them for the next keeper.
     """
     context = exec_context.current()
     raise_open_files()
@@ -153,7 +153,7 @@ async def serve(
             is_serving = True
             with supervision.guarding():
                 sockets.store(keeper)
-                await _serve_until(end_requested, host, sockets, idle_exit_s, keeper, web)
+                await _serve_until(end_requested, host, sockets, idle_exit_s, keeper, web=web)
     except BaseException:
         # The sockets of the previous worker are kept for the next worker.
         if not is_serving:
@@ -172,6 +172,7 @@ async def _serve_until(
     sockets: Sockets,
     idle_exit_s: float,
     keeper: KeeperClient,
+    *,
     web: WebServer | None,
 ) -> None:
     """Accept and serve connections until `end_requested` is set; then close the host.

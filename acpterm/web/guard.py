@@ -28,7 +28,7 @@ _KEY_HEADER: Final = b"x-acpterm-key"
 _ACCESS: Final = "acpterm.access"
 
 
-class Refusal(Exception):
+class RefusedError(Exception):
     """A request is refused, with an HTTP status; the message says why."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -51,9 +51,10 @@ class Guard:
         self._access: Final = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
         try:
             scope[_ACCESS] = self._check(scope)
-        except Refusal as refusal:
+        except RefusedError as refusal:
             await refuse(scope, receive, send, refusal)
             return
         if scope[_ACCESS] is not None:
@@ -62,15 +63,19 @@ class Guard:
 
     def _check(self, scope: Scope) -> Access | None:
         if scope["http_version"] not in ("1.0", "1.1"):
-            raise Refusal(505, "this server speaks HTTP/1.1 only")
+            raise RefusedError(505, "this server speaks HTTP/1.1 only")
         hosts = _values(scope, b"host")
         if len(hosts) != 1 or not _is_one_of(hosts[0], self._endpoint.hosts):
-            raise Refusal(421, "this server is not known by the name in Host: see http_origins")
+            raise RefusedError(
+                421, "this server is not known by the name in Host: see http_origins"
+            )
         origins = _values(scope, b"origin")
         if origins and (len(origins) != 1 or not _is_one_of(origins[0], self._endpoint.origins)):
-            raise Refusal(403, "pages of this Origin may not use this server: see http_origins")
+            raise RefusedError(
+                403, "pages of this Origin may not use this server: see http_origins"
+            )
         if scope["query_string"]:
-            raise Refusal(
+            raise RefusedError(
                 400, "no path of this server takes a query; a token does not belong there"
             )
         if authorizations := _values(scope, b"authorization"):
@@ -81,7 +86,7 @@ class Guard:
         scheme, _, token = values[0].partition(" ")
         access = self._access.of_bearer(token.strip()) if scheme.lower() == "bearer" else None
         if access is None or len(values) != 1:
-            raise Refusal(401, "the bearer token is wrong: acpterm status prints its file")
+            raise RefusedError(401, "the bearer token is wrong: acpterm status prints its file")
         return access
 
     def _of_cookie(self, scope: Scope) -> Access | None:
@@ -109,20 +114,21 @@ class Protected:
         self._bearer_only: Final = bearer_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
         access: Access | None = scope[_ACCESS]
         if self._bearer_only and (access is None or not access.is_bearer):
-            refusal = Refusal(401, "this path needs the bearer token: Authorization: Bearer …")
+            refusal = RefusedError(401, "this path needs the bearer token: Authorization: Bearer …")
         elif access is None:
-            refusal = Refusal(401, "this path needs a login: acpterm open prints a link")
+            refusal = RefusedError(401, "this path needs a login: acpterm open prints a link")
         elif access.share is not None and not self._share:
-            refusal = Refusal(403, "a share can only use the terminal that it shares")
+            refusal = RefusedError(403, "a share can only use the terminal that it shares")
         else:
             await self._app(scope, receive, send)
             return
         await refuse(scope, receive, send, refusal)
 
 
-async def refuse(scope: Scope, receive: Receive, send: Send, refusal: Refusal) -> None:
+async def refuse(scope: Scope, receive: Receive, send: Send, refusal: RefusedError) -> None:
     """Send the response to a refused request, also to a request for a WebSocket."""
     headers = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {}
     headers["Connection"] = "close"

@@ -55,6 +55,7 @@ class ResponseHeaders:
         self._app: Final = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
         # Files are checked for changes each time, other responses are not stored.
         is_file = scope["path"].startswith("/assets/")
 

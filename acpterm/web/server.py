@@ -1,9 +1,9 @@
 """Accepts the connections of the HTTP server, up to a limit.
 
-At most `CONNECTIONS_MAX` are open at a time. Of these, `STRANGERS_MAX` have not shown an access: any
-program on the machine, and any page in a browser, can open connections, and must not keep the user
-out. More get the status 503. A refused connection costs a task for `_REFUSAL_S` at most; while there
-are `_REFUSALS_MAX` of these, further connections are closed without a response.
+At most `CONNECTIONS_MAX` are open at a time. Of these, `STRANGERS_MAX` have not shown an access:
+any program on the machine, and any page in a browser, can open connections. More get the status
+503. A refused connection costs a task for `_REFUSAL_S` at most; while there are `_REFUSALS_MAX` of
+these, further connections are closed without a response.
 """
 
 import errno

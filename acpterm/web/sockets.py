@@ -16,8 +16,8 @@ from acpterm.web.access import AccessStore
 from acpterm.web.guard import SUBPROTOCOL, access_of
 from acpterm.web.websocket_stream import POLICY, WebSocketStream, close
 
-# A page must not end or replace the daemon, nor get another link or an approver's token: whoever
-# controls the page for a moment would keep the access.
+# Code that gets into the page must not end or replace the daemon, nor obtain a link or a token that
+# it could use elsewhere.
 _NOT_FOR_PAGES: Final = frozenset(
     {"_acpterm/approver", "_acpterm/restart", "_acpterm/shutdown", "_acpterm/web/open"}
 )

@@ -3,8 +3,8 @@
 Each text frame has one JSON message. On the stream it is a line: a line end inside a frame is only
 white space between the tokens of JSON, and becomes a space.
 
-States: *open*; *ended*, since the peer has closed the WebSocket or sent a frame that is refused: the
-stream reads as ended, and what is sent is dropped; *closed* by `aclose`.
+States: *open*; *ended*, since the peer has closed the WebSocket, or has sent a frame that is
+refused: the stream reads as ended, and nothing can be sent; *closed* by `aclose`.
 
 What was received and not yet read is at most one frame here, and one in the server's queue: the
 server reads no more while they wait. `send_all` waits while the peer does not read.
@@ -16,7 +16,6 @@ import trio
 from starlette.websockets import WebSocket, WebSocketState
 
 TOO_BIG: Final = 1009
-UNSUPPORTED: Final = 1003
 GOING_AWAY: Final = 1001
 POLICY: Final = 1008
 """Codes with which the server closes a WebSocket (RFC 6455, section 7.4.1)."""
@@ -43,9 +42,11 @@ class WebSocketStream(trio.abc.Stream):
             if message["type"] == "websocket.disconnect":
                 self._ended = True
             elif (text := message.get("text")) is None:
-                await self._refuse(UNSUPPORTED, "send text frames")
-            elif len(data := _line(text)) > self._max_bytes:
-                await self._refuse(TOO_BIG, f"a frame may have {self._max_bytes} bytes")
+                # ACP's WebSocket transport says that binary frames are ignored.
+                continue
+            elif len(data := _line(text)) > self._max_bytes + 1:
+                await close(self._websocket, TOO_BIG, f"a frame may have {self._max_bytes} bytes")
+                self._ended = True
             else:
                 self._received = memoryview(data)
         size = len(self._received) if max_bytes is None else max_bytes
@@ -55,7 +56,7 @@ class WebSocketStream(trio.abc.Stream):
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send complete lines, each as a text frame."""
         for line in bytes(data).split(b"\n")[:-1]:
-            if self._ended:
+            if self._ended or _is_closed(self._websocket):
                 raise trio.BrokenResourceError("the WebSocket has ended")
             await self._websocket.send_text(line.decode())
 
@@ -66,22 +67,20 @@ class WebSocketStream(trio.abc.Stream):
     async def aclose(self) -> None:
         """Close the WebSocket, unless the peer has closed it. If cancelled, send nothing."""
         await trio.lowlevel.checkpoint()
-        await self._close(GOING_AWAY)
-
-    async def _refuse(self, code: int, reason: str) -> None:
-        await self._close(code, reason)
-        self._ended = True
-
-    async def _close(self, code: int, reason: str | None = None) -> None:
-        await close(self._websocket, code, reason)
+        await close(self._websocket, GOING_AWAY)
 
 
 async def close(websocket: WebSocket, code: int, reason: str | None = None) -> None:
     """Close a WebSocket, if it is open; wait at most `CLOSE_TIMEOUT_S` for a peer to read that."""
-    if WebSocketState.DISCONNECTED in (websocket.client_state, websocket.application_state):
+    if _is_closed(websocket):
         return
     with trio.move_on_after(CLOSE_TIMEOUT_S):
         await websocket.close(code, reason)
+
+
+def _is_closed(websocket: WebSocket) -> bool:
+    """Return whether one of both ends has closed the WebSocket."""
+    return WebSocketState.DISCONNECTED in (websocket.client_state, websocket.application_state)
 
 
 def _line(text: str) -> bytes:

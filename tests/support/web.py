@@ -5,12 +5,11 @@ The client is h11 and wsproto on a trio stream: unlike a browser it sends any `H
 
 import json
 import secrets
-import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import h11
@@ -22,6 +21,9 @@ from tests.support.daemon import Daemon, daemon
 from tests.support.depth import DEADLINE_S
 from tests.support.rpc import running
 from tests.support.user import User, user_at
+
+if TYPE_CHECKING:
+    import ssl
 
 Headers = Sequence[tuple[str, str]]
 
@@ -138,10 +140,9 @@ async def send_request(
     request = h11.Request(method=method, target=path, headers=list(headers))
     data = connection.send(request) + connection.send(h11.Data(data=body))
     with trio.fail_after(DEADLINE_S):
-        try:
+        # If the request was refused before it was read, the reply says why.
+        with suppress(trio.BrokenResourceError):
             await stream.send_all(data + connection.send(h11.EndOfMessage()))
-        except trio.BrokenResourceError:
-            pass  # refused before it was read: the reply says why
         return await _receive_reply(stream, connection)
 
 
@@ -150,7 +151,7 @@ async def _receive_reply(stream: trio.abc.Stream, connection: h11.Connection) ->
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:
-            connection.receive_data(await stream.receive_some(1 << 16))
+            connection.receive_data(bytes(await stream.receive_some(1 << 16)))
         elif isinstance(event, h11.Response):
             status = event.status_code
             found = {name.decode(): value.decode() for name, value in event.headers}
@@ -225,7 +226,7 @@ class WebSocketClient(trio.abc.Stream):
 
     async def _receive(self) -> None:
         try:
-            data = await self.stream.receive_some(1 << 16)
+            data = bytes(await self.stream.receive_some(1 << 16))
         except trio.BrokenResourceError:
             data = b""
         self.connection.receive_data(data or None)

@@ -14,6 +14,7 @@ _WORD_CHARS_MAX: Final = 24
 _HEADER: Final = ("ID", "AGE", "LEFT", "AGENT", "LEVEL", "DIRECTORY", "COMMAND")
 _WORDS: Final = {
     "approvals": "with acpterm approve or deny",
+    "page": "on the page",
     "editor": "in the editor",
     "prompt": "at acpterm prompt",
     "timeout": "no answer in time",
