@@ -6,6 +6,8 @@
 - `terminal_methods`: the handlers of `_acpterm/terminal/*`.
 - `daemon_methods`: the handlers about the host as a whole: status, events, sessions, shutdown.
 - `approval_methods`: the handlers of `_acpterm/approval/*` and `_acpterm/approver`.
+- `policy_methods`: the handlers that judge commands, and list the profiles.
+- `review_methods`: the handlers that read the audit log and the recordings.
 - `launches`: inspects terminals, and restarts terminals that the user created.
 - `attach`: keeps an attached window up to date.
 - `follow`: sends the output of a terminal live, as bytes.
