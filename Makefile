@@ -11,13 +11,14 @@ KIMI := kimi-cli==1.16.0
 FAST_AGENT := fast-agent-mcp==0.10.46
 ACPX := tests/interop/acpx
 INSPECTOR := tests/interop/inspector
+AXE := tests/web/axe
 # The page of `acpterm open` with its libraries, which git ignores.
 PAGE := acpterm/web/page/vendor/.stamp
 
 # The tests start Python some thousand times: let it cache bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo page test test-all faults agents interop check format docs bench fuzz clean \
+.PHONY: help demo page test test-all faults agents interop check format docs pictures bench fuzz clean \
   dist zipapp deb recipes pins release packaging-check
 
 help: ## list the targets
@@ -53,7 +54,7 @@ test: $(VENV)/.check $(PAGE) ## run the tests, without long ones; needs npm
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -m 'not long and not every_way and not interop'
 
-test-all: $(VENV)/.check $(PAGE) ## run all tests except faults, including long ones; needs Node
+test-all: $(VENV)/.check $(PAGE) $(AXE)/node_modules/.installed ## run all tests except faults, including long ones; needs Node
 	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults
 
 # These use all processors, so they run separately from tests with time limits.
@@ -79,7 +80,7 @@ faults: $(VENV)/.check $(PAGE) ## inject faults and write the table of docs/reli
 	.venv-fast-agent/bin/python -m pip install --quiet --disable-pip-version-check '$(FAST_AGENT)'
 	touch $@
 
-$(ACPX)/node_modules/.installed $(INSPECTOR)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
+$(ACPX)/node_modules/.installed $(INSPECTOR)/node_modules/.installed $(AXE)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
 	cd $* && npm ci --ignore-scripts --loglevel=error
 	touch $@
 
@@ -104,6 +105,11 @@ format: $(VENV)/.check ## format the sources
 
 docs: $(VENV)/.check ## generate the pages of settings, commands and methods
 	$(BIN)/python docs/generate.py
+
+# The tests in a browser make the pictures in build/screenshots; the README shows three of them.
+pictures: $(VENV)/.check $(PAGE) ## make the pictures of the page for the README; needs chromium
+	$(BIN)/python -m pytest tests/web/browser/test_pictures.py
+	$(BIN)/python docs/pictures.py build/screenshots docs/images
 
 bench: zipapp $(PAGE) ## measure the figures of docs/performance.md
 	$(BIN)/python -m benchmarks
@@ -146,4 +152,4 @@ pins: $(VENV)/.check ## choose the releases that the zipapp, the Debian packages
 
 clean: ## remove everything that make created
 	rm -rf $(VENV) .venv-3.13 build dist acpterm/web/page/vendor .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-	  tests/interop/typescript/node_modules $(ACPX)/node_modules $(INSPECTOR)/node_modules
+	  tests/interop/typescript/node_modules $(ACPX)/node_modules $(INSPECTOR)/node_modules $(AXE)/node_modules

@@ -24,6 +24,7 @@ NAMES = (
     "proxy",
     "shell",
     "watched",
+    "web",
 )
 
 
