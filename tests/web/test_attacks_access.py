@@ -90,7 +90,6 @@ async def test_token_of_another_daemon_is_refused(web, other_web):
     "value",
     [
         "Bearer",
-        "Bearer ",
         "Bearer x",
         "Bearer {token}x",
         "Bearer {part}",
