@@ -11,11 +11,13 @@ KIMI := kimi-cli==1.16.0
 FAST_AGENT := fast-agent-mcp==0.10.46
 ACPX := tests/interop/acpx
 INSPECTOR := tests/interop/inspector
+# The page of `acpterm open` with its libraries, which git ignores.
+PAGE := acpterm/web/page/vendor/.stamp
 
 # The tests start Python some thousand times: let it cache bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all faults agents interop check format docs bench fuzz clean \
+.PHONY: help demo page test test-all faults agents interop check format docs bench fuzz clean \
   dist zipapp deb recipes pins release packaging-check
 
 help: ## list the targets
@@ -41,15 +43,21 @@ demo: $(VENV)/.demo ## watch an agent use terminals, and an editor with the prox
 	$(BIN)/python docs/examples/demo.py
 	$(BIN)/python docs/examples/proxy_demo.py
 
-test: $(VENV)/.check ## run the tests, without long ones
+$(PAGE): packaging/page/package.json packaging/page/package-lock.json packaging/page/build.sh
+	sh packaging/page/build.sh
+	touch $@
+
+page: $(PAGE) ## build the page of `acpterm open`; needs npm
+
+test: $(VENV)/.check $(PAGE) ## run the tests, without long ones; needs npm
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -m 'not long and not every_way and not interop'
 
-test-all: $(VENV)/.check ## run all tests except faults, including long ones; needs Node
+test-all: $(VENV)/.check $(PAGE) ## run all tests except faults, including long ones; needs Node
 	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults
 
 # These use all processors, so they run separately from tests with time limits.
-faults: $(VENV)/.check ## inject faults and write the table of docs/reliability.md; FAULTS=ci for fewer, without the table
+faults: $(VENV)/.check $(PAGE) ## inject faults and write the table of docs/reliability.md; FAULTS=ci for fewer, without the table
 	mkdir -p build
 	rm -f build/faults.jsonl
 	ACPTERM_FAULTS=$(or $(FAULTS),full) ACPTERM_FAULTS_REPORT=$(CURDIR)/build/faults.jsonl \
@@ -97,7 +105,7 @@ format: $(VENV)/.check ## format the sources
 docs: $(VENV)/.check ## generate the pages of settings, commands and methods
 	$(BIN)/python docs/generate.py
 
-bench: zipapp ## measure the figures of docs/performance.md
+bench: zipapp $(PAGE) ## measure the figures of docs/performance.md
 	$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.check ## try random output, messages and examples: make fuzz MESSAGES=1000000 SECONDS=3600 EXAMPLES=100
@@ -106,7 +114,7 @@ fuzz: $(VENV)/.check ## try random output, messages and examples: make fuzz MESS
 	ACPTERM_EXAMPLES=$(or $(EXAMPLES),10) $(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --timeout 0
 
 # Packages. Most have a directory in packaging/; docs/install.md says how to use them.
-dist: $(VENV)/.check ## build the wheel and the sdist, twice: the bytes must be the same
+dist: $(VENV)/.check $(PAGE) ## build the wheel and the sdist, twice: the bytes must be the same
 	sh packaging/dist.sh $(abspath $(BIN)/python)
 
 release: ## make a release: make release VERSION=1.2.3 RELEASE_URL=https://…; needs root
@@ -137,5 +145,5 @@ pins: $(VENV)/.check ## choose the releases that the zipapp, the Debian packages
 	  --output-file packaging/requirements.txt pyproject.toml
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) .venv-3.13 build dist .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	rm -rf $(VENV) .venv-3.13 build dist acpterm/web/page/vendor .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 	  tests/interop/typescript/node_modules $(ACPX)/node_modules $(INSPECTOR)/node_modules

@@ -8,6 +8,8 @@
 - `web_methods`, `share_methods`: the handlers of `_acpterm/web/*` and `_acpterm/share/*`.
 - `shared_terminal`: the methods of somebody with a share of one terminal.
 - `approval_methods`: the handlers of `_acpterm/approval/*` and `_acpterm/approver`.
+- `policy_methods`: the handlers that judge commands, and list the profiles.
+- `review_methods`: the handlers that read the audit log and the recordings.
 - `launches`: inspects terminals, and restarts terminals that the user created.
 - `attach`: keeps an attached window up to date.
 - `follow`: sends the output of a terminal live, as bytes.

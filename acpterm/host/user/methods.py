@@ -28,6 +28,11 @@ from acpterm.acp.user_api import (
     UserTerminalRequest,
     UserWriteRequest,
 )
+from acpterm.acp.user_review import (
+    AuditReadRequest,
+    RecordingReadRequest,
+    UserCheckRequest,
+)
 from acpterm.acp.user_streams import (
     AttachRequest,
     EventsRequest,
@@ -42,6 +47,8 @@ from acpterm.host.user import (
     approval_methods,
     daemon_methods,
     launches,
+    policy_methods,
+    review_methods,
     share_methods,
     terminal_methods,
     web_methods,
@@ -85,6 +92,11 @@ USER_METHODS = MethodTable(
             SubscribeApprovalsRequest, approval_methods.subscribe
         ),
         "_acpterm/approver": Method(ApproverRequest, approval_methods.approver),
+        "_acpterm/command/check": Method(UserCheckRequest, policy_methods.check),
+        "_acpterm/profile/list": Method(NoParams, policy_methods.profiles),
+        "_acpterm/audit/read": Method(AuditReadRequest, review_methods.read_audit),
+        "_acpterm/recording/list": Method(NoParams, review_methods.list_recordings),
+        "_acpterm/recording/read": Method(RecordingReadRequest, review_methods.read_recording),
         "_acpterm/events": Method(EventsRequest, daemon_methods.events),
         "_acpterm/web/open": Method(WebOpenRequest, web_methods.open_page, acts_first=True),
         "_acpterm/web/status": Method(NoParams, web_methods.status),

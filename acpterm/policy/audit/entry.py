@@ -18,6 +18,10 @@ FILE_NAME: Final = "audit.jsonl"
 OLD_NAME: Final = re.compile(rf"{re.escape(FILE_NAME)}\.([1-9]\d{{0,5}})")
 """The names of older files; group 1 is the number."""
 
+LATE_S: Final = 600.0
+"""How many seconds an entry may be out of order: it is written some time after it was made, by a
+clock that may have been changed."""
+
 EVENTS: Final = {
     "create": "An agent or the user requests a terminal.",
     "check": "An agent asks whether a command may run, without a terminal.",
@@ -67,8 +71,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     by: Annotated[
         Text,
         Meta(
-            title="Who decided (`rule`, `profile`, `editor`, `prompt`, `approvals`, `timeout`), or "
-            "who did it (`agent`, `user`, `share`)."
+            title="Who decided (`rule`, `profile`, `editor`, `prompt`, `approvals`, `page`, "
+            "`timeout`), or who did it (`agent`, `user`, `share`)."
         ),
     ] = None
     reason: Annotated[Text, Meta(title="The reason of a decision, a refusal or a gap.")] = None
