@@ -79,6 +79,11 @@ class HttpConnection:
         """Count the connection as one that has an access from now on."""
         self.is_admitted = True
 
+    def limit_messages(self, max_bytes: int) -> None:
+        """Accept WebSocket messages up to this size from now on, and no larger ones."""
+        if isinstance(self._protocol.stream, WSStream):
+            self._protocol.stream.buffer.max_length = max_bytes
+
     async def serve(self) -> None:
         """Serve requests until the connection is closed. If cancelled, close it at once."""
         try:
