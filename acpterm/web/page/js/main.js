@@ -14,6 +14,7 @@ import { showNotice } from "./notices.js";
 import { Rpc } from "./rpc.js";
 import { counts, Store } from "./store.js";
 import { oneLine } from "./text.js";
+import { title as titleOf } from "./words.js";
 
 const VIEWS = {
   terminals: { title: "Terminals" },
@@ -79,7 +80,9 @@ async function show() {
 function showTitle() {
   const { waiting, approvals } = counts(store.state);
   const total = waiting + approvals;
-  const title = VIEWS[current?.name ?? "terminals"].title;
+  const { name = "terminals", params = [] } = current ?? {};
+  const terminal = name === "terminal" ? store.terminals.get(params[0]) : null;
+  const title = terminal ? titleOf(terminal) : VIEWS[name].title;
   setText(document.querySelector("title"), `${total ? `(${total}) ` : ""}${title} – acpterm`);
   for (const [name, count] of Object.entries({ terminals: waiting, approvals })) {
     const badge = document.querySelector(`[data-count="${name}"]`);
