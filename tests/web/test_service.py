@@ -213,7 +213,9 @@ async def test_shutdown_closes_websockets_as_going_away(tmp_path):
         assert await web.daemon.process.wait() == 0
 
 
-async def test_server_uses_tls_with_a_certificate(tmp_path):
+@pytest.fixture
+def certificate(tmp_path):
+    """Make a certificate for this machine, and its key; return the settings with both."""
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
@@ -234,9 +236,12 @@ async def test_server_uses_tls_with_a_certificate(tmp_path):
         check=True,
         capture_output=True,
     )
-    settings = {"http_certificate": tmp_path / "c.pem", "http_key": tmp_path / "k.pem"}
+    return {"http_certificate": tmp_path / "c.pem", "http_key": tmp_path / "k.pem"}
+
+
+async def test_server_uses_tls_with_a_certificate(tmp_path, certificate):
     context = ssl.create_default_context(cafile=str(tmp_path / "c.pem"))
-    async with web_daemon(tmp_path, settings=settings) as web:
+    async with web_daemon(tmp_path, settings=certificate) as web:
         assert web.origin.startswith("https://127.0.0.1:")
         browser = web.stranger()
         browser.tls = context
