@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Final
 
 import msgspec
+import structlog
 import trio
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
@@ -18,6 +19,8 @@ from acpterm.web.guard import access_of
 
 _BODY_MAX: Final = 4096
 _BODY_TIMEOUT_S: Final = 10.0
+
+_log = structlog.get_logger("acpterm.web")
 
 
 class _LoginRequest(Struct):
@@ -47,6 +50,8 @@ class Logins:
                 403,
                 "the link was used, has expired or was revoked: acpterm open prints another link",
             )
+        share = login.access.share
+        _log.info("a browser has logged in", share=None if share is None else share.id)
         response = JSONResponse(_describe(login.access))
         response.set_cookie(
             self._endpoint.cookie,
