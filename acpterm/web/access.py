@@ -33,7 +33,7 @@ KEY_LENGTHS: Final = range(32, 129)
 _LINKS_MAX: Final = 32
 _LOGINS_MAX: Final = 256
 _SHARES_MAX: Final = 256
-# Of one share: those who have its link must not end the logins of the user or of other shares.
+# Of one share: its visitors must not end the logins of the user or of other shares.
 _SHARE_LOGINS_MAX: Final = 32
 SHARE_CONNECTIONS_MAX: Final = 16
 """How many WebSockets may use one share: they must leave room for the user's."""
