@@ -34,7 +34,7 @@ def make_app(
     logins = Logins(endpoint, access)
     sockets = JsonRpcSockets(host, access)
     pool = PoolDoor(host, access)
-    return Starlette(
+    app = Starlette(
         routes=[
             *page_routes(page),
             Route("/login", logins.log_in, methods=["POST"]),
@@ -50,3 +50,6 @@ def make_app(
             Middleware(Guard, endpoint=endpoint, access=access),
         ],
     )
+    # A path is served as it is documented, or not at all.
+    app.router.redirect_slashes = False
+    return app
