@@ -36,6 +36,8 @@ _LINKS_MAX: Final = 32
 _LOGINS_MAX: Final = 32
 # The system may have been suspended, in which time trio's clock may have stopped.
 _EXPIRY_PERIOD_S: Final = 30.0
+SHARE_CONNECTIONS_MAX: Final = 16
+"""How many WebSockets may use one share: they must leave room for the user's."""
 
 R = TypeVar("R", LinkRecord, LoginRecord, ShareRecord)
 
@@ -185,6 +187,11 @@ class AccessStore:
         is_right = hmac.compare_digest(_hash(token), _hash(self._bearer))
         return Access(None) if is_right else None
 
+    def connections_of(self, share: str) -> int:
+        """Return how many WebSockets use the share with this id now."""
+        logins = (one.id for one in self._records.logins if one.share == share)
+        return sum(len(self._scopes.get(login, ())) for login in logins)
+
     def log_out(self, access: Access) -> None:
         """End a login and close its connections."""
         self._drop_logins([one for one in self._records.logins if one.id == access.login])
@@ -201,6 +208,9 @@ class AccessStore:
         scope.deadline = trio.current_time() + access.ends_at - self._clock()
         scopes = self._scopes[access.login]
         scopes.add(scope)
+        if all(one.id != access.login for one in self._records.logins):
+            # It has ended since the request was checked.
+            scope.cancel()
         try:
             with scope:
                 yield scope

@@ -19,7 +19,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 TOO_BIG: Final = 1009
 GOING_AWAY: Final = 1001
 POLICY: Final = 1008
-"""Codes with which the server closes a WebSocket (RFC 6455, section 7.4.1)."""
+TRY_LATER: Final = 1013
+"""Codes with which the server closes a WebSocket (RFC 6455, section 7.4.1, and IANA)."""
 CLOSE_TIMEOUT_S: Final = 1.0
 """How long the server waits for a peer that does not read, when it closes a WebSocket."""
 
