@@ -38,7 +38,7 @@ class JsonRpcSockets:
         self._access: Final = access
 
     async def user(self, websocket: WebSocket) -> None:
-        """Serve a client of the user, or somebody with a share, who gets fewer methods."""
+        """Serve a client of the user, or a visitor with a share, who gets fewer methods."""
         access = access_of(websocket.scope)
         offered = websocket.scope["subprotocols"]
         await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
