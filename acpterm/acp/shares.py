@@ -1,8 +1,8 @@
-"""The messages about shares: links to one terminal, for other people.
+"""The messages about shares. A *share* is a link to one terminal; a *visitor* has such a link.
 
-The first part is the user's: ``_acpterm/share/…``. The second part is what somebody with a share
-gets on ``/user`` of the HTTP server, in place of the user's methods: ``initialize``,
-``_acpterm/terminal/get``, ``attach``, ``window`` and ``write``.
+The user's methods are ``_acpterm/share/…``. On ``/user`` of the HTTP server, a visitor has other
+methods than the user: ``initialize`` and ``_acpterm/terminal/get``, ``attach``, ``window`` and
+``write``, of which ``get`` returns a `SharedTerminalInfo`.
 
 A field `…_at` is in milliseconds since 1970, and a field `…_ms` is a duration in milliseconds.
 """
@@ -25,7 +25,7 @@ ShareId = Annotated[str, Meta(description="the id of a share, or the beginning o
 class ShareCreateRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/share/create``: make a link to one terminal.
 
-    With `write` those who have the link can type into the terminal, as long as it is the user's.
+    With `write` a visitor can type into the terminal, as long as it is the user's.
     The link is valid for `for_ms`, an hour by default. The HTTP server is started if it does not
     run.
     """
@@ -66,7 +66,7 @@ class ShareRevokeRequest(Wire):
 
 
 class SharedTerminalInfo(Wire):
-    """The state of a terminal, as somebody with a share gets it.
+    """The state of a terminal, as a visitor gets it.
 
     It has neither paths nor pids, nor anything about the agent's connection. The fields are those
     of `TerminalInfo`; `write` says whether the share allows to type into the terminal now.

@@ -34,7 +34,7 @@ _COMMANDS = {
     "approve": ("acpterm.cli.approve", "Let commands of agents run."),
     "deny": ("acpterm.cli.deny", "Refuse commands of agents."),
     "open": ("acpterm.cli.open", "Open the page that shows all terminals in a browser."),
-    "share": ("acpterm.cli.share", "Make a link to one terminal for somebody else."),
+    "share": ("acpterm.cli.share", "Make a link to one terminal, for others to watch."),
     "shares": ("acpterm.cli.shares", "List the links to terminals."),
     "unshare": ("acpterm.cli.unshare", "End links to terminals."),
     "events": ("acpterm.cli.events", "Print events as they happen."),

@@ -1,4 +1,4 @@
-"""`acpterm share`: make a link to one terminal for somebody else."""
+"""`acpterm share`: make a link to one terminal."""
 
 import click
 
@@ -10,7 +10,7 @@ from acpterm.cli._params import Span, terminal_argument
 
 
 @click.command("share")
-@click.option("--write", is_flag=True, help="Let those who have the link type, too.")
+@click.option("--write", is_flag=True, help="Let visitors type, too.")
 @click.option(
     "--for",
     "span_s",
@@ -27,12 +27,12 @@ def command(
 ) -> None:
     """Print a link to a page that shows TERMINAL, and nothing else.
 
-    Everybody who has the link can watch the terminal, any number of times, until the link expires
-    or acpterm unshare ends it. With --write they can also type, but only into a terminal that is
+    Everyone with the link can watch the terminal, any number of times, until the link expires or
+    acpterm unshare ends it. With --write they can also type, but only into a terminal that is
     yours: what they type runs with your rights, as if you had typed it.
 
-    The page is the daemon's, as with acpterm open. Others can only reach it if the daemon listens
-    on an address of theirs, through a reverse proxy or a tunnel.
+    The page is the daemon's, as with acpterm open. Other machines can only reach it through a
+    reverse proxy or a tunnel, or if the settings let the daemon listen on another address.
 
     Exit status: 0; 1 if the terminal cannot be shared, or the HTTP server cannot be started.
     """

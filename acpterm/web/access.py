@@ -29,12 +29,13 @@ LINK_LIFETIME_S: Final = 600.0
 LOGIN_LIFETIME_S: Final = 30 * 86400.0
 KEY_LENGTHS: Final = range(32, 129)
 """How many characters a page's key may have."""
-# The oldest are dropped when there are more.
+SHARES_MAX: Final = 64
+# The oldest are dropped when there are more: of the logins of the user, and of those of each share,
+# so that the users of a share cannot end the user's logins.
 _LINKS_MAX: Final = 32
-_LOGINS_MAX: Final = 256
-_SHARES_MAX: Final = 256
-# Of one share: those who have its link must not end the logins of the user or of other shares.
-_SHARE_LOGINS_MAX: Final = 32
+_LOGINS_MAX: Final = 32
+# The system may have been suspended, in which time trio's clock may have stopped.
+_EXPIRY_PERIOD_S: Final = 30.0
 SHARE_CONNECTIONS_MAX: Final = 16
 """How many WebSockets may use one share: they must leave room for the user's."""
 
@@ -81,12 +82,12 @@ class AccessStore:
         self._records: Final = file.read()
         self._bearer: Final = file.bearer_token()
         self._scopes: Final[defaultdict[str, set[trio.CancelScope]]] = defaultdict(set)
-        self.drop_expired()
+        self._drop_expired()
 
     @property
     def shares(self) -> list[ShareRecord]:
         """The shares that have not expired, oldest first."""
-        self.drop_expired()
+        self._drop_expired()
         return list(self._records.shares)
 
     @property
@@ -102,7 +103,7 @@ class AccessStore:
 
     def new_link(self) -> str:
         """Return the token of a new link."""
-        self.drop_expired()
+        self._drop_expired()
         token = secrets.token_urlsafe(32)
         links = self._records.links
         links.append(LinkRecord(hash=_hash(token), ends_at=self._clock() + LINK_LIFETIME_S))
@@ -117,8 +118,8 @@ class AccessStore:
 
         Raises `TooManySharesError`.
         """
-        self.drop_expired()
-        if len(self._records.shares) >= _SHARES_MAX:
+        self._drop_expired()
+        if len(self._records.shares) >= SHARES_MAX:
             raise TooManySharesError
         token = secrets.token_urlsafe(32)
         now = self._clock()
@@ -136,7 +137,7 @@ class AccessStore:
 
     def revoke_share(self, identifier: str) -> bool:
         """End a share and its logins; close their connections. Return whether there was one."""
-        self.drop_expired()
+        self._drop_expired()
         shares = [one for one in self._records.shares if one.id == identifier]
         self._end(shares)
         return bool(shares)
@@ -150,7 +151,7 @@ class AccessStore:
 
         `key` is the page's key. A link is used up, even if the browser never gets the cookie.
         """
-        self.drop_expired()
+        self._drop_expired()
         link = _find(self._records.links, token)
         share = _find(self._records.shares, token)
         if (link is None and share is None) or len(key) not in KEY_LENGTHS:
@@ -167,14 +168,14 @@ class AccessStore:
             share=None if share is None else share.id,
         )
         self._records.logins.append(login)
-        alike = [one for one in self._records.logins if one.share == login.share]
-        self._drop_logins(alike[: -_LOGINS_MAX if share is None else -_SHARE_LOGINS_MAX])
+        same = [one for one in self._records.logins if one.share == login.share]
+        self._drop_logins(same[:-_LOGINS_MAX])
         self._file.write(self._records)
         return Login(cookie, login.ends_at - self._clock(), Access(login.id, share, login.ends_at))
 
     def of_cookie(self, cookie: str, key: str) -> Access | None:
         """Return what the login with this cookie and key may use; None if there is none."""
-        self.drop_expired()
+        self._drop_expired()
         login = _find(self._records.logins, cookie)
         if login is None or not hmac.compare_digest(login.key_hash, _hash(key)):
             return None
@@ -218,8 +219,13 @@ class AccessStore:
             if not scopes:
                 self._scopes.pop(access.login, None)
 
-    def drop_expired(self) -> None:
-        """End what has expired, and close the connections that use it."""
+    async def expire_periodically(self) -> None:
+        """End what has expired, until cancelled, and close its connections."""
+        while True:
+            await trio.sleep(_EXPIRY_PERIOD_S)
+            self._drop_expired()
+
+    def _drop_expired(self) -> None:
         now, records = self._clock(), self._records
         self._end([one for one in records.shares if one.ends_at <= now])
         self._drop_logins([one for one in records.logins if one.ends_at <= now])

@@ -35,7 +35,7 @@ def make_app(
     logins = Logins(endpoint, access)
     sockets = JsonRpcSockets(host, access)
     mcp, pool = McpDoor(host), PoolDoor(host, access)
-    return Starlette(
+    app = Starlette(
         routes=[
             *page_routes(page),
             Route("/login", logins.log_in, methods=["POST"]),
@@ -54,3 +54,6 @@ def make_app(
         ],
         lifespan=mcp.lifespan,
     )
+    # A path is served as it is documented, or not at all.
+    app.router.redirect_slashes = False
+    return app

@@ -6,6 +6,7 @@ Each needs an `Origin`. No response contains a secret but the cookie, which scri
 from typing import Final
 
 import msgspec
+import structlog
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -16,6 +17,8 @@ from acpterm.web.guard import access_of
 from acpterm.web.request_body import BodyError, read_body
 
 _BODY_MAX: Final = 4096
+
+_log = structlog.get_logger("acpterm.web")
 
 
 class _LoginRequest(Struct):
@@ -45,6 +48,8 @@ class Logins:
                 403,
                 "the link was used, has expired or was revoked: acpterm open prints another link",
             )
+        share = login.access.share
+        _log.info("a browser has logged in", share=None if share is None else share.id)
         response = JSONResponse(_describe(login.access))
         response.set_cookie(
             self._endpoint.cookie,

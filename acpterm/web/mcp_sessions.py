@@ -80,9 +80,7 @@ class McpSessions:
         """Serve one request; the options apply if it begins a session."""
         if not _is_tool_profile(tools):
             known = ", ".join(get_args(ToolProfile))
-            await _failure(404, f"there are no tools {tools!r}; there are {known}")(
-                scope, receive, send
-            )
+            await _failure(404, f"there are no such tools; there are {known}")(scope, receive, send)
             return
         options = _Options(tools, cwd, profile)
 

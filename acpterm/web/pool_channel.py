@@ -54,3 +54,42 @@ class Channel:
         except trio.BrokenResourceError:
             self._connection.cancel()
             await trio.sleep_forever()
+
+
+class SendingTask:
+    """A task that sends on a channel, and that can be stopped, but never within its turn.
+
+    Cancelling it while a frame is sent would break the socket, and lose the frame.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel: Final = channel
+        self._scope: Final = trio.CancelScope()
+        self._has_turn = False
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End the task, once its turn is over if it has one. Idempotent."""
+        self._is_stopped = True
+        if not self._has_turn:
+            self._scope.cancel()
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Await `work`, which takes its turns with `turn`, until it ends or `stop` is called."""
+        with self._scope:
+            await work()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[Send]:
+        """Wait until this task may send, as `Channel.turn`."""
+        async with self._channel.turn() as send:
+            if self._is_stopped:
+                # Stopped while the turn came: it is cancelled here, before its first message.
+                await trio.lowlevel.checkpoint()
+            self._has_turn = True
+            try:
+                yield send
+            finally:
+                self._has_turn = False
+                if self._is_stopped:
+                    self._scope.cancel()

@@ -23,7 +23,7 @@ from acpterm.acp.user_api import TerminalInfo
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import Event
 from acpterm.host.user.connection import UserConnection
-from acpterm.web.pool_channel import Channel, Send
+from acpterm.web.pool_channel import Channel, Send, SendingTask
 from acpterm.web.pool_ids import PoolIds
 from acpterm.web.pool_messages import TerminalEvent
 from acpterm.web.pool_output import OutputText, last_output
@@ -91,11 +91,12 @@ class EventFeed:
             return
         terminal = self._ids.describe(info)
         entry = self._user.host.registry.get(info.terminal_id)
-        opened = _OpenTerminal(self._user, terminal, entry, 0 if is_new else info.position)
+        position = 0 if is_new else info.position
+        opened = _OpenTerminal(self._user, terminal, entry, position, self._channel)
         self._open[info.terminal_id] = opened
         await self._channel.send(TerminalEvent("created", terminal))
         if entry is not None:
-            self._nursery.start_soon(opened.run, self._channel)
+            self._nursery.start_soon(opened.run)
 
     async def _promoted(self, info: TerminalInfo) -> None:
         found = self._open.get(info.terminal_id)
@@ -108,7 +109,7 @@ class EventFeed:
         found = self._open.pop(terminal_id, None)
         if found is None:
             return
-        found.cancel()
+        found.stop()
         terminal = found.terminal if info is None else self._ids.describe(info)
         async with self._channel.turn() as send:
             await found.send_output(send)
@@ -125,29 +126,33 @@ class _OpenTerminal:
         terminal: PoolTerminal,
         entry: TerminalEntry | None,
         position: int,
+        channel: Channel,
     ) -> None:
         self.terminal = terminal
         self._clipboard: Final = user.settings.clipboard
         self._entry: Final = entry
         self._position = position
         self._text = OutputText(clipboard=self._clipboard)
-        self._scope: Final = trio.CancelScope()
+        self._task: Final = SendingTask(channel)
 
-    def cancel(self) -> None:
-        self._scope.cancel()
+    def stop(self) -> None:
+        """Send no more output after the part that is being sent. Idempotent."""
+        self._task.stop()
 
-    async def run(self, channel: Channel) -> None:
-        """Send output until `cancel` is called."""
+    async def run(self) -> None:
+        """Send output until `stop` is called."""
+        await self._task.run(self._send_all)
+
+    async def _send_all(self) -> None:
         if self._entry is None:
             return
         terminal = self._entry.terminal
-        with self._scope:
-            while True:
-                while terminal.ring.end == self._position:
-                    await terminal.wait_changed()
-                async with channel.turn() as send:
-                    await self.send_output(send)
-                await trio.sleep(INTERVAL_S)
+        while True:
+            while terminal.ring.end == self._position:
+                await terminal.wait_changed()
+            async with self._task.turn() as send:
+                await self.send_output(send)
+            await trio.sleep(INTERVAL_S)
 
     async def send_output(self, send: Send) -> None:
         """Send the end of the output that was not sent yet, if there is any."""

@@ -30,7 +30,7 @@ from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.text.slices import resync
 from acpterm.terminal.vt.paint import mode_sequences, snapshot
 from acpterm.terminal.vt.queries import QueryFilter
-from acpterm.web.pool_channel import Channel, Send
+from acpterm.web.pool_channel import Channel, Send, SendingTask
 from acpterm.web.pool_messages import AttachedMessage, ExitMessage, OutputMessage
 
 _RESET: Final = "\x1bc"
@@ -101,34 +101,35 @@ class Attachment:
         self._user: Final = user
         self._terminal: Final = entry.terminal
         self._id: Final = identifier
-        self._channel: Final = channel
+        self._task: Final = SendingTask(channel)
         # Just past the output that the client was sent; None before it was sent a history.
         self._position: int | None = None
         self._text = OutputText(clipboard=user.settings.clipboard)
-        self._scope: Final = trio.CancelScope()
 
-    def cancel(self) -> None:
-        """Send no more messages. Idempotent."""
-        self._scope.cancel()
+    def stop(self) -> None:
+        """Send no more messages after the one that is being sent. Idempotent."""
+        self._task.stop()
 
     async def run(self) -> None:
-        """Send history and output until the program has ended, or `cancel` is called."""
+        """Send history and output until the program has ended, or `stop` is called."""
+        await self._task.run(self._send_all)
+
+    async def _send_all(self) -> None:
         terminal = self._terminal
-        with self._scope:
-            while True:
-                async with self._channel.turn() as send:
-                    # Read `exit` first: once it is set, the output up to `ring.end` is complete.
-                    status = terminal.exit
-                    await self._send_next(send)
-                    is_done = self._position == terminal.ring.end
-                    if is_done and status is not None:
-                        code = exit_code(status, signal_code=True) or 0
-                        await send(ExitMessage(self._id, code))
-                        return
-                if not is_done:
-                    await trio.sleep(POLL_INTERVAL_S)
-                elif terminal.exit is None and self._position == terminal.ring.end:
-                    await terminal.wait_changed()
+        while True:
+            async with self._task.turn() as send:
+                # Read `exit` first: once it is set, the output up to `ring.end` is complete.
+                status = terminal.exit
+                await self._send_next(send)
+                is_done = self._position == terminal.ring.end
+                if is_done and status is not None:
+                    code = exit_code(status, signal_code=True) or 0
+                    await send(ExitMessage(self._id, code))
+                    return
+            if not is_done:
+                await trio.sleep(POLL_INTERVAL_S)
+            elif terminal.exit is None and self._position == terminal.ring.end:
+                await terminal.wait_changed()
 
     async def _send_next(self, send: Send) -> None:
         """Send the next chunk of output; first, or if too much is unread, send a history."""

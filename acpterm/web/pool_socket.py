@@ -103,7 +103,7 @@ class _PoolSocket:
 
     def _detach(self, entry: TerminalEntry) -> None:
         if (attachment := self._attachments.pop(entry.id, None)) is not None:
-            attachment.cancel()
+            attachment.stop()
 
     def _type(self, entry: TerminalEntry, message: InputMessage) -> None:
         if not entry.is_users:

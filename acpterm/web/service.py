@@ -36,8 +36,6 @@ T = TypeVar("T")
 
 _ANY_PORT: Final = HttpAddress("127.0.0.1", 0)
 
-_EXPIRY_CHECK_S: Final = 30.0
-
 _log = structlog.get_logger("acpterm.web")
 
 
@@ -100,11 +98,7 @@ class WebService:
                         await self._start(self._running, None)
                 except StartError as error:
                     _log.error("the HTTP server does not listen", why=str(error))
-            while True:
-                # The deadlines of connections are on a clock that stops while the system sleeps.
-                await trio.sleep(_EXPIRY_CHECK_S)
-                if self._access is not None:
-                    self._access.drop_expired()
+            await trio.sleep_forever()
 
     async def open(self, address: str | None) -> WebOpenResponse:
         """Listen, if the server does not; return a new link. Raises `RpcError`."""
@@ -225,7 +219,8 @@ class WebService:
         try:
             app = make_app(host, endpoint, access)
             server = HttpServer(app, server_config(self._settings.max_message_bytes), tls)
-            async with app.router.lifespan_context(app):
+            async with app.router.lifespan_context(app), trio.open_nursery() as nursery:
+                nursery.start_soon(access.expire_periodically)
                 await server.run(
                     trio.SocketListener(trio.socket.from_stdlib_socket(endpoint.socket))
                 )

@@ -22,6 +22,8 @@ from acpterm.web.websocket_stream import POLICY, TRY_LATER, WebSocketStream, clo
 _NOT_FOR_PAGES: Final = frozenset(
     {"_acpterm/approver", "_acpterm/restart", "_acpterm/shutdown", "_acpterm/web/open"}
 )
+SHARE_MESSAGE_BYTES: Final = 1 << 20
+"""The largest message from a page with a share: its link may be known to many."""
 PAGE_METHODS: Final = MethodTable(
     {name: one for name, one in USER_METHODS.requests.items() if name not in _NOT_FOR_PAGES}, {}
 )
@@ -36,7 +38,7 @@ class JsonRpcSockets:
         self._access: Final = access
 
     async def user(self, websocket: WebSocket) -> None:
-        """Serve a client of the user, or somebody with a share, who gets fewer methods."""
+        """Serve a client of the user, or a visitor with a share, who gets fewer methods."""
         access = access_of(websocket.scope)
         offered = websocket.scope["subprotocols"]
         await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
@@ -46,6 +48,7 @@ class JsonRpcSockets:
                 await close(websocket, TRY_LATER, "too many pages use this share")
                 return
             methods = share_methods_table(share.terminal_id, write=share.write)
+            websocket.scope["state"]["connection"].limit_messages(SHARE_MESSAGE_BYTES)
         with self._access.cancelling(access) as scope:
             await self._host.serve_user(
                 self._stream(websocket), self._host.context, methods, answers_as="page"

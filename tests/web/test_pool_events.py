@@ -24,7 +24,7 @@ async def spawn_on(host, body):
 
 async def test_terminal_of_an_agent_is_created_promoted_and_closed():
     async with host_here() as host, pool_client(host) as pool, agent_of(host) as agent:
-        terminal = await agent.create("read", args=["x y"], cwd="/")
+        terminal = await agent.create("tail", args=["-f", "/dev/null", "a b"], cwd="/")
         created = await pool.until_event("created")
         host.state.registry.promote(host.state.registry.find(terminal))
         promoted = await pool.until_event("promoted")
@@ -40,7 +40,7 @@ async def test_terminal_of_an_agent_is_created_promoted_and_closed():
             "owner": "agent",
             "visible": False,
             "createdAt": record["createdAt"],
-            "command": ["read", "x y"],
+            "command": ["tail", "-f", "/dev/null", "a b"],
         },
     }
     assert list(record) == ["id", "cwd", "owner", "visible", "createdAt", "command"]
@@ -72,9 +72,10 @@ async def test_output_of_a_terminal_is_sent_in_parts():
 
 async def test_much_output_is_sent_as_its_end():
     async with host_here() as host, pool_client(host) as pool, user_of(host) as user:
-        script = "stty -echo; read x; i=10000; while [ $i -lt 30000 ]; do echo $i; i=$((i+1)); done"
-        terminal = await UserTerminals(user).create(script)
-        await pool.until_event("created")
+        script = "i=10000; while [ $i -lt 30000 ]; do echo $i; i=$((i+1)); done"
+        terminal = await UserTerminals(user).create(f"stty -echo; echo ready; read x; {script}")
+        await pool.until(lambda message: "ready" in message.get("output", ""))
+        pool.skipped.clear()
         await user.terminal_request("write", terminal, data="\n")
         await user.terminal_request("wait", terminal)
         await pool.until_event("closed")

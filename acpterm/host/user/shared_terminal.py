@@ -1,4 +1,4 @@
-"""What somebody with a share may call: a few methods, for one terminal.
+"""What a visitor, who has the link of a share, may call: a few methods, for one terminal.
 
 Each connection has a dispatch table of its own (`share_methods_table`). A method that names another
 terminal fails, and so does every method that is not in the table. Windows do not change the size of

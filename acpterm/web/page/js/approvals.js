@@ -49,7 +49,7 @@ export function answerText(answer) {
 /** Return which commands an answer for always is for. */
 export function alwaysText(question) {
   if (question.prefix === null) {
-    return "This command can only be answered once: no part of it can be recognised safely.";
+    return "Always is not offered: no part of this command can be recognised safely.";
   }
   const words = visible(shellJoin(question.prefix));
   return question.level === "dangerous"
@@ -74,7 +74,7 @@ class Card {
     const title = el("h2", { id: newId("question") }, `${agent} wants to run`);
     const always = el("p", { class: "question-always muted", id: newId("always") }, alwaysText(question));
     this.reason = el("input", {
-      class: "field", placeholder: "Reason for the agent (optional)", "aria-label": `Reason to deny, for ${agent}`,
+      class: "field", placeholder: "Reason (optional)", "aria-label": `Reason to deny, which ${agent} reads`,
       autocomplete: "off", maxlength: String(REASON_MAX),
       onkeydown: (event) => {
         if (event.key === "Enter" && !event.isComposing) this.send("deny");
@@ -84,7 +84,7 @@ class Card {
     const button = (text, kind, run, more = {}) =>
       el("button", { class: `button ${kind}`, type: "button", onclick: run, ...more }, text);
     this.buttons = [
-      button("Allow once", "button-primary", (event) => this.click(event, "allow")),
+      button("Allow once", question.level === "dangerous" ? "" : "button-primary", (event) => this.click(event, "allow")),
       question.prefix === null ? null
         : button("Always allow", "", (event) => this.click(event, "allow", "always"), { "aria-describedby": always.id }),
       button("Deny", "button-danger", (event) => this.click(event, "deny")),
@@ -97,7 +97,7 @@ class Card {
     );
     this.element = el(
       "article",
-      { class: "card question", tabindex: "-1", "aria-labelledby": title.id, dataset: { level: question.level } },
+      { class: question.level === "dangerous" ? "card question is-dangerous" : "card question", tabindex: "-1", "aria-labelledby": title.id, },
       el("header", { class: "question-head" }, title, levelBadge(question.level), el("span", { class: "spacer" }), this.left),
       el("pre", { class: "question-command", tabindex: "0", "aria-label": "Command" }, codeOf(question.command)),
       el(

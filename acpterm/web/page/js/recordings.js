@@ -5,11 +5,12 @@
 
 import { CastError, CastParser } from "./cast.js";
 import { el, newId, setText } from "./dom.js";
+import { Emulator, loadLibraries } from "./emulator.js";
 import { addShortcuts } from "./keys.js";
 import { clampSize, Player, SPEED_MAX, SPEED_MIN } from "./player.js";
 import { LostError } from "./rpc.js";
 import { localTime } from "./shown.js";
-import { BidiFilter, oneLine, visible } from "./text.js";
+import { oneLine, visible } from "./text.js";
 import { duration, memory } from "./words.js";
 
 const REFRESH_MS = 700;
@@ -19,10 +20,13 @@ const IDLE_LIMITS = { "": "Keep pauses", 5: "Cut pauses to 5 s", 2: "Cut pauses 
 const DEFAULT_IDLE_S = "2";
 // Sizes of the text, in pixels, and the width of a character in relation to it.
 const FONT_MAX = 15;
-const FONT_MIN = 5;
+const FONT_MIN = 4;
+const READABLE = 12;
 const CHAR_WIDTH = 0.6021;
-const FONT = 'ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", "Liberation Mono", Menlo, Consolas, monospace';
-const THEME = { background: "#0d1013", foreground: "#e3e7eb", cursor: "#e3e7eb", selectionBackground: "#3a4a5e" };
+const LINE_HEIGHT = 1.22;
+const FRAME_PX = 28;
+// Resets an emulator, also from the alternate screen.
+const RESET = new TextEncoder().encode("\x1b[?1049l\x1bc");
 
 /** Mount the view; see main.js. */
 export function mount(container, context) {
@@ -126,7 +130,8 @@ function mountPlayer(container, { rpc }, name) {
     try {
       const cast = await readCast(rpc, name, () => isCurrent, (done) => setText(status, `Loading ${done} %`));
       if (!isCurrent) return;
-      setText(title, oneLine(cast.header.title || name, 200));
+      setText(title, oneLine(cast.header.title || name, 500));
+      title.title = title.textContent;
       const when = cast.header.timestamp === null ? "" : localTime(cast.header.timestamp * 1000);
       const skipped = cast.unread ? `, ${cast.unread} damaged lines left out` : "";
       setText(status, `${when}${skipped}`);
@@ -186,14 +191,9 @@ async function readCast(rpc, name, isCurrent, onProgress) {
 
 /** Build the player in `stage`; return `{end()}`, or nothing if the view was left meanwhile. */
 async function startPlayback(stage, cast, isCurrent) {
-  const { Terminal } = await import("/assets/vendor/xterm.mjs");
+  await loadLibraries();
   if (!isCurrent()) return undefined;
-  const screen = el("div", { class: "player-screen", role: "img", "aria-label": "Recorded screen" });
-  const size = clampSize(cast.header);
-  const terminal = new Terminal({
-    ...size, fontFamily: FONT, fontSize: FONT_MAX, theme: THEME, scrollback: 0, disableStdin: true, cursorBlink: false,
-    linkHandler: { activate: () => {} },
-  });
+  const screen = el("div", { class: "player-screen", role: "group", "aria-label": "Recorded screen" });
 
   const play = el("button", { class: "button button-primary player-play", type: "button" }, "Play");
   const position = el("input", { class: "player-position", type: "range", min: "0", step: "0.01", value: "0", "aria-label": "Position" });
@@ -202,22 +202,20 @@ async function startPlayback(stage, cast, isCurrent) {
     SPEEDS.map((value) => el("option", { value: String(value), selected: value === 1 }, `${value}×`)));
   const idle = el("select", { class: "field", "aria-label": "Pauses" },
     Object.entries(IDLE_LIMITS).map(([value, text]) => el("option", { value, selected: value === DEFAULT_IDLE_S }, text)));
+  const whole = el("button", { class: "button", type: "button", "aria-pressed": "true", title: "Show all of the window, however small" }, "Fit");
   const marker = el("span", { class: "player-marker muted", role: "status" });
-  const controls = el("div", { class: "toolbar player-controls" }, play, position, time, speed, idle, marker);
+  const controls = el("div", { class: "toolbar player-controls" }, play, position, time, speed, idle, whole, marker);
   stage.replaceChildren(screen, controls);
-  terminal.open(screen);
-  if (terminal.textarea) terminal.textarea.tabIndex = -1;
+  const options = { ...clampSize(cast.header), fontSize: FONT_MAX, scrollback: 0, disableStdin: true };
+  const emulator = await Emulator.create(screen, options);
+  const terminal = emulator.term;
+  terminal.textarea.tabIndex = -1;
   terminal.attachCustomKeyEventHandler(() => false);
-
   const bytes = new TextEncoder();
-  let bidi = new BidiFilter();
   const player = new Player(cast, {
-    write: (text) => new Promise((resolve) => terminal.write(bidi.feed(bytes.encode(text)), resolve)),
-    clear: () => {
-      bidi = new BidiFilter();
-      // In order with what is still being written, which `reset()` is not.
-      terminal.write("\x1b[?1049l\x1bc");
-    },
+    write: (text) => new Promise((resolve) => emulator.write(bytes.encode(text), resolve)),
+    // In order with what is still being written, which `term.reset()` is not.
+    clear: () => emulator.paint(RESET),
     resize: ({ cols, rows }) => {
       terminal.resize(cols, rows);
       fit();
@@ -225,8 +223,10 @@ async function startPlayback(stage, cast, isCurrent) {
   }, render);
 
   function fit() {
-    const width = stage.clientWidth - 18;
-    const fontSize = Math.max(FONT_MIN, Math.min(FONT_MAX, Math.floor((2 * width) / (terminal.cols * CHAR_WIDTH)) / 2));
+    const [width, height] = [stage.clientWidth - FRAME_PX, stage.clientHeight - controls.offsetHeight - FRAME_PX];
+    const isWhole = whole.getAttribute("aria-pressed") === "true";
+    const wanted = !isWhole ? READABLE : Math.min(width / (terminal.cols * CHAR_WIDTH), Math.max(height / (terminal.rows * LINE_HEIGHT), 0));
+    const fontSize = Math.max(FONT_MIN, Math.min(FONT_MAX, Math.floor(2 * wanted) / 2));
     if (terminal.options.fontSize !== fontSize) terminal.options.fontSize = fontSize;
   }
 
@@ -252,6 +252,10 @@ async function startPlayback(stage, cast, isCurrent) {
   position.addEventListener("change", () => {
     isDragging = false;
     render();
+  });
+  whole.addEventListener("click", () => {
+    whole.setAttribute("aria-pressed", String(whole.getAttribute("aria-pressed") !== "true"));
+    fit();
   });
   speed.addEventListener("change", () => player.setSpeed(Number(speed.value)));
   idle.addEventListener("change", () => player.setIdleLimit(idle.value ? Number(idle.value) : Infinity));
@@ -293,7 +297,7 @@ async function startPlayback(stage, cast, isCurrent) {
     end: () => {
       isEnded = true;
       observer.disconnect();
-      terminal.dispose();
+      emulator.dispose();
     },
   };
 }
