@@ -11,6 +11,13 @@ from tests.support.polling import poll_blocking
 
 DEADLINE_S = 30.0
 
+_PASTE = """(element, text) => {
+  const clipboardData = new DataTransfer();
+  clipboardData.setData("text/plain", text);
+  element.dispatchEvent(
+    new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+}"""
+
 
 class WebPage(Visitor):
     """A page that is open in a browser context of its own."""
@@ -53,9 +60,17 @@ class WebPage(Visitor):
         self.page.locator("#view .xterm-helper-textarea").focus()
         self.page.keyboard.type(text)
 
+    def paste(self, text: str) -> None:
+        """Paste text into the terminal."""
+        self.page.locator("#view .xterm-helper-textarea").evaluate(_PASTE, text)
+
     def press(self, key: str) -> None:
         """Press a key, named as in playwright."""
         self.page.keyboard.press(key)
+
+    def confirm(self, action: str) -> None:
+        """Press the button `action` of the dialog."""
+        self.page.get_by_role("dialog").get_by_role("button", name=action, exact=True).click()
 
     def button(self, name: str) -> Locator:
         """Return the button with this accessible name."""
