@@ -15,7 +15,7 @@ from acpterm.web.access import AccessStore
 from acpterm.web.endpoint import Endpoint
 from acpterm.web.guard import Guard, Protected
 from acpterm.web.login import Logins
-from acpterm.web.pages import ResponseHeaders, page_routes
+from acpterm.web.pages import DIRECTORY, ResponseHeaders, page_routes
 from acpterm.web.sockets import JsonRpcSockets
 
 _USER: Final = Middleware(Protected)
@@ -23,13 +23,18 @@ _USER_OR_SHARE: Final = Middleware(Protected, share=True)
 _BEARER: Final = Middleware(Protected, bearer_only=True)
 
 
-def make_app(host: Host, endpoint: Endpoint, access: AccessStore) -> Starlette:
-    """Return the application that serves `host` at `endpoint`."""
+def make_app(
+    host: Host, endpoint: Endpoint, access: AccessStore, page: str = DIRECTORY
+) -> Starlette:
+    """Return the application that serves `host` at `endpoint`.
+
+    `page` is the directory of the page's files.
+    """
     logins = Logins(endpoint, access)
     sockets = JsonRpcSockets(host, access)
     return Starlette(
         routes=[
-            *page_routes(),
+            *page_routes(page),
             Route("/login", logins.log_in, methods=["POST"]),
             Route("/logout", logins.log_out, methods=["POST"], middleware=[_USER_OR_SHARE]),
             Route("/access", logins.describe, methods=["POST"], middleware=[_USER_OR_SHARE]),

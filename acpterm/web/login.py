@@ -3,6 +3,7 @@
 Each needs an `Origin`. No response contains a secret but the cookie, which scripts cannot read.
 """
 
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
@@ -78,10 +79,11 @@ async def _read(request: Request) -> bytes:
     body = b""
     with trio.move_on_after(_BODY_TIMEOUT_S) as timeout:
         try:
-            async for part in request.stream():
-                body += part
-                if len(body) > _BODY_MAX:
-                    raise _BodyError
+            async with aclosing(request.stream()) as parts:
+                async for part in parts:
+                    body += part
+                    if len(body) > _BODY_MAX:
+                        raise _BodyError
         except ClientDisconnect as error:
             raise _BodyError from error
     if timeout.cancelled_caught:

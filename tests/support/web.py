@@ -5,9 +5,10 @@ The client is h11 and wsproto on a trio stream: unlike a browser it sends any `H
 
 import json
 import secrets
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -15,10 +16,21 @@ from urllib.parse import urlsplit
 import h11
 import trio
 import wsproto
+from starlette.routing import BaseRoute
 from wsproto import events
 
+from acpterm.config.http import HttpAddress
+from acpterm.host.host import Host
+from acpterm.web.access import AccessStore
+from acpterm.web.access_file import AccessFile
+from acpterm.web.app import make_app
+from acpterm.web.endpoint import Endpoint, bind
+from acpterm.web.http_connection import server_config
+from acpterm.web.pages import DIRECTORY as PAGE_DIRECTORY
+from acpterm.web.server import HttpServer
 from tests.support.daemon import Daemon, daemon
 from tests.support.depth import DEADLINE_S
+from tests.support.hosts import host_here
 from tests.support.rpc import running
 from tests.support.user import User, user_at
 
@@ -49,6 +61,15 @@ class RefusedError(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(f"status {status}")
         self.status = status
+
+
+async def refused_status(opening: AbstractAsyncContextManager[Any]) -> int:
+    """Return the status with which the server refuses a WebSocket; 101 if it does not."""
+    try:
+        async with opening:
+            return 101
+    except RefusedError as error:
+        return error.status
 
 
 class Browser:
@@ -277,22 +298,20 @@ class WebSocketClient(trio.abc.Stream):
         await self.stream.aclose()
 
 
-class WebDaemon:
-    """A daemon with an HTTP server."""
+class Web:
+    """An HTTP server, and how its clients get an access."""
 
-    def __init__(self, running: Daemon, origin: str, token_file: str) -> None:
-        self.daemon = running
+    def __init__(self, origin: str, token_file: Path) -> None:
         self.origin = origin
-        self.token_file = Path(token_file)
+        self.token_file = token_file
 
     async def link(self) -> str:
         """Return a new link."""
-        async with user_at(self.daemon.user_path) as user:
-            return str((await user.request("web/open"))["url"])
+        raise NotImplementedError
 
     async def browser(self) -> Browser:
         """Return a browser that is logged in as the user."""
-        browser = Browser(self.origin)
+        browser = self.stranger()
         reply = await browser.log_in(await self.link())
         assert reply.status == 200, reply
         return browser
@@ -306,21 +325,83 @@ class WebDaemon:
         return Browser(self.origin, token=self.token_file.read_text().strip())
 
 
+class WebDaemon(Web):
+    """The HTTP server of a daemon."""
+
+    def __init__(self, running: Daemon, status: Any) -> None:
+        super().__init__(status["origin"], Path(status["tokenFile"]))
+        self.daemon = running
+
+    async def link(self) -> str:
+        async with user_at(self.daemon.user_path) as user:
+            return str((await user.request("web/open"))["url"])
+
+
 @asynccontextmanager
 async def web_daemon(directory: Path, *arguments: str, **options: Any) -> AsyncIterator[WebDaemon]:
-    """Run a daemon with an HTTP server on a free port; the options are those of `daemon`.
-
-    Its state is in `directory`/state.
-    """
+    """Run a daemon with an HTTP server on a free port; the options are those of `daemon`."""
     async with daemon(directory, "--http", "127.0.0.1:0", *arguments, **options) as running:
-        with trio.fail_after(DEADLINE_S):
-            while (found := await web_status(running))["address"] is None:
-                assert found["error"] is None, found
-                await trio.sleep(0.01)
-        yield WebDaemon(running, found["origin"], found["tokenFile"])
+        yield WebDaemon(running, await web_listens(running))
+
+
+async def web_listens(running: Daemon) -> Any:
+    """Wait until the HTTP server listens; return the result of `_acpterm/web/status`."""
+    with trio.fail_after(DEADLINE_S):
+        while (found := await web_status(running))["address"] is None:
+            assert found["error"] is None, found
+            await trio.sleep(0.01)
+    return found
 
 
 async def web_status(running: Daemon) -> Any:
     """Return the result of `_acpterm/web/status`."""
     async with user_at(running.user_path) as user:
         return await user.request("web/status")
+
+
+class WebHere(Web):
+    """An HTTP server in this process."""
+
+    def __init__(self, host: Host, endpoint: Endpoint, access: AccessStore, file: AccessFile):
+        super().__init__(endpoint.origin, Path(file.token_path))
+        self.host = host
+        self.endpoint = endpoint
+        self.access = access
+
+    async def link(self) -> str:
+        return f"{self.origin}/login#{self.access.new_link()}"
+
+    async def guest(self, terminal_id: str, *, write: bool = False) -> Browser:
+        """Return a browser that is logged in to a share."""
+        _, token = self.access.new_share(terminal_id, write=write, lifetime_s=3600)
+        browser = self.stranger()
+        assert (await browser.log_in(f"{self.origin}/share#{token}")).status == 200
+        return browser
+
+
+@asynccontextmanager
+async def web_here(
+    directory: Path,
+    *,
+    clock: Callable[[], float] = time.time,
+    routes: Sequence[BaseRoute] = (),
+    page: str = PAGE_DIRECTORY,
+    **settings: Any,
+) -> AsyncIterator[WebHere]:
+    """Run a host and its HTTP server in this process; the server's files are in `directory`.
+
+    `routes` are added to those of the application, behind the same checks. `page` is the directory
+    of the page's files.
+    """
+    async with host_here(**settings) as host, trio.open_nursery() as nursery:
+        endpoint = Endpoint(bind(HttpAddress("127.0.0.1", 0)), host.settings)
+        file = AccessFile(str(directory / "web"))
+        access = AccessStore(file, clock)
+        app = make_app(host, endpoint, access, page)
+        app.router.routes.extend(routes)
+        config = server_config(host.settings.max_message_bytes)
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(endpoint.socket))
+        nursery.start_soon(HttpServer(app, config, None).run, listener)
+        async with listener:
+            yield WebHere(host, endpoint, access, file)
+            nursery.cancel_scope.cancel()

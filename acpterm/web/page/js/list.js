@@ -9,7 +9,7 @@ import { addShortcuts } from "./keys.js";
 import { openNewTerminal } from "./new_terminal.js";
 import { sessionKey } from "./store.js";
 import { oneLine } from "./text.js";
-import { byState, needsUser, NOTHING, row, shortId } from "./words.js";
+import { byState, dotOf, needsUser, NOTHING, row, shortId } from "./words.js";
 
 const TICK_MS = 1000;
 const COLUMNS = [
@@ -108,13 +108,6 @@ class Row {
     this.cells.where.classList.toggle("is-nothing", words.where === NOTHING);
     this.cells.level.classList.toggle("is-nothing", !this.info.level);
   }
-}
-
-/** Return what the coloured dot shows; the state is in words beside it. */
-export function dotOf(info) {
-  if (info.state === "running") return info.waitingForInput ? "waits" : "running";
-  const status = info.exitStatus;
-  return status && status.exitCode === 0 ? "done" : status ? "failed" : "ended";
 }
 
 /** The heading of a group, and its rows. */

@@ -37,18 +37,24 @@ export async function login(token) {
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ token, key }),
   });
-  if (!response.ok) throw new Error((await errorText(response)) || `status ${response.status}`);
+  if (!response.ok) throw new Error((await response.text()).trim().slice(0, 300) || `status ${response.status}`);
   localStorage.setItem(KEY, key);
   return response.json().catch(() => ({}));
 }
 
-async function errorText(response) {
-  const text = await response.text();
+/**
+ * Return what this browser's login may use, as the server describes it; "none" if it has no login,
+ * and null if the server cannot be reached.
+ */
+export async function readAccess() {
+  const key = storedKey();
+  if (!key) return "none";
   try {
-    const { error } = JSON.parse(text);
-    return typeof error === "string" ? error : "";
+    const response = await fetch("/access", { method: "POST", headers: { "X-Acpterm-Key": key } });
+    if (response.status === 401 || response.status === 403) return "none";
+    return response.ok ? await response.json() : null;
   } catch {
-    return text.length < 300 ? text : "";
+    return null;
   }
 }
 

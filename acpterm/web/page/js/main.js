@@ -9,7 +9,7 @@
 import { announce } from "./dialog.js";
 import { setText } from "./dom.js";
 import { addShortcuts, showShortcuts, startShortcuts } from "./keys.js";
-import { connect, login, takeToken } from "./login.js";
+import { connect, login, readAccess, takeToken } from "./login.js";
 import { showNotice } from "./notices.js";
 import { Rpc } from "./rpc.js";
 import { counts, Store } from "./store.js";
@@ -25,6 +25,7 @@ const VIEWS = {
   policy: { title: "Policy", load: () => import("./policy.js") },
 };
 const STATES = { open: "", closed: "disconnected" };
+const FAILURES_BEFORE_CHECK = 3;
 
 const main = document.getElementById("main");
 const listPane = document.getElementById("list");
@@ -131,6 +132,32 @@ function follow() {
   rpc.start();
 }
 
+/** While the connection fails, find out whether that is because the login has ended. */
+function watchLogin(noticeName) {
+  rpc.onState(async (state) => {
+    if (state !== "reconnecting" || rpc.failures !== FAILURES_BEFORE_CHECK) return;
+    const access = await readAccess();
+    if (access !== "none" || rpc.isOpen) return;
+    rpc.close();
+    unmount();
+    unmount = () => {};
+    listPane.hidden = true;
+    viewPane.hidden = false;
+    showNotice(viewPane, noticeName);
+  });
+}
+
+async function startShare(access) {
+  const { startShare: mountShare } = await import("./share.js");
+  setText(document.querySelector("title"), "Shared terminal – acpterm");
+  document.querySelector(".brand").removeAttribute("href");
+  main.dataset.view = "terminal";
+  viewPane.hidden = false;
+  watchLogin("share");
+  follow();
+  unmount = mountShare(viewPane, { rpc, access, navigate });
+}
+
 async function startUser() {
   document.querySelector(".nav").hidden = false;
   addPageShortcuts();
@@ -140,23 +167,32 @@ async function startUser() {
   const { mount } = await import("./list.js");
   mount(listPane, { rpc, store, navigate });
   window.addEventListener("hashchange", show);
+  watchLogin("login");
   follow();
   await show();
 }
 
 async function start() {
+  const isShare = location.pathname === "/share";
   const token = takeToken();
-  if (token !== null) {
-    try {
-      await login(token);
-    } catch (error) {
-      viewPane.hidden = false;
-      showNotice(viewPane, "refused", error.message);
-      return;
-    }
-    history.replaceState(null, "", "/");
+  let access;
+  try {
+    access = token === null ? await readAccess() : await login(token);
+  } catch (error) {
+    viewPane.hidden = false;
+    showNotice(viewPane, isShare ? "share" : "refused", error.message);
+    return;
   }
-  await startUser();
+  if (access === "none") {
+    viewPane.hidden = false;
+    showNotice(viewPane, isShare ? "share" : "login");
+  } else if (access?.access === "share") {
+    history.replaceState(null, "", "/share");
+    await startShare(access);
+  } else {
+    if (location.pathname !== "/") history.replaceState(null, "", `/${location.hash}`);
+    await startUser();
+  }
 }
 
 start();

@@ -136,3 +136,8 @@ export class BidiFilter {
     return kept.subarray(0, size);
   }
 }
+
+/** Return pasted text with its line ends as "\n", and without control characters but tabs. */
+export function cleanPaste(text) {
+  return text.replace(/\r\n?/g, "\n").replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f]/g, "");
+}

@@ -128,3 +128,10 @@ export function needsUser(terminal) {
 export function shortId(id) {
   return id.replace(/^term_/, "").slice(0, 8);
 }
+
+/** Return what the coloured dot shows; the state is in words beside it. */
+export function dotOf(info) {
+  if (info.state === "running") return info.waitingForInput ? "waits" : "running";
+  const status = info.exitStatus;
+  return status && status.exitCode === 0 ? "done" : status ? "failed" : "ended";
+}

@@ -1,0 +1,87 @@
+// The dialog that makes a link to one terminal, and lists and revokes such links.
+
+import { notify, notifyError, openDialog } from "./dialog.js";
+import { el } from "./dom.js";
+import { copyText } from "./terminal.js";
+import { span, title } from "./words.js";
+
+const HOUR_MS = 3600 * 1000;
+const DURATIONS = [["1 hour", HOUR_MS], ["8 hours", 8 * HOUR_MS], ["1 day", 24 * HOUR_MS], ["1 week", 7 * 24 * HOUR_MS]];
+
+/** Show the dialog for the terminal `info`. */
+export function openShare({ rpc, info }) {
+  return openDialog(`Share ${title(info)}`, (close) => {
+    const duration = el("select", { class: "field" }, DURATIONS.map(([text, value]) => el("option", { value }, text)));
+    const write = el("input", { type: "checkbox", disabled: info.owner !== "user" });
+    const link = el("input", { class: "field field-wide mono", readonly: true, "aria-label": "Link" });
+    const made = el("div", { class: "toolbar", hidden: true }, link);
+    const list = el("ul", { class: "share-list" });
+    made.append(el("button", { class: "button button-primary", type: "button", onclick: () => copyLink(link.value) }, "Copy the link"));
+    readShares({ rpc, info, list });
+    return [
+      el("p", {}, "Anyone with the link, who can reach this server, sees this terminal until the link expires or is revoked."),
+      el("label", { class: "labelled" }, "Valid for", duration),
+      el("label", { class: "check" }, write, " Allow typing (only in your own terminals)"),
+      made,
+      list,
+      el(
+        "div",
+        { class: "dialog-actions" },
+        el("button", { class: "button", type: "button", onclick: () => close(null) }, "Close"),
+        el("button", {
+          class: "button button-primary",
+          type: "button",
+          onclick: async () => {
+            try {
+              const params = { terminalId: info.terminalId, write: write.checked, forMs: Number(duration.value) };
+              const share = await rpc.request("_acpterm/share/create", params);
+              link.value = share.url;
+              made.hidden = false;
+              link.select();
+              await readShares({ rpc, info, list });
+            } catch (error) {
+              notifyError(error);
+            }
+          },
+        }, "Make a link"),
+      ),
+    ];
+  });
+}
+
+async function copyLink(text) {
+  if (await copyText(text)) notify("Copied");
+}
+
+async function readShares({ rpc, info, list }) {
+  let shares;
+  try {
+    ({ shares } = await rpc.request("_acpterm/share/list", {}));
+  } catch {
+    return;
+  }
+  const now = Date.now();
+  const items = shares.filter((share) => share.terminalId === info.terminalId).map((share) => {
+    const left = span(Math.max(0, (share.endsAt - now) / 1000));
+    const text = `${share.write ? "typing" : "read-only"}, ${left} left`;
+    return el(
+      "li",
+      {},
+      text,
+      el("button", {
+        class: "button button-danger",
+        type: "button",
+        "aria-label": `Revoke: ${text}`,
+        onclick: async () => {
+          try {
+            await rpc.request("_acpterm/share/revoke", { shareId: share.shareId });
+          } catch (error) {
+            notifyError(error);
+          }
+          await readShares({ rpc, info, list });
+        },
+      }, "Revoke"),
+    );
+  });
+  list.replaceChildren(...items);
+}
