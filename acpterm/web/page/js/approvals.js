@@ -46,15 +46,15 @@ export function answerText(answer) {
     : `${what}${always} ${how}${reason}`;
 }
 
-/** Return which commands an answer for always is for. */
-export function alwaysText(question) {
+/** Return which commands an answer for always is for: words about them, and the command. */
+export function alwaysWords(question) {
   if (question.prefix === null) {
-    return "This command can only be answered once: no part of it can be recognised safely.";
+    return ["Always is not offered: no part of this command can be recognised safely.", ""];
   }
   const words = visible(shellJoin(question.prefix));
   return question.level === "dangerous"
-    ? `Always: exactly ${words}, in this session.`
-    : `Always: commands that begin with ${words}, in this session.`;
+    ? ["Always, in this session: only ", words]
+    : ["Always, in this session: all commands that begin with ", words];
 }
 
 /** Return the remaining time in words; empty if there is no limit. */
@@ -72,9 +72,10 @@ class Card {
     this.status = el("p", { class: "question-status", hidden: true });
     const agent = oneLine(question.agent || question.connection, 60);
     const title = el("h2", { id: newId("question") }, `${agent} wants to run`);
-    const always = el("p", { class: "question-always muted", id: newId("always") }, alwaysText(question));
+    const [about, prefix] = alwaysWords(question);
+    const always = el("p", { class: "question-always muted", id: newId("always") }, about, prefix ? el("code", {}, prefix) : null);
     this.reason = el("input", {
-      class: "field", placeholder: "Reason for the agent (optional)", "aria-label": `Reason to deny, for ${agent}`,
+      class: "field", placeholder: "Reason (optional)", "aria-label": `Reason to deny, which ${agent} reads`,
       autocomplete: "off", maxlength: String(REASON_MAX),
       onkeydown: (event) => {
         if (event.key === "Enter" && !event.isComposing) this.send("deny");
@@ -84,7 +85,7 @@ class Card {
     const button = (text, kind, run, more = {}) =>
       el("button", { class: `button ${kind}`, type: "button", onclick: run, ...more }, text);
     this.buttons = [
-      button("Allow once", "button-primary", (event) => this.click(event, "allow")),
+      button("Allow once", question.level === "dangerous" ? "" : "button-primary", (event) => this.click(event, "allow")),
       question.prefix === null ? null
         : button("Always allow", "", (event) => this.click(event, "allow", "always"), { "aria-describedby": always.id }),
       button("Deny", "button-danger", (event) => this.click(event, "deny")),
@@ -97,7 +98,7 @@ class Card {
     );
     this.element = el(
       "article",
-      { class: "card question", tabindex: "-1", "aria-labelledby": title.id, dataset: { level: question.level } },
+      { class: question.level === "dangerous" ? "card question is-dangerous" : "card question", tabindex: "-1", "aria-labelledby": title.id, },
       el("header", { class: "question-head" }, title, levelBadge(question.level), el("span", { class: "spacer" }), this.left),
       el("pre", { class: "question-command", tabindex: "0", "aria-label": "Command" }, codeOf(question.command)),
       el(

@@ -54,6 +54,7 @@ export function mount(container, { rpc, store }) {
     select("decision", "Decision", [["", "any"], ["allow", "allow"], ["ask", "ask"], ["deny", "deny"]]),
     el("button", { class: "button", type: "reset" }, "Clear"),
     agents, sessions);
+  const box = el("details", { class: "filter-box", open: !matchMedia("(max-width: 640px)").matches }, el("summary", {}, "Filter"), filters);
   const live = el("input", { type: "checkbox", checked: true, onchange: () => poll() });
   const status = el("p", { class: "muted", role: "status" });
   const problem = el("p", { class: "banner", role: "alert", hidden: true });
@@ -65,7 +66,7 @@ export function mount(container, { rpc, store }) {
     el("div", { class: "panel panel-wide" },
       el("div", { class: "panel-head" }, el("h1", {}, "Audit log"), status, el("span", { class: "spacer" }),
         el("label", { class: "check" }, live, "Live")),
-      filters, problem, table, el("div", { class: "more" }, older)),
+      box, problem, table, el("div", { class: "more" }, older)),
   );
 
   filters.addEventListener("submit", (event) => {
@@ -142,6 +143,11 @@ export function mount(container, { rpc, store }) {
     if (!after && next && count === 0) queueMicrotask(() => setTimeout(() => read({ before: next })));
   }
 
+  function focusFilters() {
+    box.open = true;
+    filters.querySelector("select").focus();
+  }
+
   function showProblem(text) {
     problem.hidden = !text;
     setText(problem, text);
@@ -161,7 +167,7 @@ export function mount(container, { rpc, store }) {
   document.addEventListener("visibilitychange", poll);
   const endOpen = rpc.onOpen(() => (newest ? poll() : restart()));
   const removeShortcuts = addShortcuts("Audit log", [
-    { keys: "f", label: "Go to the filters", run: () => filters.querySelector("select").focus() },
+    { keys: "f", label: "Go to the filters", run: focusFilters },
     { keys: "o", label: "Older entries", run: () => older.hidden || older.click() },
     { keys: "v", label: "Live on or off", run: () => live.click() },
   ]);
@@ -204,17 +210,17 @@ function rowsOf(entry, { isNew }) {
     },
     words.time,
   );
+  const cell = (name, ...content) => el("td", { class: `audit-${name}${words[name] === "-" ? " is-nothing" : ""}` }, ...content);
   const word = entry.event === "decision" ? entry.decision : entry.event;
   const row = el(
     "tr",
     { class: isNew ? "audit-entry is-new" : "audit-entry" },
     el("td", { class: "audit-time" }, toggle),
     el("td", { class: "audit-event", dataset: { word: oneLine(word ?? "", 20) } }, words.event),
-    el("td", { class: "audit-agent" }, words.agent),
-    el("td", { class: "audit-session", title: oneLine(entry.session ?? "", 200) }, words.session),
-    el("td", { class: "audit-terminal mono" },
-      entry.terminal ? el("a", { href: `#/terminal/${encodeURIComponent(entry.terminal)}` }, words.terminal) : words.terminal),
-    el("td", { class: "audit-what" }, words.what),
+    cell("agent", words.agent),
+    cell("session", words.session),
+    cell("terminal", entry.terminal ? el("a", { href: `#/terminal/${encodeURIComponent(entry.terminal)}` }, words.terminal) : words.terminal),
+    el("td", { class: "audit-what" }, el("div", { class: "audit-words" }, words.what)),
   );
   return [row, members];
 }

@@ -33,7 +33,7 @@ export function auditRow(entry) {
     agent: word(entry.agent || entry.connection, AGENT),
     session: word(entry.session, SESSION),
     terminal: word((entry.terminal ?? "").replace(/^term_/, "").slice(0, ID), ID),
-    what: oneLine((DETAILS[entry.event] ?? other)(entry), 2 * TEXT),
+    what: oneLine((DETAILS.get(entry.event) ?? other)(entry), 2 * TEXT),
   };
 }
 
@@ -119,4 +119,6 @@ function other(entry) {
   return join(entry.signal, notes(entry.limit, entry.rule), pid, by, reason(entry), commandOf(entry));
 }
 
-const DETAILS = { create: created, check: created, decision: decided, exit: ended, gap, input: typed };
+const DETAILS = new Map(
+  Object.entries({ create: created, check: created, decision: decided, exit: ended, gap, input: typed }),
+);

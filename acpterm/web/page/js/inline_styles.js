@@ -1,17 +1,17 @@
 // Lets xterm.js style its elements under a Content-Security-Policy that forbids inline styles.
 //
 // xterm.js fills `<style>` elements and sets `style` attributes, which the policy blocks. The same
-// through the CSS object model is allowed. So the text of a `<style>` element that a script creates
-// goes to a style sheet of the document instead, until the element is removed from it, and a `style`
-// attribute that a script sets is set as `style.cssText`.
+// through the CSS object model is allowed. So a script that creates a `<style>` element gets another,
+// invisible element, whose text goes to a style sheet of the document until the element is removed;
+// and a `style` attribute that a script sets is set as `style.cssText`.
 
 /** Replace the two ways to set inline styles, for all scripts of the page. */
 export function allowInlineStyles() {
   const createElement = Document.prototype.createElement;
   Document.prototype.createElement = function (name, ...rest) {
-    const element = createElement.call(this, name, ...rest);
-    if (element instanceof HTMLStyleElement) moveText(element);
-    return element;
+    return name === "style"
+      ? asStyle(createElement.call(this, "template"))
+      : createElement.call(this, name, ...rest);
   };
   const setAttribute = Element.prototype.setAttribute;
   Element.prototype.setAttribute = function (name, value) {
@@ -20,7 +20,7 @@ export function allowInlineStyles() {
   };
 }
 
-function moveText(element) {
+function asStyle(element) {
   const sheet = new CSSStyleSheet();
   let text = "";
   const withoutSheet = () => document.adoptedStyleSheets.filter((one) => one !== sheet);
@@ -36,4 +36,5 @@ function moveText(element) {
     document.adoptedStyleSheets = withoutSheet();
     Element.prototype.remove.call(this);
   };
+  return element;
 }

@@ -11,6 +11,7 @@ import { setText } from "./dom.js";
 import { addShortcuts, showShortcuts, startShortcuts } from "./keys.js";
 import { connect, login, readAccess, takeToken } from "./login.js";
 import { showNotice } from "./notices.js";
+import { announceQuestions } from "./questions.js";
 import { Rpc } from "./rpc.js";
 import { counts, Store } from "./store.js";
 import { oneLine } from "./text.js";
@@ -164,6 +165,7 @@ async function startUser() {
   store.start();
   store.subscribe(showTitle);
   store.onEvent(announceEvent);
+  announceQuestions(store);
   const { mount } = await import("./list.js");
   mount(listPane, { rpc, store, navigate });
   window.addEventListener("hashchange", show);

@@ -5,7 +5,7 @@
 import { el, newId, setText } from "./dom.js";
 import { addShortcuts } from "./keys.js";
 import { LostError } from "./rpc.js";
-import { codeOf, levelBadge, shellJoin } from "./shown.js";
+import { levelBadge, partOf, shellJoin } from "./shown.js";
 import { visible } from "./text.js";
 
 const TYPING_MS = 200;
@@ -47,7 +47,7 @@ export function mount(container, { rpc, params = [] }) {
   const about = el("p", { class: "muted", id: newId("about") });
   const outcome = el("section", { class: "outcome", "aria-label": "Decision", "aria-live": "polite" });
   const examples = el("div", { class: "toolbar" }, el("span", { class: "muted" }, "Examples:"), EXAMPLES.map((text) =>
-    el("button", { class: "button mono", type: "button", onclick: () => {
+    el("button", { class: "button", type: "button", onclick: () => {
       command.value = text;
       command.focus();
       check();
@@ -60,8 +60,8 @@ export function mount(container, { rpc, params = [] }) {
         el("div", { class: "policy-options" },
           el("label", { class: "labelled" }, "Directory", directory),
           el("label", { class: "labelled" }, "Profile", profile)),
-        about),
-      outcome, examples),
+        about, examples),
+      outcome),
   );
 
   function later() {
@@ -73,6 +73,7 @@ export function mount(container, { rpc, params = [] }) {
     clearTimeout(typing);
     const mine = (generation += 1);
     showProfile();
+    examples.hidden = Boolean(command.value.trim());
     if (!command.value.trim()) {
       outcome.replaceChildren();
       return;
@@ -155,7 +156,7 @@ function outcomeOf(found) {
       el("caption", { class: "visually-hidden" }, "The commands that this executes"),
       el("thead", {}, el("tr", {}, ["Part", "Level", "Why it is not safe"].map((name) => el("th", { scope: "col" }, name)))),
       el("tbody", {}, found.parts.map((part) => el("tr", {},
-        el("td", {}, part.words.length ? codeOf(shellJoin(part.words)) : el("em", { class: "muted" }, "the line itself")),
+        el("td", {}, part.words.length ? partOf(part.words) : el("em", { class: "muted" }, "the line itself")),
         el("td", {}, levelBadge(part.level)),
         el("td", {}, visible(part.reason)))))),
   ];

@@ -4,17 +4,23 @@
 import { el } from "./dom.js";
 import { visible, visibleText } from "./text.js";
 
+// In the words of a part: what is known only when the command runs.
+const COMPUTED = "\ufffd";
+
 const SAFE_WORD = /^[\w@%+=:,./-]+$/;
 
-/** Split text into pieces `{text, isEscape}`: an escape stands for one invisible character. */
+/**
+ * Split text into pieces `{text, isEscape}`: an escape stands for one character, which is invisible
+ * or a tab. Line ends are kept.
+ */
 export function pieces(original) {
   const shown = visibleText(original);
-  if (shown === original) return original ? [{ text: original, isEscape: false }] : [];
+  if (shown === original && !original.includes("\t")) return original ? [{ text: original, isEscape: false }] : [];
   const found = [];
   let plain = "";
   let at = 0;
   for (const character of original) {
-    if (shown.startsWith(character, at)) {
+    if (character !== "\t" && shown.startsWith(character, at)) {
       plain += character;
       at += character.length;
       continue;
@@ -23,7 +29,7 @@ export function pieces(original) {
     plain = "";
     const escape = visible(character);
     found.push({ text: escape, isEscape: true });
-    at += escape.length;
+    at += character === "\t" ? 1 : escape.length;
   }
   if (plain) found.push({ text: plain, isEscape: false });
   return found;
@@ -37,6 +43,20 @@ export function codeOf(command) {
     pieces(command).map(({ text, isEscape }) =>
       isEscape ? el("span", { class: "escape", title: "an invisible character" }, text) : text,
     ),
+  );
+}
+
+/** Return a `<code>` element with the words of a part of a command, as far as they are known. */
+export function partOf(words) {
+  return el(
+    "code",
+    { class: "command", dir: "ltr" },
+    words.flatMap((word, index) => [
+      index ? " " : "",
+      ...(word.includes(COMPUTED)
+        ? [el("span", { class: "computed", title: "computed when the command runs" }, visible(word.replaceAll(COMPUTED, "…")))]
+        : [visible(shellJoin([word]))]),
+    ]),
   );
 }
 
