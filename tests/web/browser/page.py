@@ -22,6 +22,10 @@ _PASTE = """(element, text) => {
 class WebPage(Visitor):
     """A page that is open in a browser context of its own."""
 
+    def wait_loaded(self) -> None:
+        """Wait until the list was read: then the page receives events and approvals."""
+        self.page.locator("#list .empty:visible, #list .group").first.wait_for()
+
     def go(self, route: str) -> None:
         """Show another view, such as `#/audit`."""
         self.page.evaluate("route => { location.hash = route; }", route)
@@ -30,6 +34,11 @@ class WebPage(Visitor):
         """Show a terminal, and wait until it is painted."""
         self.go(f"#/terminal/{terminal}")
         self.screen.wait_for()
+
+    @property
+    def view(self) -> Locator:
+        """The view beside the list, or instead of it."""
+        return self.page.locator("#view")
 
     def row(self, text: str) -> Locator:
         """Return the row of the list of terminals that contains `text`."""

@@ -28,7 +28,7 @@ def ask(agent, **params):
 
 def test_command_runs_when_it_is_allowed(approvals, agent):
     asked = ask(agent)
-    approvals.page.get_by_text("echo 'run at last'").first.wait_for()
+    approvals.view.get_by_text("echo 'run at last'").first.wait_for()
     approvals.until(lambda: approvals.page.title().startswith("(1) "))
     approvals.button("Allow once").click()
     terminal = agent.result(asked)["terminalId"]
@@ -39,7 +39,7 @@ def test_command_runs_when_it_is_allowed(approvals, agent):
 
 def test_reason_of_a_denial_reaches_the_agent(approvals, agent):
     asked = ask(agent)
-    approvals.page.get_by_placeholder("Reason for the agent").fill("use the other remote")
+    approvals.view.get_by_role("textbox", name="Reason to deny").fill("use the other remote")
     approvals.button("Deny").click()
     with pytest.raises(AssertionError, match="use the other remote"):
         agent.result(asked)
@@ -78,9 +78,9 @@ def test_list_links_to_the_pending_approval(page, agent):
 
 def test_command_with_markup_and_bidi_controls_is_inert(approvals, agent):
     ask(agent, args=["<b onclick=x>", "\u202egnp.exe"])
-    approvals.page.get_by_text("<b onclick=x>").first.wait_for()
+    approvals.view.get_by_text("<b onclick=x>").first.wait_for()
     assert "\u202e" not in approvals.page.content()
-    assert "\\u202e" in approvals.page.locator("#view").inner_text()
+    assert "\\u202e" in approvals.view.inner_text()
     assert approvals.page.locator("#view b").count() == 0
 
 

@@ -44,8 +44,8 @@ def test_output_streams(page, agent):
         page.until_drawn(f"line {number}")
 
 
-def test_typing_reaches_the_users_terminal(page, daemon):
-    terminal = daemon.create("sh", "-c", "read word; echo you typed $word; sleep 1000")
+def test_typing_reaches_the_users_terminal(page, create):
+    terminal = create("sh", "-c", "read word; echo you typed $word; sleep 1000")
     page.show_terminal(terminal)
     page.type("hällo 漢字")
     page.press("Enter")
@@ -64,20 +64,21 @@ def test_agents_terminal_cannot_be_typed_into_until_taken_over(page, agent):
     page.until_drawn("you typed yes")
 
 
-def test_vim_draws_as_in_the_emulator(page, daemon, tmp_path):
-    file = tmp_path / "text.py"
-    file.write_text("".join(f"def f{i}(): return '漢字 é {i}'\n" for i in range(200)))
-    terminal = daemon.create("vim", "-u", "NONE", "-c", "syntax on | set number ruler", str(file))
+def test_vim_draws_as_in_the_emulator(page, create, daemon, tmp_path):
+    (tmp_path / "text.py").write_text("".join(f"def f{i}(): return '漢字 é {i}'\n" for i in range(200)))
+    terminal = create("vim", "-u", "NONE", "-c", "syntax on | set number ruler", "text.py", cwd=str(tmp_path))
     page.show_terminal(terminal)
     page.until_drawn("def f0")
-    page.type("100G5ihello \x1bzt")
+    page.type("100G5ihello ")
+    page.press("Escape")
+    page.type("zt")
     page.until_drawn("hello hello")
     page.until(lambda: rstripped(page.lines) == rstripped(screen_lines(daemon, terminal)))
 
 
-def test_joining_late_costs_a_screen_not_a_backlog(page, daemon):
+def test_joining_late_costs_a_screen_not_a_backlog(page, create, daemon):
     lines = "for i in $(seq 200000); do echo line $i of the output; done; echo done; sleep 1000"
-    terminal = daemon.create("sh", "-c", lines)
+    terminal = create("sh", "-c", lines)
     daemon.run("wait", terminal, "--for", "done", "--timeout", "60")
     received = []
     session = page.context.new_cdp_session(page.page)
@@ -91,8 +92,8 @@ def test_joining_late_costs_a_screen_not_a_backlog(page, daemon):
     assert sum(received) < 200_000
 
 
-def test_worker_is_killed_and_the_terminal_goes_on(page, daemon):
-    terminal = daemon.create("cat")
+def test_worker_is_killed_and_the_terminal_goes_on(page, create, daemon):
+    terminal = create("cat")
     page.show_terminal(terminal)
     page.type("before\n")
     page.until_drawn("before")
@@ -103,18 +104,18 @@ def test_worker_is_killed_and_the_terminal_goes_on(page, daemon):
     page.until(lambda: [line for line in page.lines if line] == ["before"] * 2 + ["after"] * 2)
 
 
-def test_osc_52_does_not_reach_the_clipboard(visit, daemon):
+def test_osc_52_does_not_reach_the_clipboard(visit, create):
     page = visit(permissions=["clipboard-read", "clipboard-write"])
     page.page.evaluate("navigator.clipboard.writeText('mine')")
-    terminal = daemon.create("printf", f"{CLIPBOARD}printed\\n")
+    terminal = create("printf", f"{CLIPBOARD}printed\\n")
     page.show_terminal(terminal)
     page.until_drawn("printed")
     assert page.page.evaluate("navigator.clipboard.readText()") == "mine"
 
 
-def test_link_with_a_javascript_address_is_inert(page, daemon):
+def test_link_with_a_javascript_address_is_inert(page, create):
     link = r"\033]8;;javascript:document.title=1\033\\click\033]8;;\033\\"
-    terminal = daemon.create("sh", "-c", f"printf '{link}'; sleep 1000")
+    terminal = create("sh", "-c", f"printf '{link}'; sleep 1000")
     page.show_terminal(terminal)
     page.until_drawn("click")
     title = page.page.title()
@@ -130,9 +131,9 @@ def test_link_with_a_javascript_address_is_inert(page, daemon):
     assert page.page.locator("a[href^='javascript:']").count() == 0
 
 
-def test_titles_with_markup_and_bidi_controls_are_inert(page, daemon):
+def test_titles_with_markup_and_bidi_controls_are_inert(page, create):
     sequence = rf"\033]2;<img src=x onerror=alert(1)>{BIDI}\007"
-    terminal = daemon.create("sh", "-c", f"printf '{sequence}'; echo {BIDI}abc; sleep 1000")
+    terminal = create("sh", "-c", f"printf '{sequence}'; echo {BIDI}abc; sleep 1000")
     page.show_terminal(terminal)
     page.until_drawn("abc")
     assert page.page.locator("#view img").count() == 0
@@ -144,9 +145,9 @@ def test_titles_with_markup_and_bidi_controls_are_inert(page, daemon):
     "query",
     [r"\x1b[6n", r"\x1b[c", r"\x1b[>c", r"\x1b]11;?\x1b\\", r"\x1b[?2026$p", r"\x1bP$qm\x1b\\"],
 )
-def test_query_is_answered_once(page, daemon, query):
-    terminal = daemon.create(sys.executable, "-c", ANSWERS, query)
-    alone = daemon.create(sys.executable, "-c", ANSWERS, query)
+def test_query_is_answered_once(page, create, daemon, query):
+    terminal = create(sys.executable, "-c", ANSWERS, query)
+    alone = create(sys.executable, "-c", ANSWERS, query)
     page.show_terminal(terminal)
     page.until_drawn("ready")
     page.type("x")
@@ -160,9 +161,9 @@ def test_query_is_answered_once(page, daemon, query):
     assert answer(page.lines) == answer(screen_lines(daemon, alone))
 
 
-def test_paste_of_several_lines_is_confirmed_and_bracketed(page, daemon):
+def test_paste_of_several_lines_is_confirmed_and_bracketed(page, create):
     script = r"printf '\033[?2004h'; echo ready; stty raw -echo; cat -v"
-    terminal = daemon.create("sh", "-c", script)
+    terminal = create("sh", "-c", script)
     page.show_terminal(terminal)
     page.until_drawn("ready")
     page.paste("one\ntwo\x1b[201~")
@@ -172,8 +173,8 @@ def test_paste_of_several_lines_is_confirmed_and_bracketed(page, daemon):
     assert "".join(page.lines).count("^[[201~") == 1
 
 
-def test_paste_of_several_lines_can_be_cancelled(page, daemon):
-    terminal = daemon.create("cat")
+def test_paste_of_several_lines_can_be_cancelled(page, create):
+    terminal = create("cat")
     page.show_terminal(terminal)
     page.paste("one\ntwo\n")
     page.confirm("Cancel")
@@ -190,8 +191,8 @@ def test_kill_ends_the_program(page, agent):
     page.row("ended by SIG").wait_for()
 
 
-def test_text_size_changes_the_number_of_columns(page, daemon):
-    terminal = daemon.create("cat")
+def test_text_size_changes_the_number_of_columns(page, create, daemon):
+    terminal = create("cat")
     page.show_terminal(terminal)
     page.until(lambda: daemon.info(terminal)["attached"] == 1)
     before = daemon.size(terminal)
@@ -201,8 +202,8 @@ def test_text_size_changes_the_number_of_columns(page, daemon):
     page.until(lambda: daemon.size(terminal) == before)
 
 
-def test_search_finds_text_of_the_scrollback(page, daemon):
-    terminal = daemon.create("sh", "-c", "read go; echo needle; seq 1000; sleep 1000")
+def test_search_finds_text_of_the_scrollback(page, create):
+    terminal = create("sh", "-c", "read go; echo needle; seq 1000; sleep 1000")
     page.show_terminal(terminal)
     page.type("\n")
     page.until_drawn("1000")
@@ -213,9 +214,9 @@ def test_search_finds_text_of_the_scrollback(page, daemon):
     page.until_drawn("needle")
 
 
-def test_selection_is_copied(visit, daemon):
+def test_selection_is_copied(visit, create):
     page = visit(permissions=["clipboard-read", "clipboard-write"])
-    terminal = daemon.create("sh", "-c", "echo copied; sleep 1000")
+    terminal = create("sh", "-c", "echo copied; sleep 1000")
     page.show_terminal(terminal)
     page.until_drawn("copied")
     box = page.screen.bounding_box()
