@@ -91,7 +91,7 @@ class AuditTrail:
             )
 
     def input(self, entry: TerminalEntry, by: str, size: int) -> None:
-        """Record that `size` bytes were typed into a terminal, by `agent` or `user`."""
+        """Record that `size` bytes were typed into a terminal, by `agent`, `user` or `share`."""
         if self._log is not None:
             self._log.record("input", **_identity(entry), by=by, bytes=size)
 

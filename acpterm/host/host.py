@@ -4,6 +4,7 @@ import gc
 import itertools
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import structlog
@@ -133,6 +134,23 @@ class Host:
         finally:
             self.state.users -= 1
 
+    @contextmanager
+    def local_user(self) -> Iterator[UserConnection]:
+        """Count a client of the user that is served by other means, during the block.
+
+        The client gets no notifications. What it has started and waits for is cancelled when the
+        block ends.
+        """
+        user = UserConnection(self.context, self.state, self._sessions)
+        self.state.users += 1
+        self.state.changed.unpark_all()
+        try:
+            yield user
+        finally:
+            user.close()
+            self.state.users -= 1
+            self.state.changed.unpark_all()
+
     async def _serve(self, connection: Connection) -> None:
         self._connections.add(connection)
         self.state.changed.unpark_all()
@@ -151,7 +169,8 @@ class Host:
 
         An agent's connection counts even if its client has yet to resume it after a take-over.
         """
-        return bool(self._connections or self._resumption.unresumed) or self.state.registry.is_busy
+        is_connected = self._connections or self.state.users or self._resumption.unresumed
+        return bool(is_connected) or self.state.registry.is_busy
 
     async def wait_changed(self) -> None:
         """Wait until the result of `is_needed` may have changed."""

@@ -3,9 +3,21 @@
 `acpterm.web.service.WebService` implements it; `cli.serve` passes it to `daemon.serve`.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from acpterm.acp.web_api import WebOpenResponse, WebStatusResponse
+
+
+class Share(NamedTuple):
+    """A link to one terminal. A time `…_at` is in seconds since 1970."""
+
+    id: str
+    terminal_id: str
+    write: bool
+    created_at: float
+    ends_at: float
+    connections: int
+    """How many WebSockets use it now."""
 
 
 class WebDoor(Protocol):
@@ -20,3 +32,14 @@ class WebDoor(Protocol):
 
     def status(self) -> WebStatusResponse:
         """Return whether and where the server listens."""
+
+    async def new_share(
+        self, terminal_id: str, *, write: bool, lifetime_s: float
+    ) -> tuple[Share, str]:
+        """Listen, if the server does not; return a new share and its link. Raises `RpcError`."""
+
+    def shares(self) -> list[Share]:
+        """Return the shares that are valid, oldest first. Raises `RpcError`."""
+
+    def revoke_share(self, identifier: str) -> None:
+        """End a share, and close the connections that use it. Idempotent."""

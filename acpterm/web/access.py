@@ -29,10 +29,15 @@ LINK_LIFETIME_S: Final = 600.0
 LOGIN_LIFETIME_S: Final = 30 * 86400.0
 KEY_LENGTHS: Final = range(32, 129)
 """How many characters a page's key may have."""
-# The oldest are dropped when there are more.
+SHARES_MAX: Final = 64
+# The oldest are dropped when there are more: of the logins of the user, and of those of each share,
+# so that the users of a share cannot end the user's logins.
 _LINKS_MAX: Final = 32
-_LOGINS_MAX: Final = 256
-_SHARES_MAX: Final = 256
+_LOGINS_MAX: Final = 32
+# The system may have been suspended, in which time trio's clock may have stopped.
+_EXPIRY_PERIOD_S: Final = 30.0
+SHARE_CONNECTIONS_MAX: Final = 16
+"""How many WebSockets may use one share: they must leave room for the user's."""
 
 R = TypeVar("R", LinkRecord, LoginRecord, ShareRecord)
 
@@ -114,7 +119,7 @@ class AccessStore:
         Raises `TooManySharesError`.
         """
         self._drop_expired()
-        if len(self._records.shares) >= _SHARES_MAX:
+        if len(self._records.shares) >= SHARES_MAX:
             raise TooManySharesError
         token = secrets.token_urlsafe(32)
         now = self._clock()
@@ -163,7 +168,8 @@ class AccessStore:
             share=None if share is None else share.id,
         )
         self._records.logins.append(login)
-        self._drop_logins(self._records.logins[:-_LOGINS_MAX])
+        same = [one for one in self._records.logins if one.share == login.share]
+        self._drop_logins(same[:-_LOGINS_MAX])
         self._file.write(self._records)
         return Login(cookie, login.ends_at - self._clock(), Access(login.id, share, login.ends_at))
 
@@ -181,6 +187,11 @@ class AccessStore:
         is_right = hmac.compare_digest(_hash(token), _hash(self._bearer))
         return Access(None) if is_right else None
 
+    def connections_of(self, share: str) -> int:
+        """Return how many WebSockets use the share with this id now."""
+        logins = (one.id for one in self._records.logins if one.share == share)
+        return sum(len(self._scopes.get(login, ())) for login in logins)
+
     def log_out(self, access: Access) -> None:
         """End a login and close its connections."""
         self._drop_logins([one for one in self._records.logins if one.id == access.login])
@@ -197,6 +208,9 @@ class AccessStore:
         scope.deadline = trio.current_time() + access.ends_at - self._clock()
         scopes = self._scopes[access.login]
         scopes.add(scope)
+        if all(one.id != access.login for one in self._records.logins):
+            # It has ended since the request was checked.
+            scope.cancel()
         try:
             with scope:
                 yield scope
@@ -204,6 +218,12 @@ class AccessStore:
             scopes.discard(scope)
             if not scopes:
                 self._scopes.pop(access.login, None)
+
+    async def expire_periodically(self) -> None:
+        """End what has expired, until cancelled, and close its connections."""
+        while True:
+            await trio.sleep(_EXPIRY_PERIOD_S)
+            self._drop_expired()
 
     def _drop_expired(self) -> None:
         now, records = self._clock(), self._records

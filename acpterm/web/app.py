@@ -16,6 +16,7 @@ from acpterm.web.endpoint import Endpoint
 from acpterm.web.guard import Guard, Protected
 from acpterm.web.login import Logins
 from acpterm.web.pages import DIRECTORY, ResponseHeaders, page_routes
+from acpterm.web.pool_door import PoolDoor
 from acpterm.web.sockets import JsonRpcSockets
 
 _USER: Final = Middleware(Protected)
@@ -32,17 +33,23 @@ def make_app(
     """
     logins = Logins(endpoint, access)
     sockets = JsonRpcSockets(host, access)
-    return Starlette(
+    pool = PoolDoor(host, access)
+    app = Starlette(
         routes=[
             *page_routes(page),
             Route("/login", logins.log_in, methods=["POST"]),
             Route("/logout", logins.log_out, methods=["POST"], middleware=[_USER_OR_SHARE]),
             Route("/access", logins.describe, methods=["POST"], middleware=[_USER_OR_SHARE]),
-            WebSocketRoute("/user", sockets.user, middleware=[_USER]),
+            WebSocketRoute("/user", sockets.user, middleware=[_USER_OR_SHARE]),
             WebSocketRoute("/acp", sockets.agent, middleware=[_BEARER]),
+            WebSocketRoute("/ws", pool.socket, middleware=[_USER]),
+            Route("/pty/spawn", pool.spawn, methods=["POST"], middleware=[_USER]),
         ],
         middleware=[
             Middleware(ResponseHeaders),
             Middleware(Guard, endpoint=endpoint, access=access),
         ],
     )
+    # A path is served as it is documented, or not at all.
+    app.router.redirect_slashes = False
+    return app

@@ -31,6 +31,8 @@ from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
+from starlette.requests import ClientDisconnect
+from starlette.websockets import WebSocketDisconnect
 
 IDLE_TIMEOUT_S: Final = 10.0
 PING_INTERVAL_S: Final = 20.0
@@ -242,6 +244,10 @@ class _Requests:
         self._helpers.start_soon(work, *arguments)
 
 
+class _PeerGoneError(OSError):
+    """The application sends to a peer that has disconnected. ASGI says: an `OSError`."""
+
+
 class _Mailbox:
     """The messages from the protocol to the application: at most one, and the disconnect.
 
@@ -254,6 +260,8 @@ class _Mailbox:
         self._messages: deque[Any] = deque()
         self._changed = trio.Event()
         self._is_closed = False
+        self.is_disconnected = False
+        """Whether the disconnect was sent: nothing can be sent to the peer any more."""
 
     def _set_changed(self) -> None:
         self._changed.set()
@@ -261,7 +269,9 @@ class _Mailbox:
 
     async def put(self, message: Any) -> None:
         """Send a message to the application."""
-        if not message["type"].endswith(".disconnect"):
+        if message["type"].endswith(".disconnect"):
+            self.is_disconnected = True
+        else:
             while self._messages and not self._is_closed:
                 await self._changed.wait()
         if not self._is_closed:
@@ -287,10 +297,20 @@ class _Mailbox:
 async def _run_app(
     app: App, scope: Any, mailbox: _Mailbox, send: Callable[[Any], Awaitable[None]]
 ) -> None:
+    async def send_to_peer(message: Any) -> None:
+        if mailbox.is_disconnected:
+            # The protocol would drop the message without a checkpoint: a loop that sends would
+            # stop the whole worker.
+            await trio.lowlevel.checkpoint()
+            raise _PeerGoneError
+        await send(message)
+
     try:
-        await app(scope, mailbox.receive, send)
-    except Exception as error:  # noqa: BLE001  a bug in a request must not end the others
-        _log.error("a request failed", exc_info=error)
+        await app(scope, mailbox.receive, send_to_peer)
+    except* (_PeerGoneError, ClientDisconnect, WebSocketDisconnect):
+        pass
+    except* Exception as errors:  # noqa: BLE001  a bug in a request must not end the others
+        _log.error("a request failed", exc_info=errors)
     finally:
         mailbox.close()
     await send(None)

@@ -3,21 +3,22 @@
 Each needs an `Origin`. No response contains a secret but the cookie, which scripts cannot read.
 """
 
-from contextlib import aclosing
 from typing import Final
 
 import msgspec
-import trio
+import structlog
 from msgspec import Struct
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from acpterm.web.access import Access, AccessStore
 from acpterm.web.endpoint import Endpoint
 from acpterm.web.guard import access_of
+from acpterm.web.request_body import BodyError, read_body
 
 _BODY_MAX: Final = 4096
-_BODY_TIMEOUT_S: Final = 10.0
+
+_log = structlog.get_logger("acpterm.web")
 
 
 class _LoginRequest(Struct):
@@ -38,8 +39,8 @@ class Logins:
         if origin is None:
             return _refusal(403, "a login needs an Origin: use a browser, or the bearer token")
         try:
-            asked = msgspec.json.decode(await _read(request), type=_LoginRequest)
-        except (msgspec.DecodeError, UnicodeDecodeError, _BodyError):
+            asked = msgspec.json.decode(await read_body(request, _BODY_MAX), type=_LoginRequest)
+        except (msgspec.DecodeError, UnicodeDecodeError, BodyError):
             return _refusal(400, 'the body must be {"token": …, "key": …}')
         login = self._access.exchange(asked.token, asked.key)
         if login is None:
@@ -47,6 +48,8 @@ class Logins:
                 403,
                 "the link was used, has expired or was revoked: acpterm open prints another link",
             )
+        share = login.access.share
+        _log.info("a browser has logged in", share=None if share is None else share.id)
         response = JSONResponse(_describe(login.access))
         response.set_cookie(
             self._endpoint.cookie,
@@ -69,26 +72,6 @@ class Logins:
     async def describe(self, request: Request) -> Response:
         """Return what the login of this request may use."""
         return JSONResponse(_describe(access_of(request.scope)))
-
-
-class _BodyError(Exception):
-    """The body of a request is too large, or did not arrive."""
-
-
-async def _read(request: Request) -> bytes:
-    body = b""
-    with trio.move_on_after(_BODY_TIMEOUT_S) as timeout:
-        try:
-            async with aclosing(request.stream()) as parts:
-                async for part in parts:
-                    body += part
-                    if len(body) > _BODY_MAX:
-                        raise _BodyError
-        except ClientDisconnect as error:
-            raise _BodyError from error
-    if timeout.cancelled_caught:
-        raise _BodyError
-    return body
 
 
 def _describe(access: Access) -> dict[str, object]:

@@ -38,7 +38,8 @@ class HttpServer:
         self._app: Final = app
         self._config: Final = config
         self._tls: Final = tls
-        self._connections: Final[set[HttpConnection]] = set()
+        self.connections: Final[set[HttpConnection]] = set()
+        """The connections that are served now."""
         self._refusing = 0
 
     async def run(self, listener: trio.SocketListener) -> None:
@@ -62,8 +63,8 @@ class HttpServer:
 
     @property
     def _has_room(self) -> bool:
-        strangers = sum(not one.is_admitted for one in self._connections)
-        return len(self._connections) < CONNECTIONS_MAX and strangers < STRANGERS_MAX
+        strangers = sum(not one.is_admitted for one in self.connections)
+        return len(self.connections) < CONNECTIONS_MAX and strangers < STRANGERS_MAX
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         if self._tls is None:
@@ -71,7 +72,7 @@ class HttpServer:
         else:
             tls = trio.SSLStream(stream, self._tls, server_side=True, https_compatible=True)
             connection = HttpConnection(self._app, self._config, tls)
-        self._connections.add(connection)
+        self.connections.add(connection)
         try:
             await connection.serve()
         except* (OSError, trio.BrokenResourceError):
@@ -80,7 +81,7 @@ class HttpServer:
         except* Exception as errors:  # noqa: BLE001  it must not end the other connections
             _log.error("an HTTP connection failed", exc_info=errors)
         finally:
-            self._connections.discard(connection)
+            self.connections.discard(connection)
 
     async def _refuse(self, stream: trio.SocketStream) -> None:
         self._refusing += 1

@@ -12,7 +12,9 @@ import errno
 import importlib
 import socket
 import ssl
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple, TypeVar
 
 import structlog
 import trio
@@ -23,11 +25,14 @@ from acpterm.config.http import HttpAddress, check_exposure, parse_address
 from acpterm.host.host import Host
 from acpterm.host.state.records import HttpRecord, StateError
 from acpterm.host.state.store import HTTP_KEY, StoredEntry
+from acpterm.host.web_door import Share
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.runtime.unix_socket import ListenError
-from acpterm.web.access import AccessStore
-from acpterm.web.access_file import AccessFile
+from acpterm.web.access import AccessStore, TooManySharesError
+from acpterm.web.access_file import AccessFile, ShareRecord
 from acpterm.web.endpoint import Endpoint, bind
+
+T = TypeVar("T")
 
 _ANY_PORT: Final = HttpAddress("127.0.0.1", 0)
 
@@ -97,18 +102,11 @@ class WebService:
 
     async def open(self, address: str | None) -> WebOpenResponse:
         """Listen, if the server does not; return a new link. Raises `RpcError`."""
-        if self._running is None:
-            raise RpcError(INTERNAL_ERROR, "the daemon is starting: try again")
         try:
             wanted = None if address is None else parse_address(address)
         except ValueError as error:
             raise RpcError(INVALID_PARAMS, f"address {quote(str(address))} {error}") from error
-        async with self._starting:
-            try:
-                endpoint = self._endpoint or await self._start(self._running, wanted)
-                token = self._store().new_link()
-            except (StartError, OSError, ListenError) as error:
-                raise RpcError(INTERNAL_ERROR, f"no HTTP server: {error}") from error
+        endpoint, token = await self._listening(wanted, AccessStore.new_link)
         if wanted is not None and not _is_same(wanted, endpoint.address):
             raise RpcError(
                 INVALID_PARAMS,
@@ -116,6 +114,43 @@ class WebService:
                 "the address out, or change the setting http and run acpterm restart",
             )
         return WebOpenResponse(f"{endpoint.origin}/login#{token}", str(endpoint.address))
+
+    async def new_share(
+        self, terminal_id: str, *, write: bool, lifetime_s: float
+    ) -> tuple[Share, str]:
+        """Listen, if the server does not; return a new share and its link. Raises `RpcError`."""
+        try:
+            endpoint, (record, token) = await self._listening(
+                None,
+                lambda access: access.new_share(terminal_id, write=write, lifetime_s=lifetime_s),
+            )
+        except TooManySharesError as error:
+            raise RpcError(
+                INVALID_PARAMS, "there are too many shares: revoke some (acpterm unshare)"
+            ) from error
+        return _share(record, 0), f"{endpoint.origin}/share#{token}"
+
+    def shares(self) -> list[Share]:
+        """Return the shares that are valid, oldest first. Raises `RpcError`."""
+        with _failing():
+            access = self._store()
+            return [_share(one, access.connections_of(one.id)) for one in access.shares]
+
+    def revoke_share(self, identifier: str) -> None:
+        """End a share, and close the connections that use it. Idempotent."""
+        with _failing():
+            self._store().revoke_share(identifier)
+
+    async def _listening(
+        self, wanted: HttpAddress | None, make: Callable[[AccessStore], T]
+    ) -> tuple[Endpoint, T]:
+        """Listen, if the server does not; return what `make` makes then. Raises `RpcError`."""
+        if self._running is None:
+            raise RpcError(INTERNAL_ERROR, "the daemon is starting: try again")
+        async with self._starting:
+            with _failing():
+                endpoint = self._endpoint or await self._start(self._running, wanted)
+                return endpoint, make(self._store())
 
     def status(self) -> WebStatusResponse:
         """Return whether and where the server listens."""
@@ -184,7 +219,8 @@ class WebService:
         try:
             app = make_app(host, endpoint, access)
             server = HttpServer(app, server_config(self._settings.max_message_bytes), tls)
-            async with app.router.lifespan_context(app):
+            async with app.router.lifespan_context(app), trio.open_nursery() as nursery:
+                nursery.start_soon(access.expire_periodically)
                 await server.run(
                     trio.SocketListener(trio.socket.from_stdlib_socket(endpoint.socket))
                 )
@@ -195,6 +231,26 @@ class WebService:
         finally:
             self._endpoint = None
             endpoint.socket.close()
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Raise `RpcError` if the server cannot start, or its files cannot be used."""
+    try:
+        yield
+    except (StartError, OSError, ListenError) as error:
+        raise RpcError(INTERNAL_ERROR, f"no HTTP server: {error}") from error
+
+
+def _share(record: ShareRecord, connections: int) -> Share:
+    return Share(
+        id=record.id,
+        terminal_id=record.terminal_id,
+        write=record.write,
+        created_at=record.created_at,
+        ends_at=record.ends_at,
+        connections=connections,
+    )
 
 
 def _import_packages() -> None:

@@ -12,9 +12,10 @@ from starlette.websockets import WebSocket
 from acpterm.host.host import Host
 from acpterm.host.server.dispatch import MethodTable
 from acpterm.host.user.methods import USER_METHODS
-from acpterm.web.access import AccessStore
+from acpterm.host.user.shared_terminal import share_methods_table
+from acpterm.web.access import SHARE_CONNECTIONS_MAX, AccessStore
 from acpterm.web.guard import SUBPROTOCOL, access_of
-from acpterm.web.websocket_stream import POLICY, WebSocketStream, close
+from acpterm.web.websocket_stream import POLICY, TRY_LATER, WebSocketStream, close
 
 # Code that gets into the page must not end or replace the daemon, nor obtain a link or a token that
 # it could use elsewhere.
@@ -35,13 +36,19 @@ class JsonRpcSockets:
         self._access: Final = access
 
     async def user(self, websocket: WebSocket) -> None:
-        """Serve a client of the user."""
+        """Serve a client of the user, or a visitor with a share, who gets fewer methods."""
         access = access_of(websocket.scope)
         offered = websocket.scope["subprotocols"]
         await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
+        methods, share = PAGE_METHODS, access.share
+        if share is not None:
+            if self._access.connections_of(share.id) >= SHARE_CONNECTIONS_MAX:
+                await close(websocket, TRY_LATER, "too many pages use this share")
+                return
+            methods = share_methods_table(share.terminal_id, write=share.write)
         with self._access.cancelling(access) as scope:
             await self._host.serve_user(
-                self._stream(websocket), self._host.context, PAGE_METHODS, answers_as="page"
+                self._stream(websocket), self._host.context, methods, answers_as="page"
             )
         if scope.cancelled_caught:
             await close(websocket, POLICY, "the login has ended")

@@ -10,15 +10,17 @@ What was received and not yet read is at most one frame here, and one in the ser
 server reads no more while they wait. `send_all` waits while the peer does not read.
 """
 
+import contextlib
 from typing import Final
 
 import trio
-from starlette.websockets import WebSocket, WebSocketState
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 TOO_BIG: Final = 1009
 GOING_AWAY: Final = 1001
 POLICY: Final = 1008
-"""Codes with which the server closes a WebSocket (RFC 6455, section 7.4.1)."""
+TRY_LATER: Final = 1013
+"""Codes with which the server closes a WebSocket (RFC 6455, section 7.4.1, and IANA)."""
 CLOSE_TIMEOUT_S: Final = 1.0
 """How long the server waits for a peer that does not read, when it closes a WebSocket."""
 
@@ -58,7 +60,10 @@ class WebSocketStream(trio.abc.Stream):
         for line in bytes(data).split(b"\n")[:-1]:
             if self._ended or _is_closed(self._websocket):
                 raise trio.BrokenResourceError("the WebSocket has ended")
-            await self._websocket.send_text(line.decode())
+            try:
+                await self._websocket.send_text(line.decode())
+            except WebSocketDisconnect as error:
+                raise trio.BrokenResourceError("the peer has disconnected") from error
 
     async def wait_send_all_might_not_block(self) -> None:
         """Return at once: `send_all` waits."""
@@ -75,7 +80,8 @@ async def close(websocket: WebSocket, code: int, reason: str | None = None) -> N
     if _is_closed(websocket):
         return
     with trio.move_on_after(CLOSE_TIMEOUT_S):
-        await websocket.close(code, reason)
+        with contextlib.suppress(WebSocketDisconnect):
+            await websocket.close(code, reason)
 
 
 def _is_closed(websocket: WebSocket) -> bool:

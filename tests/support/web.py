@@ -195,6 +195,7 @@ class WebSocketClient(trio.abc.Stream):
         self._frames: deque[str] = deque()
         self._text = ""
         self._line = b""
+        self._sending = trio.Lock()
 
     @classmethod
     async def open(
@@ -235,7 +236,7 @@ class WebSocketClient(trio.abc.Stream):
 
     async def send_frame(self, text: str) -> None:
         """Send a text frame."""
-        await self.stream.send_all(self.connection.send(events.TextMessage(data=text)))
+        await self.send_event(events.TextMessage(data=text))
 
     async def send_json(self, value: Any) -> None:
         """Send JSON as a text frame."""
@@ -243,7 +244,8 @@ class WebSocketClient(trio.abc.Stream):
 
     async def send_event(self, event: events.Event) -> None:
         """Send any event of wsproto."""
-        await self.stream.send_all(self.connection.send(event))
+        async with self._sending:
+            await self.stream.send_all(self.connection.send(event))
 
     async def _receive(self) -> None:
         try:
@@ -265,7 +267,7 @@ class WebSocketClient(trio.abc.Stream):
                     self._frames.append(self._text)
                     self._text = ""
             elif isinstance(event, events.Ping):
-                await self.stream.send_all(self.connection.send(event.response()))
+                await self.send_event(event.response())
             elif isinstance(event, events.CloseConnection):
                 self.close_code = event.code
         if not data and self.close_code is None:
@@ -362,11 +364,19 @@ async def web_status(running: Daemon) -> Any:
 class WebHere(Web):
     """An HTTP server in this process."""
 
-    def __init__(self, host: Host, endpoint: Endpoint, access: AccessStore, file: AccessFile):
+    def __init__(
+        self,
+        host: Host,
+        endpoint: Endpoint,
+        access: AccessStore,
+        file: AccessFile,
+        server: HttpServer,
+    ) -> None:
         super().__init__(endpoint.origin, Path(file.token_path))
         self.host = host
         self.endpoint = endpoint
         self.access = access
+        self.server = server
 
     async def link(self) -> str:
         return f"{self.origin}/login#{self.access.new_link()}"
@@ -401,7 +411,8 @@ async def web_here(
         app.router.routes.extend(routes)
         config = server_config(host.settings.max_message_bytes)
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(endpoint.socket))
-        nursery.start_soon(HttpServer(app, config, None).run, listener)
+        server = HttpServer(app, config, None)
+        nursery.start_soon(server.run, listener)
         async with listener:
-            yield WebHere(host, endpoint, access, file)
+            yield WebHere(host, endpoint, access, file, server)
             nursery.cancel_scope.cancel()

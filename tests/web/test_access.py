@@ -11,6 +11,7 @@ from acpterm.web.access import (
     KEY_LENGTHS,
     LINK_LIFETIME_S,
     LOGIN_LIFETIME_S,
+    SHARES_MAX,
     AccessStore,
     TooManySharesError,
 )
@@ -176,7 +177,7 @@ def test_shares_of_a_removed_terminal_end(access):
 
 
 def test_number_of_shares_is_limited(access):
-    for _ in range(256):
+    for _ in range(SHARES_MAX):
         access.new_share("term_1", write=False, lifetime_s=60)
     with pytest.raises(TooManySharesError):
         access.new_share("term_1", write=False, lifetime_s=60)
@@ -185,13 +186,37 @@ def test_number_of_shares_is_limited(access):
 def test_oldest_links_and_logins_are_dropped_when_there_are_too_many(access, file):
     first_link = access.new_link()
     first = access.exchange(access.new_link(), KEY)
-    for _ in range(300):
+    for _ in range(40):
         last = access.exchange(access.new_link(), KEY)
         access.new_link()
     assert access.exchange(first_link, KEY) is None
     assert access.of_cookie(first.cookie, KEY) is None
     assert access.of_cookie(last.cookie, KEY) is not None
     assert len(contents(file)) < 256 * 1024
+
+
+def test_logins_of_a_share_do_not_displace_those_of_the_user(access):
+    _, token = access.new_share("term_1", write=False, lifetime_s=60)
+    user = access.exchange(access.new_link(), KEY)
+    for _ in range(100):
+        access.exchange(token, KEY)
+    assert access.of_cookie(user.cookie, KEY) is not None
+
+
+async def test_expired_access_ends_although_the_clock_of_the_deadline_stood_still(
+    access, clock, autojump_clock
+):
+    _, token = access.new_share("term_1", write=False, lifetime_s=3600)
+    login = access.exchange(token, KEY)
+    clock.now += 3600
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(access.expire_periodically)
+        with trio.fail_after(60), access.cancelling(login.access) as scope:
+            # As after the system was suspended: more time has passed than the deadline knows.
+            scope.deadline = trio.current_time() + 3600
+            await trio.sleep_forever()
+        nursery.cancel_scope.cancel()
+    assert scope.cancelled_caught
 
 
 @pytest.mark.parametrize("end", ["logout", "revoke", "drop"])
@@ -216,8 +241,8 @@ async def test_connections_of_an_access_are_cancelled_when_it_ends(access, end):
         elif end == "revoke":
             access.revoke_share(share.id)
         else:
-            for _ in range(255):
-                access.exchange(access.new_link(), KEY)
+            for _ in range(40):
+                access.exchange(token, KEY)
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(ended) == [("a", True), ("b", True)]
         nursery.cancel_scope.cancel()

@@ -14,6 +14,7 @@ from acpterm.acp.approvals import (
     SubscribeApprovalsRequest,
 )
 from acpterm.acp.initialize import InitializeRequest
+from acpterm.acp.shares import ShareCreateRequest, ShareRevokeRequest
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import (
     GetRequest,
@@ -48,6 +49,7 @@ from acpterm.host.user import (
     launches,
     policy_methods,
     review_methods,
+    share_methods,
     terminal_methods,
     web_methods,
 )
@@ -98,6 +100,9 @@ USER_METHODS = MethodTable(
         "_acpterm/events": Method(EventsRequest, daemon_methods.events),
         "_acpterm/web/open": Method(WebOpenRequest, web_methods.open_page, acts_first=True),
         "_acpterm/web/status": Method(NoParams, web_methods.status),
+        "_acpterm/share/create": Method(ShareCreateRequest, share_methods.create, acts_first=True),
+        "_acpterm/share/list": Method(NoParams, share_methods.list_all),
+        "_acpterm/share/revoke": Method(ShareRevokeRequest, share_methods.revoke),
         "_acpterm/status": Method(NoParams, daemon_methods.status),
         "_acpterm/restart": Method(NoParams, daemon_methods.restart),
         "_acpterm/shutdown": Method(NoParams, daemon_methods.shutdown),

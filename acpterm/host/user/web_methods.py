@@ -14,16 +14,17 @@ async def open_page(user: UserConnection, params: WebOpenRequest) -> WebOpenResp
     itself.
     """
     with user.cancel_on_close():
-        return await _door(user).open(params.address)
+        return await door_of(user).open(params.address)
 
 
 def status(user: UserConnection, params: NoParams) -> WebStatusResponse:
     """`_acpterm/web/status`: return whether and where the HTTP server listens."""
     del params
-    return _door(user).status()
+    return door_of(user).status()
 
 
-def _door(user: UserConnection) -> WebDoor:
+def door_of(user: UserConnection) -> WebDoor:
+    """Return the daemon's HTTP server. Raises `RpcError` if the host is not in a daemon."""
     door = user.host.daemon_info.web
     if door is None:
         raise RpcError(INVALID_REQUEST, "only a daemon has an HTTP server: run acpterm serve")

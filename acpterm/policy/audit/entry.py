@@ -72,7 +72,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
         Text,
         Meta(
             title="Who decided (`rule`, `profile`, `editor`, `prompt`, `approvals`, `page`, "
-            "`timeout`), or who did it (`agent`, `user`)."
+            "`timeout`), or who did it (`agent`, `user`, `share`)."
         ),
     ] = None
     reason: Annotated[Text, Meta(title="The reason of a decision, a refusal or a gap.")] = None

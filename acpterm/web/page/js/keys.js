@@ -116,7 +116,7 @@ export function showShortcuts() {
 
 function keyCaps(keys) {
   const parts = keys.split(/(?<=.)([+ ])(?=.)/);
-  return parts.map((part) => (part === "+" || part === " " ? part : el("kbd", {}, part)));
+  return parts.map((part, at) => (at % 2 === 1 ? part : el("kbd", {}, part)));
 }
 
 // What a terminal receives for a key: the bytes without and with "application cursor keys".

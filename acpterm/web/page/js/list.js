@@ -9,7 +9,7 @@ import { addShortcuts } from "./keys.js";
 import { openNewTerminal } from "./new_terminal.js";
 import { sessionKey } from "./store.js";
 import { oneLine } from "./text.js";
-import { byState, dotOf, needsUser, NOTHING, row, shortId } from "./words.js";
+import { byState, dotOf, isWaiting, needsUser, NOTHING, row, shortId } from "./words.js";
 
 const TICK_MS = 1000;
 const COLUMNS = [
@@ -39,8 +39,8 @@ export function groupTerminals(terminals, sessions, { shown = "all", filter = ""
   }
   const wanted = filter.toLowerCase();
   for (const info of terminals.values()) {
-    if (shown !== "all" && info.state !== "running") continue;
-    if (shown === "waiting" && !info.waitingForInput) continue;
+    if (shown === "running" && info.state !== "running") continue;
+    if (shown === "waiting" && !isWaiting(info)) continue;
     if (wanted) {
       const words = Object.values(row(info, shortId(info.terminalId), now)).join("  ");
       if (!`${words}  ${info.level ?? ""}`.toLowerCase().includes(wanted)) continue;
@@ -52,7 +52,7 @@ export function groupTerminals(terminals, sessions, { shown = "all", filter = ""
     group.running = group.terminals.filter((info) => info.state === "running").length;
     group.waiting = group.terminals.filter(needsUser).length;
     // Sorting is stable: the daemon's order, by age, remains.
-    group.terminals.sort((a, b) => Number(needsUser(b)) - Number(needsUser(a)) || byState(a, b));
+    group.terminals.sort((a, b) => Number(isWaiting(b)) - Number(isWaiting(a)) || byState(a, b));
   }
   const rank = (group) => [group.waiting, group.connection == null, group.session, group.running];
   return [...groups.values()].sort((a, b) => {
@@ -87,8 +87,7 @@ class Row {
     this.info = info;
     this.element.dataset.id = info.terminalId;
     setAttribute(this.link, "href", `#/terminal/${encodeURIComponent(info.terminalId)}`);
-    const isWaiting = needsUser(info);
-    this.element.classList.toggle("row-waits", isWaiting);
+    this.element.classList.toggle("row-waits", needsUser(info));
     setAttribute(this.dot, "data-state", dotOf(info));
     const level = info.level ?? NOTHING;
     setText(this.cells.level, level);

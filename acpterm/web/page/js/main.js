@@ -15,6 +15,7 @@ import { announceQuestions } from "./questions.js";
 import { Rpc } from "./rpc.js";
 import { counts, Store } from "./store.js";
 import { oneLine } from "./text.js";
+import { title as titleOf } from "./words.js";
 
 const VIEWS = {
   terminals: { title: "Terminals" },
@@ -80,7 +81,9 @@ async function show() {
 function showTitle() {
   const { waiting, approvals } = counts(store.state);
   const total = waiting + approvals;
-  const title = VIEWS[current?.name ?? "terminals"].title;
+  const { name = "terminals", params = [] } = current ?? {};
+  const terminal = name === "terminal" ? store.terminals.get(params[0]) : null;
+  const title = terminal ? titleOf(terminal) : VIEWS[name].title;
   setText(document.querySelector("title"), `${total ? `(${total}) ` : ""}${title} – acpterm`);
   for (const [name, count] of Object.entries({ terminals: waiting, approvals })) {
     const badge = document.querySelector(`[data-count="${name}"]`);

@@ -118,10 +118,17 @@ export function endedBy(status) {
   return `${by}: ${summaryLine(status.limit)} = ${Number(status.limitValue.toPrecision(15))}`;
 }
 
-/** Return whether a terminal waits for the user: an agent's, or the user's own with no window. */
+/** Return whether a terminal's program waits for input. */
+export function isWaiting(terminal) {
+  return terminal.state === "running" && Boolean(terminal.waitingForInput) && !terminal.ending;
+}
+
+/**
+ * Return whether a terminal needs the user: an agent's, whose program waits for input. The user's
+ * own are shells, most of the time, which always wait.
+ */
 export function needsUser(terminal) {
-  const waits = terminal.state === "running" && terminal.waitingForInput && !terminal.ending;
-  return Boolean(waits) && (terminal.owner === "agent" || terminal.attached === 0);
+  return terminal.owner === "agent" && isWaiting(terminal);
 }
 
 /** Return the short id of a terminal, of at least eight digits, that `acpterm` accepts. */
