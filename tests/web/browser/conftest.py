@@ -33,6 +33,14 @@ def daemon(tmp_path: Path) -> Iterator[BlockingDaemon]:
 
 
 @pytest.fixture
+def create(daemon: BlockingDaemon) -> Callable[..., str]:
+    """Return a function that creates a terminal of the user and returns its id."""
+    return lambda *command, **params: str(
+        daemon.info(daemon.create(*command, **params))["terminalId"]
+    )
+
+
+@pytest.fixture
 def agent(daemon: BlockingDaemon) -> Iterator[BlockingAgent]:
     """Connect an agent."""
     with blocking_agent(daemon.socket) as connected:
@@ -51,6 +59,7 @@ def visit(browser: Browser, daemon: BlockingDaemon) -> Iterator[Callable[..., We
     def visit(route: str = "", **options: object) -> WebPage:
         link = daemon.request("web/open")["url"]
         pages.append(open_page(browser, link, **options))
+        pages[-1].wait_loaded()
         if route:
             pages[-1].go(route)
         return pages[-1]

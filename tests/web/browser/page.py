@@ -11,9 +11,20 @@ from tests.support.polling import poll_blocking
 
 DEADLINE_S = 30.0
 
+_PASTE = """(element, text) => {
+  const clipboardData = new DataTransfer();
+  clipboardData.setData("text/plain", text);
+  element.dispatchEvent(
+    new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+}"""
+
 
 class WebPage(Visitor):
     """A page that is open in a browser context of its own."""
+
+    def wait_loaded(self) -> None:
+        """Wait until the list was read: then the page receives events and approvals."""
+        self.page.locator("#list .empty:visible, #list .group").first.wait_for()
 
     def go(self, route: str) -> None:
         """Show another view, such as `#/audit`."""
@@ -23,6 +34,11 @@ class WebPage(Visitor):
         """Show a terminal, and wait until it is painted."""
         self.go(f"#/terminal/{terminal}")
         self.screen.wait_for()
+
+    @property
+    def view(self) -> Locator:
+        """The view beside the list, or instead of it."""
+        return self.page.locator("#view")
 
     def row(self, text: str) -> Locator:
         """Return the row of the list of terminals that contains `text`."""
@@ -53,9 +69,17 @@ class WebPage(Visitor):
         self.page.locator("#view .xterm-helper-textarea").focus()
         self.page.keyboard.type(text)
 
+    def paste(self, text: str) -> None:
+        """Paste text into the terminal."""
+        self.page.locator("#view .xterm-helper-textarea").evaluate(_PASTE, text)
+
     def press(self, key: str) -> None:
         """Press a key, named as in playwright."""
         self.page.keyboard.press(key)
+
+    def confirm(self, action: str) -> None:
+        """Press the button `action` of the dialog."""
+        self.page.get_by_role("dialog").get_by_role("button", name=action, exact=True).click()
 
     def button(self, name: str) -> Locator:
         """Return the button with this accessible name."""
