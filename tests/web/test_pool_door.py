@@ -114,3 +114,24 @@ async def test_client_that_stops_reading_is_disconnected_or_brought_up_to_date(t
         # The buffers of both sockets are the system's.
         assert received < 15_000_000
         assert after - before < 20_000_000
+
+
+@pytest.mark.long
+async def test_client_attaches_again_when_the_worker_was_killed(tmp_path):
+    async with web_daemon(tmp_path) as web:
+        client = web.api_client()
+        body = {"command": ["sh", "-c", "echo before; read -r x; echo got:$x; read x"]}
+        async with client.websocket("/ws") as socket:
+            await client.request("/pty/spawn", body)
+            await until(socket, lambda m: "before" in m.get("output", ""))
+            await web.daemon.kill_worker()
+            await socket.wait_closed()
+        # The listening socket is the keeper's: this waits for the next worker.
+        async with client.websocket("/ws") as socket:
+            created = await until(socket, lambda m: m.get("event") == "created")
+            await socket.send_json({"type": "pty:attach", "id": "pty-1"})
+            attached = await until(socket, lambda m: m["type"] == "pty:attached")
+            await socket.send_json({"type": "pty:input", "id": "pty-1", "data": "one\n"})
+            await until(socket, lambda m: "got:one" in m.get("output", ""))
+    assert created["terminal"]["id"] == "pty-1"
+    assert attached["history"] == "before\r\n"

@@ -215,13 +215,13 @@ async def test_input_that_no_program_reads_is_an_error_when_the_queue_is_full():
 
 async def test_slow_client_costs_one_message_and_is_sent_a_history_in_place_of_what_it_missed():
     async with host_here() as host, user_of(host) as user, pool_client(host) as pool:
-        script = "read x; yes 0123456789 | head -c 3000000; echo the end; read x"
+        script = "read x; yes 0123456789 | head -c 800000; echo the end; read x"
         terminal = await users_terminal(user, "-c", f"stty -echo; {script}", name="flood")
         await pool.attach("flood")
         await user.terminal_request("write", terminal, data="\n")
         await UserTerminals(user).until_output(terminal, "the end")
         entry = host.state.registry.find(terminal)
-        assert entry.terminal.ring.end > 2 * BEHIND_BYTES
+        assert BEHIND_BYTES + 100_000 < entry.terminal.ring.end
         history = ""
         sent = 0
         while "the end" not in history:
@@ -241,11 +241,9 @@ async def test_lost_connection_ends_all_tasks():
         with trio.fail_after(10):
             async with pool_client(host) as pool:
                 await pool.attach(terminal)
-                before = trio.lowlevel.current_statistics().tasks_living
                 pool.socket.is_broken = True
                 await user.terminal_request("write", terminal, data="one\n")
-                await poll(lambda: trio.lowlevel.current_statistics().tasks_living <= before - 4)
-        assert not host.state.events.has_subscribers
+                await poll(lambda: not host.state.events.has_subscribers)
 
 
 async def test_closed_socket_leaves_the_terminals():
@@ -258,3 +256,13 @@ async def test_closed_socket_leaves_the_terminals():
         async with pool_client(host) as pool:
             await pool.send("pty:input", terminal, data="one\n")
             await pool.until(lambda message: "got:one" in message.get("output", ""))
+
+
+async def test_host_is_needed_while_a_client_is_connected():
+    async with host_here() as host:
+        assert not host.is_needed()
+        async with pool_client(host) as pool:
+            await pool.send("pty:attach", "none")
+            await pool.until_type("pty:error")
+            assert host.is_needed()
+        assert not host.is_needed()
