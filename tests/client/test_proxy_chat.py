@@ -425,12 +425,17 @@ async def test_terminal_outlives_the_proxy_and_is_the_users(tmp_path):
 
 
 @pytest.mark.long
-async def test_answer_continues_with_the_next_worker(tmp_path):
+async def test_answer_continues_with_the_next_worker(tmp_path, monkeypatch):
+    for name in ("SETTLE", "MAX"):
+        monkeypatch.setenv(f"ACPTERM_TOOL_{name}_INTERVAL", "60")
+    ran, go = tmp_path / "ran", tmp_path / "go"
+    command = f"touch {ran}; until [ -e {go} ]; do sleep 0.05; done; echo over"
     async with daemon(tmp_path) as running, editor_of(tmp_path, running.path) as editor:
         await editor.open("/tmp")
-        id_ = await begin(editor, f"/terminal start touch {tmp_path}/ran; sleep 2; echo over")
-        await poll((tmp_path / "ran").exists)
+        id_ = await begin(editor, f"/terminal start {command}")
+        await poll(ran.exists)
         await running.kill_worker()
+        go.touch()
         assert (await editor.result(id_))["stopReason"] == "end_turn"
         assert "over\n[exited with 0]" in editor.texts_sent[0]
 
