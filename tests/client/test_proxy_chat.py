@@ -12,6 +12,7 @@ from acpterm.providers.provider import NAMES
 from tests.acp.validate import validate_sent
 from tests.support.commands import run
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.editor import create, proxied, say
 from tests.support.polling import poll
 from tests.support.proxies import editor_of
@@ -253,7 +254,7 @@ async def test_prompt_is_cancelled_when_its_session_is_closed(tmp_path):
         id_ = await begin(editor, f"/terminal start touch {tmp_path}/ran; exec sleep 60")
         await poll((tmp_path / "ran").exists)
         await editor.request("session/close", {"sessionId": editor.session})
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             assert (await editor.result(id_))["stopReason"] == "cancelled"
 
 
