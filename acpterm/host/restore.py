@@ -145,6 +145,8 @@ class Restorer:
         entry = TerminalEntry(
             terminal, record, host.state_writer, self._session(connection, record), launch
         )
+        if connection is not None and record.session in connection.sessions and not record.is_held:
+            connection.sessions[record.session].restore_released(found.name)
         if record.released_time is not None:
             by = record.released_by or EndedBy.DISCONNECT
             terminal.retained = bool(record.tool_calls)

@@ -227,6 +227,15 @@ class Session:
         )
         self.tool_calls.restore(calls)
 
+    def restore_released(self, identifier: str) -> None:
+        """Restore that the id of a terminal was released, by the record of the terminal.
+
+        The previous worker may have died before it stored the record of the session. The request
+        to release the terminal comes again then.
+        """
+        if identifier not in self._released:
+            self._released[identifier] = None
+
     def _record(self) -> SessionRecord:
         ids = reversed(self._released)
         released = [*itertools.islice(ids, _STORED_RELEASED_MAX)][::-1]

@@ -210,6 +210,23 @@ async def test_released_terminal_does_not_restore_its_session(tmp_path):
             assert list(connection.sessions) == ["session-1"]
 
 
+@pytest.mark.parametrize("is_ended", [False, True])
+async def test_release_is_repeated_when_only_the_terminal_has_recorded_it(tmp_path, is_ended):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        released = {"released_by": "agent", "released_time": time.time(), "released_at": now()}
+        fields = {"is_held": False, **(released if is_ended else {})}
+        terminal = await spawn(worker.keeper, "sleep 60; :", record=record(**fields).encode())
+        await leave(worker)
+        async with successor(started) as host, agent_of(host) as agent:
+            await agent.initialize(SECRET)
+            assert await agent.release(terminal.name) == {}
+            with pytest.raises(RpcError, match="has been released"):
+                await agent.output(terminal.name)
+            with pytest.raises(RpcError, match="there is no terminal"):
+                await agent.release("term_other")
+
+
 async def test_absent_connection_is_given_up_after_the_timeout(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
