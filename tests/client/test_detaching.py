@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import CHUNK_BYTES, HIGH_WATER_BYTES, Printer, Tty
 from acpterm.keys import key_bytes
+from tests.support.depth import DEADLINE_S
 
 PASTE = b"\x1b[200~%s\x1b[201~"
 
@@ -247,7 +248,7 @@ async def test_terminal_mode_is_restored_after_raw():
         assert terminal.size == (33, 7)
         with terminal.raw():
             assert not termios.tcgetattr(slave)[3] & (termios.ECHO | termios.ICANON | termios.ISIG)
-            with trio.fail_after(5):
+            with trio.fail_after(DEADLINE_S):
                 assert await terminal.read() == b"ahead\n"
                 os.write(master, b"\x03")
                 assert await terminal.read() == b"\x03"
@@ -267,7 +268,7 @@ async def test_input_ends_when_the_terminal_is_gone():
     terminal = Tty(slave, slave)
     with terminal.raw():
         os.close(master)
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             assert await terminal.read() == b""
             with pytest.raises(OSError, match="error"):
                 await terminal.write(b"x")

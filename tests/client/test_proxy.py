@@ -16,6 +16,7 @@ from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.unix_socket import PeerCredentials
 from tests.acp.validate import validate_sent
+from tests.support.depth import DEADLINE_S
 from tests.support.editor import (
     AGENT,
     SHOWS,
@@ -649,7 +650,7 @@ async def test_pending_requests_fail_with_the_reason_when_the_agent_exits(capfd)
         for id_ in (first, second):
             with pytest.raises(RpcError, match="exited with status 5; its last words: the key is"):
                 await editor.result(id_)
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             await editor.done.wait()
         assert editor.status == 5
     assert "the key is wrong" in capfd.readouterr().err
@@ -661,7 +662,7 @@ async def test_agents_exit_is_noticed_while_a_child_holds_its_stdout():
         id_ = await editor.begin(
             {"do": "spawn", "argv": ["sleep", "60"]}, {"do": "exit", "code": 5}
         )
-        with trio.fail_after(5), pytest.raises(RpcError, match="exited with status 5"):
+        with trio.fail_after(DEADLINE_S), pytest.raises(RpcError, match="exited with status 5"):
             await editor.result(id_)
         with trio.fail_after(8):
             await editor.done.wait()
@@ -706,7 +707,7 @@ async def test_initialize_fails_when_the_agents_interpreter_is_missing(tmp_path)
 async def test_no_agent_is_started_when_the_editor_closes_at_once():
     async with proxied() as editor:
         await editor.stream.send_eof()
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             await editor.done.wait()
         assert editor.status == 0
 

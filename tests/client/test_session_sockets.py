@@ -584,7 +584,7 @@ async def test_second_pending_request_without_an_id_is_refused(is_open):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(relay.run)
         await ours.send_all(line + line)
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             answer = json.loads(await ours.receive_some())
         assert "a request with the id null is pending" in answer["error"]["message"]
         assert len(host.calls) == int(is_open)

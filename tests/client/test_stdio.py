@@ -21,6 +21,7 @@ from acpterm.client.daemon import DaemonError
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.exec_context import current
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_on_stdio
 from tests.support.polling import poll
 from tests.support.processes import alive, environment, process
@@ -191,7 +192,7 @@ async def test_daemon_inherits_no_descriptors_of_the_agent(place):
     async with agent_by(place) as (running, agent):
         await agent.request("initialize", {"protocolVersion": 1})
         running.process.kill()
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             await agent.closed.wait()
         assert alive(place.daemon)
 

@@ -13,6 +13,7 @@ import trio
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from tests.support.agent import agent_at
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, agent_on_stdio, host_here
 from tests.support.processes import environment
 from tests.support.signals import blocked_or_ignored
@@ -198,12 +199,12 @@ async def test_signals_are_at_their_defaults_whatever_the_host_inherited(tmp_pat
             assert not blocked_or_ignored((await agent.run("grep", args=look))[0])
         # The host is still notified of its children.
         for code in 0, 3:
-            with trio.fail_after(5):
+            with trio.fail_after(DEADLINE_S):
                 _, status = await agent.run(f"true | cat; exit {code}")
             assert (status["exitCode"], status["signal"]) == (code, None)
         assert (await agent.run("kill -INT $$"))[1]["signal"] == "SIGINT"
         # The writer ends by SIGPIPE instead of writing forever.
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             assert (await agent.run("yes | head -n 1"))[0] == "y\n"
 
 

@@ -10,6 +10,7 @@ import trio
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at, agent_of
 from tests.support.daemon import daemon, user_socket
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 from tests.support.polling import poll
 from tests.support.processes import alive
@@ -139,7 +140,7 @@ async def test_retained_terminal_is_forgotten_when_it_is_too_old():
     async with host_here(keep_released_age=0.2) as host, user_of(host) as user:
         created = await user.request("terminal/create", {"command": "echo", "args": ["x"]})
         await user.terminal_request("wait", created["terminalId"])
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             while await user.list(all=True):
                 await trio.sleep(0.02)
 

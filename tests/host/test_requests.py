@@ -11,6 +11,7 @@ from acpterm.host.server import connection
 from acpterm.host.server.connection import PENDING_MAX
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import Agent, agent_of
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, host_here
 from tests.support.keepers import SlowKeeper
 from tests.support.polling import poll
@@ -375,7 +376,7 @@ async def test_request_cancelled_in_the_same_write_is_answered_as_cancelled():
             id_, line = agent.prepare("terminal/wait_for_exit", agent.of(terminal))
             cancel = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id_}}
             await agent.send(line + json.dumps(cancel).encode() + b"\n")
-            with trio.fail_after(5), pytest.raises(RpcError) as caught:
+            with trio.fail_after(DEADLINE_S), pytest.raises(RpcError) as caught:
                 await agent.result(id_)
             assert caught.value.code == -32800
 

@@ -23,6 +23,7 @@ from acpterm.runtime.unix_socket import ListenError, peer_of
 from tests.support.agent import agent_at
 from tests.support.commands import run
 from tests.support.daemon import daemon, listens, user_socket
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.processes import environment, process
 from tests.support.user import user_at
@@ -209,7 +210,7 @@ async def test_sticky_directory_that_others_may_write_to_is_refused(tmp_path):
     assert "choose a --socket in a directory of your own" in message
     # So that the mode of /tmp is not changed.
     assert "chmod" not in message
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         done = await run(str(directory / "agent.sock"), "run", "-d", "true")
     assert done.status == 1
     assert "mode 1777" in done.err
@@ -220,7 +221,7 @@ async def test_fifo_at_the_path_of_the_log_is_an_error(tmp_path):
     directory = tmp_path / "own"
     directory.mkdir(mode=0o700)
     os.mkfifo(directory / "agent.sock.log")
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         done = await run(str(directory / "agent.sock"), "run", "-d", "true")
     assert done.status == 1
     assert "no daemon can be started" in done.err

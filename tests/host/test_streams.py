@@ -17,6 +17,7 @@ from acpterm.runtime.send_queue import HIGH_WATER_BYTES, SendQueue
 from acpterm.terminal.terminal import Terminal
 from tests.support.agent import agent_at, agent_of, agent_on
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_on_stdio, host_here
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
@@ -389,7 +390,7 @@ async def test_flush_waits_for_the_new_stream_when_the_queue_was_restarted():
         await queue.flush()
         flushed = True
 
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(flush)
             # A task that spins is never blocked.

@@ -281,6 +281,7 @@ async def child_that_ends_when_reaping_does_causes_no_error():
         await trio.testing.wait_all_tasks_blocked()
         signal.signal = install_during_a_signal
         nursery.cancel_scope.cancel()
+    signal.signal = install
     assert errors == []
 
 
