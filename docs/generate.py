@@ -114,8 +114,8 @@ A TERMINAL argument is an id, the unambiguous beginning of an id, a `--name`, or
 terminal. For `attach`, `send` and `share`, `@last` is the newest terminal that the user has created
 or taken over, because an agent may create a terminal at any moment; name an agent's terminal by its
 id or its name. A name can be reused when its terminal has ended: it refers to the running terminal,
-or else to the newest. For `attach`, `send` and `share` it refers to the user's terminals first, even
-if they have ended.
+or else to the newest. For `attach`, `send` and `share` it refers to the user's terminals first,
+even if they have ended.
 Shells complete terminals: see [completion](commands/completion.md).
 
 Aliases: `ps` and `list` are `ls`, `a` is `attach`, `new` is `run`, `stop` is `kill`; `help COMMAND`

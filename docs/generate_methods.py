@@ -16,6 +16,7 @@ from acpterm.acp.approvals import (
     WithdrawnNotification,
 )
 from acpterm.acp.base import Wire
+from acpterm.acp.shares import ShareInfo
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ExitInfo, SessionInfo, TerminalInfo
 from acpterm.acp.user_streams import (
@@ -62,7 +63,7 @@ _PLAIN = {
     types.StrType: "string",
     types.DictType: "object",
 }
-RECORDS = [TerminalInfo, SessionInfo, ExitInfo, ApprovalInfo, ApprovalAnswer]
+RECORDS = [TerminalInfo, SessionInfo, ExitInfo, ApprovalInfo, ApprovalAnswer, ShareInfo]
 NOTIFICATIONS = {
     "_acpterm/terminal/attached": AttachedNotification,
     "_acpterm/terminal/followed": FollowedNotification,
