@@ -17,6 +17,7 @@ from acpterm.acp.approvals import (
     WithdrawnNotification,
 )
 from acpterm.acp.base import Wire
+from acpterm.acp.shares import ShareInfo
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ExitInfo, SessionInfo, TerminalInfo
 from acpterm.acp.user_review import ProfileInfo, RecordingInfo
@@ -73,6 +74,7 @@ RECORDS = [
     CheckedPart,
     ProfileInfo,
     RecordingInfo,
+    ShareInfo,
 ]
 NOTIFICATIONS = {
     "_acpterm/terminal/attached": AttachedNotification,

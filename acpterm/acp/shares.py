@@ -26,8 +26,7 @@ class ShareCreateRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/share/create``: make a link to one terminal.
 
     With `write` a visitor can type into the terminal, as long as it is the user's.
-    The link is valid for `for_ms`, an hour by default. The HTTP server is started if it does not
-    run.
+    The link is valid for `for_ms`, an hour by default. The response is the new share and its `url`.
     """
 
     terminal_id: TerminalName

@@ -4,6 +4,8 @@ The HTTP server stores the shares (`host.web_door`). A share whose terminal is r
 use: it ends here, the next time that shares are listed or one is created.
 """
 
+import msgspec
+
 from acpterm.acp.shares import (
     ShareCreateRequest,
     ShareCreateResponse,
@@ -42,17 +44,7 @@ async def create(user: UserConnection, params: ShareCreateRequest) -> ShareCreat
         share, url = await door.new_share(
             entry.id, write=params.write, lifetime_s=params.for_ms / 1000
         )
-    info = _info(user.host, share)
-    return ShareCreateResponse(
-        share_id=info.share_id,
-        terminal_id=info.terminal_id,
-        name=info.name,
-        write=info.write,
-        created_at=info.created_at,
-        ends_at=info.ends_at,
-        connections=info.connections,
-        url=url,
-    )
+    return ShareCreateResponse(**msgspec.structs.asdict(_info(user.host, share)), url=url)
 
 
 def list_all(user: UserConnection, params: NoParams) -> SharesResponse:
