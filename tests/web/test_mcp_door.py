@@ -98,7 +98,7 @@ async def door(tmp_path: Path, **settings: Any) -> AsyncIterator[Door]:
             nursery.start_soon(service.run, host)
             await poll(lambda: service.status().address)
             found = service.status()
-            token = await trio.Path(found.token_file or "").read_text()
+            token = await trio.Path(found.agent_token_file or "").read_text()
             yield Door(host, f"{found.origin}/mcp", token.strip())
             nursery.cancel_scope.cancel()
 
@@ -358,7 +358,7 @@ async def test_session_that_fails_does_not_end_the_others(tmp_path, monkeypatch)
 async def test_replaced_worker_ends_sessions_and_then_their_terminals(tmp_path):
     settings = {"profile": "open", "resume_timeout": 1.0}
     async with web_daemon(tmp_path, settings=settings) as web:
-        at = Door(None, f"{web.origin}/mcp", web.token_file.read_text().strip())
+        at = Door(None, f"{web.origin}/mcp", web.agent_token_file.read_text().strip())
         async with raw(at) as http:
             session = await initialized(http, at.url)
             async with at.client() as tools:
