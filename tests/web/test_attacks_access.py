@@ -222,6 +222,11 @@ async def test_revoked_share_is_refused_and_its_sockets_are_closed(web, owner):
     guest = web.stranger()
     assert (await guest.log_in(shared["url"])).status == 200
     async with guest.websocket("/user") as socket:
+        params = {"protocolVersion": 1}
+        await socket.send_json(
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+        )
+        assert "result" in await socket.receive_json()
         await owner.request("share/revoke", {"shareId": shared["shareId"]})
         assert await socket.wait_closed() == 1008
     found = await statuses(guest, with_key(guest), NOT_LOGIN)
