@@ -34,10 +34,12 @@ class WebStatusResponse(Wire):
 
     `address` is the address that the server listens on; null if it does not. `origin` is what the
     address of the page begins with. `error` says why the server could not listen; null if it did
-    not try, or succeeded. `token_file` is the path of the file with the bearer token.
+    not try, or succeeded. `token_file` is the path of the file with the user's bearer token,
+    `agent_token_file` of that with the agents'.
     """
 
     address: str | None
     origin: str | None
     error: str | None
     token_file: str | None
+    agent_token_file: str | None = None

@@ -80,6 +80,7 @@ def _http(status: StatusResponse) -> dict[str, str]:
         return {
             "page": summary_line(http.origin),
             "HTTP token": summary_line(http.token_file or "none"),
+            "agents' token": summary_line(http.agent_token_file or "none"),
         }
     if http.error is not None:
         return {"page": f"not served: {summary_line(http.error)}"}

@@ -52,9 +52,12 @@ class Access(NamedTuple):
     ends_at: float | None = None
     """When the login or its share expires, in seconds since 1970; None for the bearer token."""
 
+    is_agent: bool = False
+    """Whether it is that of the agents' token, which can do nothing as the user."""
+
     @property
     def is_bearer(self) -> bool:
-        """Whether the request had the bearer token."""
+        """Whether the request had a bearer token."""
         return self.login is None
 
 
@@ -81,6 +84,7 @@ class AccessStore:
         self._clock: Final = clock
         self._records: Final = file.read()
         self._bearer: Final = file.bearer_token()
+        self._agent_bearer: Final = file.agent_token()
         self._scopes: Final[defaultdict[str, set[trio.CancelScope]]] = defaultdict(set)
         self._drop_expired()
 
@@ -183,9 +187,10 @@ class AccessStore:
         return Access(login.id, share, login.ends_at)
 
     def of_bearer(self, token: str) -> Access | None:
-        """Return the user's access if `token` is the bearer token; else None."""
-        is_right = hmac.compare_digest(_hash(token), _hash(self._bearer))
-        return Access(None) if is_right else None
+        """Return the access of a bearer token, the user's or the agents'; None if it is neither."""
+        is_users = hmac.compare_digest(_hash(token), _hash(self._bearer))
+        is_agents = hmac.compare_digest(_hash(token), _hash(self._agent_bearer))
+        return Access(None, is_agent=not is_users) if is_users or is_agents else None
 
     def connections_of(self, share: str) -> int:
         """Return how many WebSockets use the share with this id now."""

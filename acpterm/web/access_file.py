@@ -1,4 +1,4 @@
-"""The files of `AccessStore`: the records, and the bearer token. Both have mode 0600.
+"""The files of `AccessStore`: the records, and the bearer tokens. All have mode 0600.
 
 They are in a directory of mode 0700 that belongs to one daemon, so a file has one writer. A file is
 replaced as a whole. A damaged file is logged and treated as empty: then browsers must log in again.
@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from acpterm.runtime.unix_socket import make_private_dir
 
 TOKEN_NAME: Final = "http-token"  # noqa: S105  the name of a file
+AGENT_TOKEN_NAME: Final = "http-agent-token"  # noqa: S105  as above
 _RECORDS_NAME: Final = "access.json"
 
 _log = structlog.get_logger("acpterm.web")
@@ -66,6 +67,7 @@ class AccessFile:
         self._directory: Final = directory
         self._path: Final = os.path.join(directory, _RECORDS_NAME)
         self.token_path: Final = os.path.join(directory, TOKEN_NAME)
+        self.agent_token_path: Final = os.path.join(directory, AGENT_TOKEN_NAME)
 
     def read(self) -> AccessRecords:
         """Return the stored records; empty ones if there are none."""
@@ -83,17 +85,21 @@ class AccessFile:
         self._replace(self._path, msgspec.json.encode(records))
 
     def bearer_token(self) -> str:
-        """Return the bearer token; create it once. Raises `OSError` or `ListenError`."""
-        with (
-            contextlib.suppress(FileNotFoundError),
-            open(self.token_path, encoding="ascii") as file,
-        ):
+        """Return the user's bearer token; create it once. Raises `OSError` or `ListenError`."""
+        return self._token(self.token_path)
+
+    def agent_token(self) -> str:
+        """Return the agents' bearer token; create it once. Raises `OSError` or `ListenError`."""
+        return self._token(self.agent_token_path)
+
+    def _token(self, path: str) -> str:
+        with contextlib.suppress(FileNotFoundError), open(path, encoding="ascii") as file:
             if token := file.read().strip():
                 # Should the user have copied the file, it becomes private again.
-                os.chmod(self.token_path, 0o600)
+                os.chmod(path, 0o600)
                 return token
         token = secrets.token_urlsafe(32)
-        self._replace(self.token_path, f"{token}\n".encode())
+        self._replace(path, f"{token}\n".encode())
         return token
 
     def _replace(self, path: str, data: bytes) -> None:

@@ -120,6 +120,8 @@ class Protected:
             refusal = RefusedError(401, "this path needs the bearer token: Authorization: Bearer …")
         elif access is None:
             refusal = RefusedError(401, "this path needs a login: acpterm open prints a link")
+        elif access.is_agent and not self._bearer_only:
+            refusal = RefusedError(403, "the agents' token is only for /mcp and /acp")
         elif access.share is not None and not self._share:
             refusal = RefusedError(403, "a share can only use the terminal that it shares")
         else:

@@ -160,6 +160,7 @@ class WebService:
             origin=None if endpoint is None else endpoint.origin,
             error=self._error,
             token_file=None if self._access is None else self._file.token_path,
+            agent_token_file=None if self._access is None else self._file.agent_token_path,
         )
 
     def _store(self) -> AccessStore:

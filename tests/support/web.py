@@ -22,7 +22,7 @@ from wsproto import events
 from acpterm.config.http import HttpAddress
 from acpterm.host.host import Host
 from acpterm.web.access import AccessStore
-from acpterm.web.access_file import AccessFile
+from acpterm.web.access_file import AGENT_TOKEN_NAME, AccessFile
 from acpterm.web.app import make_app
 from acpterm.web.endpoint import Endpoint, bind
 from acpterm.web.http_connection import server_config
@@ -306,6 +306,7 @@ class Web:
     def __init__(self, origin: str, token_file: Path) -> None:
         self.origin = origin
         self.token_file = token_file
+        self.agent_token_file = token_file.with_name(AGENT_TOKEN_NAME)
 
     async def link(self) -> str:
         """Return a new link."""
@@ -323,8 +324,12 @@ class Web:
         return Browser(self.origin)
 
     def api_client(self) -> Browser:
-        """Return a client with the bearer token."""
+        """Return a client with the user's bearer token."""
         return Browser(self.origin, token=self.token_file.read_text().strip())
+
+    def agent(self) -> Browser:
+        """Return an agent, with the agents' bearer token."""
+        return Browser(self.origin, token=self.agent_token_file.read_text().strip())
 
 
 class WebDaemon(Web):

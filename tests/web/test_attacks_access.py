@@ -105,6 +105,16 @@ async def test_wrong_token_is_refused_on_every_path(web, value):
     assert await statuses(client, wrong) == dict.fromkeys(ALL, 401)
 
 
+async def test_token_of_the_agents_opens_nothing_of_the_user(web):
+    """An agent has it in its settings: it must not answer its own questions as the user."""
+    agent = web.agent()
+    found = await statuses(agent, agent.headers)
+    assert found.pop("/acp") == 101
+    assert {found.pop(path) for path in ("/mcp", "/mcp/pool")} == {400}
+    assert found.pop("/login") == 403
+    assert found == dict.fromkeys(set(ALL) - {"/acp", "/mcp", "/mcp/pool", "/login"}, 403)
+
+
 async def test_login_of_another_daemon_is_refused(web, other_web):
     stranger = web.stranger()
     assert (await stranger.log_in(await other_web.link())).status == 403
@@ -212,6 +222,11 @@ async def test_revoked_share_is_refused_and_its_sockets_are_closed(web, owner):
     guest = web.stranger()
     assert (await guest.log_in(shared["url"])).status == 200
     async with guest.websocket("/user") as socket:
+        params = {"protocolVersion": 1}
+        await socket.send_json(
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+        )
+        assert "result" in await socket.receive_json()
         await owner.request("share/revoke", {"shareId": shared["shareId"]})
         assert await socket.wait_closed() == 1008
     found = await statuses(guest, with_key(guest), NOT_LOGIN)
@@ -336,6 +351,7 @@ async def test_no_response_contains_a_token_or_a_secret(web, owner):
     assert browser.cookie is not None
     secrets = {
         str(web.api_client().token),
+        str(web.agent().token),
         shared["url"].partition("#")[2],
         browser.cookie.partition("=")[2],
         browser.key,

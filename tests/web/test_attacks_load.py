@@ -100,6 +100,7 @@ async def test_spawn_with_an_impossible_size_is_refused(web, owner):
         assert (found["cols"], found["rows"]) == (120, 40)
 
 
+@pytest.mark.long
 async def test_many_connections_of_strangers_leave_the_user_in(tmp_path):
     """Once more after they have gone: no connection is lost to the limit."""
     async with web_daemon(tmp_path) as web, user_at(web.daemon.user_path) as owner:
@@ -142,6 +143,7 @@ async def test_many_connections_with_an_access_are_limited(tmp_path):
                 await trio.sleep(0.05)
 
 
+@pytest.mark.long
 async def test_client_that_does_not_read_costs_little_and_delays_no_other(web, owner):
     terminal = await create(owner, "yes")
     browser = await web.browser()
@@ -169,6 +171,7 @@ async def test_client_that_does_not_read_costs_little_and_delays_no_other(web, o
             await trio.sleep(0.1)
 
 
+@pytest.mark.long
 async def test_client_that_sends_and_does_not_read_is_not_read_either(web, owner):
     browser = await web.browser()
     request = {"jsonrpc": "2.0", "id": 1, "method": "_acpterm/status", "params": {}}

@@ -16,8 +16,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from acpterm.mcp import call
+from acpterm.mcp.patterns import TIMEOUT_S
 from acpterm.web import mcp_sessions
 from acpterm.web.service import WebService
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 from tests.support.mcp import QUICK, Result, result_of
 from tests.support.polling import poll
@@ -98,7 +100,7 @@ async def door(tmp_path: Path, **settings: Any) -> AsyncIterator[Door]:
             nursery.start_soon(service.run, host)
             await poll(lambda: service.status().address)
             found = service.status()
-            token = await trio.Path(found.token_file or "").read_text()
+            token = await trio.Path(found.agent_token_file or "").read_text()
             yield Door(host, f"{found.origin}/mcp", token.strip())
             nursery.cancel_scope.cancel()
 
@@ -341,7 +343,7 @@ async def test_slow_pattern_does_not_block_the_event_loop(tmp_path):
             result = await tools.call("terminal_output", sessionId="term-1", grep="(0+)+$")
             nursery.cancel_scope.cancel()
     assert "too slow" in result.text
-    assert slowest < 0.4
+    assert slowest < TIMEOUT_S
 
 
 async def test_session_that_fails_does_not_end_the_others(tmp_path, monkeypatch):
@@ -358,13 +360,13 @@ async def test_session_that_fails_does_not_end_the_others(tmp_path, monkeypatch)
 async def test_replaced_worker_ends_sessions_and_then_their_terminals(tmp_path):
     settings = {"profile": "open", "resume_timeout": 1.0}
     async with web_daemon(tmp_path, settings=settings) as web:
-        at = Door(None, f"{web.origin}/mcp", web.token_file.read_text().strip())
+        at = Door(None, f"{web.origin}/mcp", web.agent_token_file.read_text().strip())
         async with raw(at) as http:
             session = await initialized(http, at.url)
             async with at.client() as tools:
                 await tools.call("terminal_start", command="sleep 60")
                 await web.daemon.kill_worker()
-                with trio.fail_after(10):
+                with trio.fail_after(DEADLINE_S):
                     while (reply := await posted(http, at.url, session)) is None:
                         await trio.sleep(0.05)
                 assert reply.status_code == 404
@@ -375,7 +377,7 @@ async def test_replaced_worker_ends_sessions_and_then_their_terminals(tmp_path):
             listed = await tools.call("terminal_list")
             assert listed.text == "No active terminal sessions."
         async with user_at(web.daemon.user_path) as user:
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 while await user.list():
                     await trio.sleep(0.05)
 

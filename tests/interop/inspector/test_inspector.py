@@ -140,7 +140,7 @@ async def test_connection_over_http_uses_a_terminal(tmp_path, era):
     place = Place(tmp_path, {"XDG_CONFIG_HOME": str(tmp_path / "none"), **QUICK})
     async with web_daemon(tmp_path, settings={"profile": "open"}) as web:
         inspector = Inspector(place, web.daemon)
-        token = (await trio.Path(web.token_file).read_text()).strip()
+        token = (await trio.Path(web.agent_token_file).read_text()).strip()
         inspector.server = [
             *("--transport", "http", "--server-url", f"{web.origin}/mcp"),
             *("--header", f"Authorization: Bearer {token}", f"Acpterm-Cwd: {tmp_path}"),
