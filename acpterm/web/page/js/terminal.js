@@ -287,6 +287,8 @@ class TerminalView {
     if (stream !== this._stream || this._isStopped) return;
     this._stream = null;
     this._isOver = true;
+    // There is nothing to type to.
+    this._emulator.write(new TextEncoder().encode("\x1b[?25l"));
     this._update();
   }
 
