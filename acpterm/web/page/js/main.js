@@ -28,6 +28,8 @@ const VIEWS = {
 };
 const STATES = { open: "", closed: "disconnected" };
 const FAILURES_BEFORE_CHECK = 3;
+// The server closes the connections of a login that has ended with this code.
+const LOGIN_ENDED = 1008;
 
 const main = document.getElementById("main");
 const listPane = document.getElementById("list");
@@ -139,7 +141,8 @@ function follow() {
 /** While the connection fails, find out whether that is because the login has ended. */
 function watchLogin(noticeName) {
   rpc.onState(async (state) => {
-    if (state !== "reconnecting" || rpc.failures !== FAILURES_BEFORE_CHECK) return;
+    const isDue = rpc.closeCode === LOGIN_ENDED || rpc.failures === FAILURES_BEFORE_CHECK;
+    if (state !== "reconnecting" || !isDue) return;
     const access = await readAccess();
     if (access !== "none" || rpc.isOpen) return;
     rpc.close();
