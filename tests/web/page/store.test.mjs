@@ -65,7 +65,7 @@ test("agents' terminals that wait are counted, and the user's shells are not", (
   assert.equal(counts(state).waiting, 1);
 });
 
-test("terminals are grouped by session, those that wait first", () => {
+test("terminals are grouped by session: those that wait first, then connected agents, then the user", () => {
   const idle = terminal({ state: "exited", exitStatus: { exitCode: 0, signal: null } });
   const runs = terminal();
   const waits = terminal({ waitingForInput: true });
@@ -78,7 +78,7 @@ test("terminals are grouped by session, those that wait first", () => {
   ]).sessions;
   const all = stateOf(idle, other, runs, own, waits).terminals;
   const groups = groupTerminals(all, sessions);
-  assert.deepEqual(groups.map((group) => group.connection), ["c1", null, "c2", "c3"]);
+  assert.deepEqual(groups.map((group) => group.connection), ["c1", "c2", "c3", null]);
   assert.deepEqual(groups[0].terminals, [waits, runs, idle]);
   assert.deepEqual(groupTerminals(all, sessions, { shown: "waiting" }).map((group) => group.terminals), [[waits]]);
   assert.equal(groupTerminals(all, sessions, { shown: "running" }).flatMap((group) => group.terminals).includes(idle), false);

@@ -46,15 +46,15 @@ export function answerText(answer) {
     : `${what}${always} ${how}${reason}`;
 }
 
-/** Return which commands an answer for always is for. */
-export function alwaysText(question) {
+/** Return which commands an answer for always is for: words about them, and the command. */
+export function alwaysWords(question) {
   if (question.prefix === null) {
-    return "Always is not offered: no part of this command can be recognised safely.";
+    return ["Always is not offered: no part of this command can be recognised safely.", ""];
   }
   const words = visible(shellJoin(question.prefix));
   return question.level === "dangerous"
-    ? `Always: exactly ${words}, in this session.`
-    : `Always: commands that begin with ${words}, in this session.`;
+    ? ["Always, in this session: only ", words]
+    : ["Always, in this session: all commands that begin with ", words];
 }
 
 /** Return the remaining time in words; empty if there is no limit. */
@@ -72,7 +72,8 @@ class Card {
     this.status = el("p", { class: "question-status", hidden: true });
     const agent = oneLine(question.agent || question.connection, 60);
     const title = el("h2", { id: newId("question") }, `${agent} wants to run`);
-    const always = el("p", { class: "question-always muted", id: newId("always") }, alwaysText(question));
+    const [about, prefix] = alwaysWords(question);
+    const always = el("p", { class: "question-always muted", id: newId("always") }, about, prefix ? el("code", {}, prefix) : null);
     this.reason = el("input", {
       class: "field", placeholder: "Reason (optional)", "aria-label": `Reason to deny, which ${agent} reads`,
       autocomplete: "off", maxlength: String(REASON_MAX),

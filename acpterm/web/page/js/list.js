@@ -54,7 +54,7 @@ export function groupTerminals(terminals, sessions, { shown = "all", filter = ""
     // Sorting is stable: the daemon's order, by age, remains.
     group.terminals.sort((a, b) => Number(isWaiting(b)) - Number(isWaiting(a)) || byState(a, b));
   }
-  const rank = (group) => [group.waiting, group.connection == null, group.session, group.running];
+  const rank = (group) => [group.waiting, group.session, group.connection == null, group.running];
   return [...groups.values()].sort((a, b) => {
     const [one, other] = [rank(a), rank(b)];
     const at = one.findIndex((value, index) => Boolean(value) !== Boolean(other[index]));

@@ -28,6 +28,8 @@ const VIEWS = {
 };
 const STATES = { open: "", closed: "disconnected" };
 const FAILURES_BEFORE_CHECK = 3;
+// The server closes the connections of a login that has ended with this code.
+const LOGIN_ENDED = 1008;
 
 const main = document.getElementById("main");
 const listPane = document.getElementById("list");
@@ -64,8 +66,11 @@ async function show() {
   viewPane.hidden = name === "terminals";
   for (const link of document.querySelectorAll(".nav a")) {
     const isCurrent = link.dataset.view === name || (view.withList && link.dataset.view === "terminals");
-    if (isCurrent) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (isCurrent) {
+      link.setAttribute("aria-current", "page");
+      const nav = link.parentElement;
+      nav.scrollLeft = link.offsetLeft - nav.offsetLeft - (nav.clientWidth - link.offsetWidth) / 2;
+    } else link.removeAttribute("aria-current");
   }
   showTitle();
   if (!view.load) return;
@@ -139,7 +144,8 @@ function follow() {
 /** While the connection fails, find out whether that is because the login has ended. */
 function watchLogin(noticeName) {
   rpc.onState(async (state) => {
-    if (state !== "reconnecting" || rpc.failures !== FAILURES_BEFORE_CHECK) return;
+    const isDue = rpc.closeCode === LOGIN_ENDED || rpc.failures === FAILURES_BEFORE_CHECK;
+    if (state !== "reconnecting" || !isDue) return;
     const access = await readAccess();
     if (access !== "none" || rpc.isOpen) return;
     rpc.close();

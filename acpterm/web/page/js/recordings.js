@@ -21,10 +21,11 @@ const DEFAULT_IDLE_S = "2";
 // Sizes of the text, in pixels, and the width of a character in relation to it.
 const FONT_MAX = 15;
 const FONT_MIN = 4;
-const READABLE = 12;
+const READABLE = 11;
+const READABLE_MIN = 7;
 const CHAR_WIDTH = 0.6021;
 const LINE_HEIGHT = 1.22;
-const FRAME_PX = 28;
+const FRAME_PX = 20;
 // Resets an emulator, also from the alternate screen.
 const RESET = new TextEncoder().encode("\x1b[?1049l\x1bc");
 
@@ -222,11 +223,15 @@ async function startPlayback(stage, cast, isCurrent) {
     },
   }, render);
 
+  let isWhole = null;
   function fit() {
     const [width, height] = [stage.clientWidth - FRAME_PX, stage.clientHeight - controls.offsetHeight - FRAME_PX];
-    const isWhole = whole.getAttribute("aria-pressed") === "true";
-    const wanted = !isWhole ? READABLE : Math.min(width / (terminal.cols * CHAR_WIDTH), Math.max(height / (terminal.rows * LINE_HEIGHT), 0));
-    const fontSize = Math.max(FONT_MIN, Math.min(FONT_MAX, Math.floor(2 * wanted) / 2));
+    const fitting = Math.min(width / (terminal.cols * CHAR_WIDTH), Math.max(height / (terminal.rows * LINE_HEIGHT), 0));
+    // On a phone a whole window is too small to read: then it is shown in part, unless the user wants it.
+    isWhole ??= fitting >= READABLE_MIN;
+    whole.setAttribute("aria-pressed", String(isWhole));
+    const wanted = isWhole ? fitting : READABLE;
+    const fontSize = Math.max(FONT_MIN, Math.min(FONT_MAX, Math.floor(4 * wanted) / 4));
     if (terminal.options.fontSize !== fontSize) terminal.options.fontSize = fontSize;
   }
 
@@ -254,7 +259,7 @@ async function startPlayback(stage, cast, isCurrent) {
     render();
   });
   whole.addEventListener("click", () => {
-    whole.setAttribute("aria-pressed", String(whole.getAttribute("aria-pressed") !== "true"));
+    isWhole = !isWhole;
     fit();
   });
   speed.addEventListener("change", () => player.setSpeed(Number(speed.value)));

@@ -52,6 +52,8 @@ export class Rpc {
     this.state = "connecting";
     /** How many attempts to connect have failed since the last connection. */
     this.failures = 0;
+    /** Why the server closed the last connection: a code of WebSocket; null if there was none. */
+    this.closeCode = null;
     this._connect = connect;
     this._socket = null;
     this._next = 0;
@@ -174,9 +176,10 @@ export class Rpc {
     socket.onmessage = ({ data }) => {
       if (socket === this._socket) this._receive(data);
     };
-    socket.onclose = () => {
+    socket.onclose = (event) => {
       clearTimeout(timeout);
       if (socket !== this._socket) return;
+      this.closeCode = event?.code ?? null;
       this._lose();
       if (this.state !== "closed") this._retry();
     };
