@@ -1,6 +1,7 @@
 """`/mcp`: the MCP tools over HTTP, used by the official client."""
 
 import gc
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from acpterm.mcp import call
-from acpterm.mcp.patterns import TIMEOUT_S
+from acpterm.mcp.patterns import ModelPattern
 from acpterm.web import mcp_sessions
 from acpterm.web.service import WebService
 from tests.support.depth import DEADLINE_S
@@ -326,24 +327,22 @@ async def test_persistent_shell_works_in_the_process_of_the_host(tmp_path):
     assert result.data["output"] == "7\n/\n"
 
 
-async def test_slow_pattern_does_not_block_the_event_loop(tmp_path):
-    slowest = 0.0
+async def test_slow_pattern_does_not_block_the_event_loop(tmp_path, monkeypatch):
+    threads = set()
+    search = ModelPattern._search
 
-    async def measure():
-        nonlocal slowest
-        while True:
-            began = trio.current_time()
-            await trio.sleep(0.01)
-            slowest = max(slowest, trio.current_time() - began)
+    def recorded(*arguments):
+        threads.add(threading.get_ident())
+        return search(*arguments)
 
+    monkeypatch.setattr(ModelPattern, "_search", recorded)
     async with door(tmp_path) as at, at.client() as tools:
         await tools.call("terminal_start", command="printf '%05000d!\\n' 0; sleep 60")
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(measure)
-            result = await tools.call("terminal_output", sessionId="term-1", grep="(0+)+$")
-            nursery.cancel_scope.cancel()
-    assert "too slow" in result.text
-    assert slowest < TIMEOUT_S
+        result = await tools.call("terminal_output", sessionId="term-1", grep="(0+)+$")
+        assert "too slow" in result.text
+        await tools.call("terminal_wait", sessionId="term-1", pattern="00!")
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_session_that_fails_does_not_end_the_others(tmp_path, monkeypatch):
