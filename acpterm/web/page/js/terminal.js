@@ -135,8 +135,8 @@ class TerminalView {
       button("Copy", "Copy the selection, or the screen (Ctrl+Shift+C)", () => this._copy()),
       this._textButton,
       this._follow,
-      button("A−", "Smaller text", () => this._setFontSize(this._size() - 1)),
-      button("A+", "Larger text", () => this._setFontSize(this._size() + 1)),
+      button("A−", "Smaller text (A−)", () => this._setFontSize(this._size() - 1)),
+      button("A+", "Larger text (A+)", () => this._setFontSize(this._size() + 1)),
       this._shareButton,
     );
     this._host = el("div", { class: "term-host" });
@@ -225,6 +225,8 @@ class TerminalView {
     };
     const shown = Object.entries(facts).filter(([, value]) => value && value !== NOTHING);
     const text = JSON.stringify(shown);
+    // On a narrow window the facts are one line that scrolls: with the keyboard, too.
+    setAttribute(this._meta, "tabindex", this._meta.scrollWidth > this._meta.clientWidth ? "0" : null);
     if (text === this._factsText) return;
     this._factsText = text;
     this._meta.replaceChildren(
