@@ -9,6 +9,7 @@ import pytest
 
 from acpterm import __version__
 from acpterm.cli.main import _ELSEWHERE, ALIASES, SHORT
+from tests.support.cases import each_case
 from tests.support.processes import environment
 from tests.support.starting import ACPTERM, start
 
@@ -62,7 +63,7 @@ def test_version_and_commit_are_printed(argument):
     assert done.stdout == f"acpterm, version {__version__} (commit {commit})\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "expected"),
     [
         (["unknown"], "there is no command 'unknown': acpterm --help lists all commands"),

@@ -15,6 +15,7 @@ from acpterm.client.user.output.lines import Lines, last_lines
 from acpterm.client.user.output.text_follow import TextStream, continue_text
 from acpterm.terminal.text.stream import TextView
 from tests.support.agent import agent_at
+from tests.support.cases import each_case
 from tests.support.commands import command_environment, run, running
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
@@ -248,7 +249,7 @@ PROGRAM = (
 ).encode()
 
 
-@pytest.mark.parametrize("split", range(0, len(PROGRAM) + 1, 1))
+@each_case("split", range(0, len(PROGRAM) + 1, 1))
 def test_continued_text_equals_the_whole_text_at_every_split(split):
     view = TextView(10_000)
     view.feed(PROGRAM[:split])
@@ -275,7 +276,7 @@ def test_text_stream_returns_the_same_text_when_fed_byte_by_byte():
     assert (whole.feed(PROGRAM), whole.line) == (finished, stream.line)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "number", "expected"),
     [
         ("", 1, ""),

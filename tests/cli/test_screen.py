@@ -10,6 +10,7 @@ import pytest
 from acpterm.acp.user_api import ScreenResponse
 from acpterm.client.user.export import picture
 from tests.support.agent import agent_at
+from tests.support.cases import each_case
 from tests.support.commands import command_environment, run
 from tests.support.starting import ACPTERM
 from tests.support.user import user_terminals_at
@@ -107,7 +108,7 @@ def test_svg_places_every_character_in_its_cell(row, pieces):
     assert texts(row) == pieces
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("sgr", "expected"),
     [
         ("0;31", 'fill="#cc3b3b"'),

@@ -11,6 +11,7 @@ import trio
 from acpterm.client.user import send_keys
 from acpterm.keys import KNOWN, depends_on_cursor_mode, key_bytes
 from tests.support.agent import agent_at
+from tests.support.cases import each_case
 from tests.support.commands import command_environment, run, run_with, running
 from tests.support.daemon import user_socket
 from tests.support.polling import poll
@@ -210,7 +211,7 @@ async def test_send_fails_when_the_program_has_ended(path):
         assert "has ended" in done.err
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "keys"),
     [
         ("a", b"a"),
@@ -254,9 +255,7 @@ def test_key_bytes_returns_the_bytes_of_xterm(name, keys):
     assert key_bytes(name) == keys
 
 
-@pytest.mark.parametrize(
-    "name", ["", "F0", "F13", "Foo", "C-", "C-é", "C-Enter", "X-a", "C-1", "ab"]
-)
+@each_case("name", ["", "F0", "F13", "Foo", "C-", "C-é", "C-Enter", "X-a", "C-1", "ab"])
 def test_key_bytes_raises_when_the_key_is_unknown(name):
     with pytest.raises(ValueError, match=r"no key"):
         key_bytes(name)

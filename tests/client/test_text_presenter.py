@@ -16,6 +16,7 @@ from acpterm.client.proxy import text_presenter
 from acpterm.client.proxy.display import Display
 from acpterm.client.proxy.text_presenter import TextPresenter
 from tests.acp.validate import validate_sent
+from tests.support.cases import each_case
 
 
 class Clock:
@@ -251,7 +252,7 @@ def own(shown, **output):
 FENCE = "```console\none\ntwo\n[exit status 3]\n```"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "output",
     [
         {"raw": {"aggregated_output": "one\ntwo\n", "formatted_output": "cut", "stdout": "one\n"}},
