@@ -188,6 +188,7 @@ def is_string(value) -> bool:
         },
     )
 )
+@pytest.mark.long
 def test_decode_agrees_with_an_independent_model(params):
     got = create(**params)
     args, env = params.get("args"), params.get("env", [])

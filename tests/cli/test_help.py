@@ -171,6 +171,7 @@ def test_serve_fails_when_the_settings_file_is_missing(tmp_path):
     assert message == f"acpterm: {file}: cannot be read: No such file or directory\n"
 
 
+@pytest.mark.long
 def test_host_uses_settings_of_the_file_the_environment_and_flags(tmp_path):
     """The flags take precedence over the environment, which takes precedence over the file."""
     file = tmp_path / "settings.toml"

@@ -194,6 +194,7 @@ def test_terminals_of_different_sessions_are_distinct():
     assert shown.render() == []
 
 
+@pytest.mark.long
 def test_memory_for_displays_and_calls_is_bounded():
     shown = Shown()
     for number in range(3000):
