@@ -6,6 +6,15 @@ from acpterm.config import Settings
 from tests.support.daemon import blocking_daemon
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave to `make test-all` the other shells on asyncio: bash runs on both event loops."""
+    for item in items:
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        if params.get("backend") == "asyncio" and params.get("kind") in ("zsh", "fish"):
+            item.add_marker(pytest.mark.long)
+
+
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory):
     with blocking_daemon(tmp_path_factory.mktemp("daemon")) as running:
