@@ -4,10 +4,9 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 from acpterm.config.profiles import POOL_COMMANDS
 from tests.api.test_service import METHODS
+from tests.support.cases import each_case
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "compatibility.md").read_text()
@@ -78,6 +77,6 @@ def camel(name):
     return re.sub(r"_(.)", lambda found: found[1].upper(), name)
 
 
-@pytest.mark.parametrize("name", [*NAMES, *map(camel, METHODS)])
+@each_case("name", [*NAMES, *map(camel, METHODS)])
 def test_page_has_what_the_documents_describe(name):
     assert any(name in row[0] or f"`{name}`" in row[1] or f'"{name}"' in row[1] for row in ROWS)

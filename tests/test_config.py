@@ -5,6 +5,7 @@ import pytest
 
 from acpterm.config import ConfigError, Settings, default_file, default_socket, load
 from acpterm.config.http import parse_address
+from tests.support.cases import each_case
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,7 @@ def test_flag_for_the_file_takes_precedence_over_the_environment_variable(file, 
     assert load(str(by_flag), environ={"ACPTERM_CONFIG": str(by_variable)}).cols == 3
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("variable", "value", "name", "expected"),
     [
         ("ACPTERM_COLS", "80", "cols", 80),
@@ -86,7 +87,7 @@ def test_unknown_environment_variables_are_ignored():
     assert load(environ={"ACPTERM_TERMINAL_ID": "term_1", "ACPTERM_UNKNOWN": "x"}) == Settings()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "value", "expected"),
     [
         ("cols", "0", ">= 1"),

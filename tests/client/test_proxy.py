@@ -288,6 +288,7 @@ async def test_console_block_is_updated_live_and_final_before_the_turn_ends():
         valid(editor)
 
 
+@pytest.mark.long
 async def test_all_output_is_shown_when_the_terminal_is_released_at_once():
     async with proxied() as editor:
         await editor.open("/tmp")
@@ -792,6 +793,7 @@ async def test_daemon_starts_on_demand_and_exits_when_idle(tmp_path, monkeypatch
     assert not socket.exists()
 
 
+@pytest.mark.long
 async def test_session_continues_without_terminals_when_the_daemon_dies(tmp_path, monkeypatch):
     monkeypatch.setenv("ACPTERM_IDLE_EXIT", "0.2")
     settings = {"socket": str(tmp_path / "run" / "agent.sock")}
@@ -861,6 +863,7 @@ async def test_context_for_the_daemon_omits_text_that_json_cannot_hold(monkeypat
         assert editor.texts()[-1].endswith("fine\n```")
 
 
+@pytest.mark.long
 async def test_socket_path_may_be_relative(tmp_path, monkeypatch):
     monkeypatch.setenv("ACPTERM_IDLE_EXIT", "0.2")
     monkeypatch.chdir(tmp_path)

@@ -235,6 +235,7 @@ async def test_pending_prompt_is_answered_when_the_agent_exits():
                 await editor.result(id_)
 
 
+@pytest.mark.long
 async def test_unexpected_error_ends_only_its_prompt(monkeypatch):
     async def fail(*_):
         raise OSError(24, "Too many open files")

@@ -225,6 +225,7 @@ async def test_client_has_no_other_methods(tmp_path, method):
             await client.request(method, params)
 
 
+@pytest.mark.long
 async def test_socket_is_private_and_removed_at_the_end(tmp_path, run_dir):
     async with opened(tmp_path) as (_, path):
         directory = os.path.dirname(path)

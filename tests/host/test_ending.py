@@ -45,6 +45,7 @@ async def test_output_of_fast_programs_is_complete_when_wait_responds(each_way):
         await each_way.release(terminal)
 
 
+@pytest.mark.long
 async def test_output_of_concurrent_fast_programs_is_complete_when_wait_responds(each_way):
     terminals = [await each_way.create(f"echo line {number}") for number in range(20)]
     waiting = [
@@ -56,6 +57,7 @@ async def test_output_of_concurrent_fast_programs_is_complete_when_wait_responds
         assert (await each_way.output(terminal))["output"] == f"line {number}\n"
 
 
+@pytest.mark.long
 async def test_large_output_before_the_exit_is_complete(each_way):
     code = (
         "import os, sys; data = b''.join(b'%d\\n' % n for n in range(40000))[:200_000]; "

@@ -230,6 +230,7 @@ async def test_exit_status_is_known_when_the_hosts_parent_ignored_sigchld(tmp_pa
 
 
 @pytest.mark.parametrize("way", ["stdio", "daemon"])
+@pytest.mark.long
 async def test_program_inherits_no_descriptor_of_the_host(tmp_path, way):
     reads, writes = os.pipe()
     try:
@@ -250,6 +251,7 @@ async def test_program_inherits_no_descriptor_of_the_host(tmp_path, way):
         os.close(writes)
 
 
+@pytest.mark.long
 async def test_concurrent_programs_do_not_inherit_each_others_descriptors(tmp_path):
     async with host_at(tmp_path, "daemon") as (_, agent):
         requests = [
@@ -317,6 +319,7 @@ print(ask("terminal/output", sessionId="s", terminalId=one)["output"], end="")
 """
 
 
+@pytest.mark.long
 async def test_umask_limits_and_directory_are_the_connecting_processs_at_a_daemon(tmp_path):
     directory = tmp_path / "directory"
     directory.mkdir()

@@ -80,6 +80,7 @@ async def test_descriptors_of_a_daemon_cannot_be_copied_but_its_programs_can():
                 assert "environ" in attacked(pid)
 
 
+@pytest.mark.long
 async def test_descriptors_of_a_stdio_host_cannot_be_copied():
     with other_user.directory() as path:
         command = [*as_user(other_user.UID), *ACPTERM, "stdio", "--embedded"]

@@ -120,6 +120,7 @@ async def test_large_creates_are_refused_before_the_pending_maximum(monkeypatch)
         await agent.request("terminal/create", params)
 
 
+@pytest.mark.long
 async def test_pending_request_does_not_retain_its_params():
     async with agent_here() as agent:
         terminal = await agent.create("read line")
@@ -275,6 +276,7 @@ async def test_unexpected_responses_and_empty_lines_are_ignored(line):
         assert await is_served(agent)
 
 
+@pytest.mark.long
 async def test_message_of_10_mb_is_answered():
     async with agent_here() as agent:
         ten = "x" * 10_000_000

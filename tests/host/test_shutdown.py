@@ -160,6 +160,7 @@ async def test_daemon_ends_when_an_agent_reads_nothing(tmp_path):
             assert time.monotonic() - began < 5
 
 
+@pytest.mark.long
 async def test_daemon_ends_while_agents_connect_and_disconnect(tmp_path):
     """Agents that connect meanwhile are served, refused or disconnected; none delays the end."""
     for _ in range(5):

@@ -78,6 +78,7 @@ async def test_socket_is_by_default_in_a_private_runtime_directory(tmp_path):
     assert os.listdir(path.parent) == []
 
 
+@pytest.mark.long
 async def test_missing_directories_are_created_and_the_last_is_private(tmp_path):
     path = tmp_path / "a" / "b" / "agent.sock"
     async with process(tmp_path, "serve", "--socket", str(path), umask=0o022):

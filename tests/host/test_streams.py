@@ -148,6 +148,7 @@ async def test_peer_that_reads_nothing_takes_little_memory(tmp_path, mutes):
         (USER_METHODS, "_acpterm/terminal/read", {"format": "screen"}),
     ],
 )
+@pytest.mark.long
 async def test_responses_to_a_peer_that_reads_nothing_are_not_built(
     monkeypatch, methods, method, own
 ):

@@ -300,7 +300,9 @@ async def test_isolated_shell_uses_a_hidden_directory_of_the_workspace(
 
 
 @ALL
-@pytest.mark.parametrize("key", ["x", "a", "b", "p", "/", "e", "c", "r"])
+@pytest.mark.parametrize(
+    "key", ["x", "/", *(pytest.param(key, marks=pytest.mark.long) for key in "abpecr")]
+)
 @on_both_backends
 async def test_key_that_is_a_signal_does_not_prevent_later_commands(settings, home, kind, key):
     async with connect(settings) as client, shell_of(client, home, kind) as shell:
