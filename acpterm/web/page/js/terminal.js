@@ -135,8 +135,8 @@ class TerminalView {
       button("Copy", "Copy the selection, or the screen (Ctrl+Shift+C)", () => this._copy()),
       this._textButton,
       this._follow,
-      button("A−", "Smaller text (A−)", () => this._setFontSize(this._size() - 1)),
-      button("A+", "Larger text (A+)", () => this._setFontSize(this._size() + 1)),
+      button("A−", "A−, smaller text", () => this._setFontSize(this._size() - 1)),
+      button("A+", "A+, larger text", () => this._setFontSize(this._size() + 1)),
       this._shareButton,
     );
     this._host = el("div", { class: "term-host" });
