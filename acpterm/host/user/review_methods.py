@@ -60,7 +60,7 @@ async def read_audit(user: UserConnection, params: AuditReadRequest) -> AuditRea
         before=_place("before", params.before),
         after=_place("after", params.after),
     )
-    page = await _in_thread(user, work, f"the audit log in {quote(directory)}")
+    page = await _in_thread(user, work, f"audit log in {quote(directory)}")
     return AuditReadResponse(
         entries=[Raw(line) for line in page.entries],
         next=None if page.following is None else str(page.following),
@@ -97,7 +97,7 @@ async def list_recordings(user: UserConnection, params: NoParams) -> RecordingsR
         if entry.record.recording is not None and entry.record.recorded is not None
     }
     work = partial(library.list_recordings, directory)
-    found = await _in_thread(user, work, f"the directory {quote(directory)}")
+    found = await _in_thread(user, work, f"directory {quote(directory)}")
     return RecordingsResponse(
         recordings=[_recording_info(one, one.name in written) for one in found.recordings],
         omitted=found.omitted,
@@ -113,7 +113,7 @@ async def read_recording(
     Raises `RpcError`: -32002 if there is no such recording, -32603 if it cannot be read.
     """
     work = partial(library.read_piece, _record_dir(user), params.name, params.offset)
-    piece = await _in_thread(user, work, f"the recording {quote(params.name)}")
+    piece = await _in_thread(user, work, f"recording {quote(params.name)}")
     return RecordingReadResponse(data=piece.text, offset=piece.end, bytes=piece.size)
 
 
@@ -143,6 +143,6 @@ async def _in_thread(user: UserConnection, work: Callable[[], T], what: str) -> 
         with user.cancel_on_close():
             return await run_blocking(work, abandon_on_cancel=True, limiter=_threads)
     except FileNotFoundError as error:
-        raise RpcError(RESOURCE_NOT_FOUND, f"there is no such recording: {what}") from error
+        raise RpcError(RESOURCE_NOT_FOUND, f"there is no {what}") from error
     except OSError as error:
-        raise RpcError(INTERNAL_ERROR, f"{what} cannot be read: {error.strerror}") from error
+        raise RpcError(INTERNAL_ERROR, f"the {what} cannot be read: {error.strerror}") from error

@@ -172,6 +172,19 @@ test("a newer seek takes the place of one that still writes", async () => {
   assert.equal(player.isBusy, false);
 });
 
+test("a seek forward while another one writes loses nothing of it", async () => {
+  const { player, screen } = playerOf([[1, "o", "a"], [2, "r", "10x10"], [3, "o", "b"], [4, "o", "c"]], { held: true });
+  player.seek(3);
+  await settle();
+  const second = player.seek(4);
+  for (let round = 0; round < 4; round++) {
+    screen.release();
+    await settle();
+  }
+  await second;
+  assert.deepEqual(screen.calls, ["a", "clear", "80x24", "a", "10x10", "bc"]);
+});
+
 test("time stands still while the screen writes", async () => {
   const { player, screen } = playerOf([[0.1, "o", "a"], [5, "o", "b"]], { held: true });
   await player.play();

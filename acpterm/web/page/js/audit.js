@@ -31,6 +31,8 @@ export function mount(container, { rpc, store }) {
   let busy = false;
   let next = null;
   let newest = null;
+  // Whether the oldest rows were dropped, so that only a new list leads to them.
+  let isTrimmed = false;
   let typing;
 
   const agents = el("datalist", { id: newId("agents") });
@@ -61,7 +63,7 @@ export function mount(container, { rpc, store }) {
   const body = el("tbody");
   const table = el("table", { class: "table table-audit", "aria-label": "Audit log, the newest entry first" },
     el("thead", {}, el("tr", {}, COLUMNS.map((name) => el("th", { scope: "col" }, name)))), body);
-  const older = el("button", { class: "button", type: "button", hidden: true, onclick: () => read({ before: next }) }, "Older entries");
+  const older = el("button", { class: "button", type: "button", hidden: true, onclick: () => (isTrimmed ? restart() : read({ before: next })) }, "Older entries");
   container.replaceChildren(
     el("div", { class: "panel panel-wide" },
       el("div", { class: "panel-head" }, el("h1", {}, "Audit log"), status, el("span", { class: "spacer" }),
@@ -90,6 +92,7 @@ export function mount(container, { rpc, store }) {
     generation += 1;
     busy = false;
     next = newest = null;
+    isTrimmed = false;
     read({});
   }
 
@@ -132,12 +135,12 @@ export function mount(container, { rpc, store }) {
     if (!after) next = page.next;
     while (body.rows.length > ROWS_MAX && after) {
       body.lastChild.remove();
-      next = null;
+      isTrimmed = true;
     }
     const count = body.querySelectorAll(".audit-entry").length;
-    const more = next ? " so far" : "";
+    const more = next || isTrimmed ? " so far" : "";
     setText(status, count ? `${count} ${count === 1 ? "entry" : "entries"}${more}` : next ? "No entry found yet" : "No entry matches");
-    older.hidden = next === null;
+    older.hidden = next === null && !isTrimmed;
     setText(older, page.entries.length === 0 && before ? "Search on" : "Older entries");
     // A page searches a part of the log only, and may have found nothing in it.
     if (!after && next && count === 0) queueMicrotask(() => setTimeout(() => read({ before: next })));

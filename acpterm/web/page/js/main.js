@@ -66,8 +66,11 @@ async function show() {
   viewPane.hidden = name === "terminals";
   for (const link of document.querySelectorAll(".nav a")) {
     const isCurrent = link.dataset.view === name || (view.withList && link.dataset.view === "terminals");
-    if (isCurrent) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (isCurrent) {
+      link.setAttribute("aria-current", "page");
+      const nav = link.parentElement;
+      nav.scrollLeft = link.offsetLeft - nav.offsetLeft - (nav.clientWidth - link.offsetWidth) / 2;
+    } else link.removeAttribute("aria-current");
   }
   showTitle();
   if (!view.load) return;
