@@ -133,6 +133,9 @@ def test_list_can_be_used_with_the_keyboard_alone(page, daemon):
     page.press("j")
     page.press("Enter")
     page.until(lambda: "#/terminal/" in page.page.url)
+    # Keys are the program's while the terminal has the focus.
+    page.screen.wait_for()
+    page.press("Control+Shift+E")
     page.press("g")
     page.press("t")
     page.until(lambda: page.page.url.endswith("#/"))

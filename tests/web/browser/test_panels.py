@@ -19,8 +19,8 @@ def test_audit_log_is_filtered_by_action(visit, agent):
     page = visit("#/audit")
     actions = page.view.locator("tbody .audit-entry .audit-event")
     page.until(lambda: actions.count() > 1)
-    page.page.get_by_role("combobox", name="Action").select_option("exited")
-    page.until(lambda: set(actions.all_inner_texts()) == {"exited"})
+    page.page.get_by_role("combobox", name="Action").select_option("exit")
+    page.until(lambda: set(actions.all_inner_texts()) == {"exit"})
 
 
 def test_new_entries_of_the_audit_log_appear(visit, agent):

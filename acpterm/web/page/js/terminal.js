@@ -135,8 +135,8 @@ class TerminalView {
       button("Copy", "Copy the selection, or the screen (Ctrl+Shift+C)", () => this._copy()),
       this._textButton,
       this._follow,
-      button("A−", "A−, smaller text", () => this._setFontSize(this._size() - 1)),
-      button("A+", "A+, larger text", () => this._setFontSize(this._size() + 1)),
+      button("", "Smaller text", () => this._setFontSize(this._size() - 1), { "data-symbol": "A−" }),
+      button("", "Larger text", () => this._setFontSize(this._size() + 1), { "data-symbol": "A+" }),
       this._shareButton,
     );
     this._host = el("div", { class: "term-host" });
