@@ -106,10 +106,12 @@ format: $(VENV)/.check ## format the sources
 docs: $(VENV)/.check ## generate the pages of settings, commands and methods
 	$(BIN)/python docs/generate.py
 
-# The tests in a browser make the pictures in build/screenshots; the README shows three of them.
+# Of the pictures that the tests in a browser make, those that the README shows.
+PICTURES := terminal-light.png list-dark.png approval-phone.png
 pictures: $(VENV)/.check $(PAGE) ## make the pictures of the page for the README; needs chromium
 	$(BIN)/python -m pytest tests/web/browser/test_pictures.py
-	$(BIN)/python docs/pictures.py build/screenshots docs/images
+	mkdir -p docs/images
+	cp $(addprefix build/screenshots/,$(PICTURES)) docs/images/
 
 bench: zipapp $(PAGE) ## measure the figures of docs/performance.md
 	$(BIN)/python -m benchmarks

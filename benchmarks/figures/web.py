@@ -167,9 +167,8 @@ def _weight(browser: Browser) -> Figure:
         context = browser.new_context()
         page = context.new_page()
         sizes: dict[str, int] = {}
-        link = _link(client)
-        with page.expect_request_finished():
-            page.goto(link)
+        page.goto(_link(client))
+        page.wait_for_load_state("networkidle")
         session = context.new_cdp_session(page)
         urls: dict[str, str] = {}
         session.on(
@@ -186,11 +185,11 @@ def _weight(browser: Browser) -> Figure:
         page.reload()
         page.locator(".xterm-rows").wait_for()
         page.wait_for_load_state("networkidle")
-        detail = {urls[id_].partition(_origin(page))[2]: size for id_, size in sizes.items()}
+        detail = {urls[id_].removeprefix(_origin(page)): sizes[id_] for id_ in sizes.keys() & urls}
         context.close()
         client.close()
     name = "weight of the page with a terminal, as transferred"
-    return below(name, "kB", sum(sizes.values()) / _KB, 600, files=detail)
+    return below(name, "kB", sum(detail.values()) / _KB, 600, files=detail)
 
 
 def _link(client: Client) -> str:

@@ -112,7 +112,7 @@ class BlockingDaemon:
             PS1="$ ",
             # An interactive shell ignores SIGTERM.
             ACPTERM_KILL_GRACE="0.3",
-            **{"XDG_CONFIG_HOME": str(directory / "none"), **settings},
+            **{"XDG_CONFIG_HOME": str(directory / "none")} | settings,
         )
         for name in "PROMPT_COMMAND", "COLUMNS", "LINES":
             self.env.pop(name, None)

@@ -1,6 +1,5 @@
 """The list of terminals in a browser."""
 
-import json
 import re
 from urllib.parse import urlsplit
 
@@ -11,12 +10,8 @@ from tests.web.browser.page import open_page
 RLO = "\u202e"
 MARKUP = "<img src=x onerror=alert(1)>"
 
-# Counts tasks of more than 50 ms, which users notice, from now on.
-OBSERVE_LONG_TASKS = """() => {
-  window.longTasks = [];
-  new PerformanceObserver(list => window.longTasks.push(...list.getEntries().map(e => e.duration)))
-    .observe({ type: "longtask" });
-}"""
+# More processor time of the page's main thread for each change would be felt in a frame or two.
+CHANGE_MS = 50
 
 
 def test_terminal_appears_when_an_agent_creates_it(page, agent):
@@ -109,16 +104,25 @@ def test_page_goes_on_when_the_daemon_is_started_again(browser, tmp_path):
         page.close()
 
 
-def test_list_of_200_terminals_has_no_long_tasks(page, daemon):
+def test_list_of_200_terminals_costs_little_time_for_a_change(page, daemon):
     for _ in range(200):
         daemon.create("sleep", "1000")
     page.until(lambda: len(page.rows) == 200)
-    page.page.evaluate(OBSERVE_LONG_TASKS)
+    session = page.context.new_cdp_session(page.page)
+    # Not the time that passes: other tests use the processors, too.
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def busy_ms():
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return 1000 * next(one["value"] for one in metrics if one["name"] == "TaskDuration")
+
+    before = busy_ms()
     for _ in range(20):
         daemon.create("sleep", "1000")
+        # Each change is drawn in a frame of its own.
+        page.page.evaluate("new Promise(resolve => requestAnimationFrame(resolve))")
     page.until(lambda: len(page.rows) == 220)
-    tasks = page.page.evaluate("window.longTasks")
-    assert not tasks, json.dumps(tasks)
+    assert (busy_ms() - before) / 20 < CHANGE_MS
 
 
 def test_list_can_be_used_with_the_keyboard_alone(page, daemon):
@@ -129,6 +133,9 @@ def test_list_can_be_used_with_the_keyboard_alone(page, daemon):
     page.press("j")
     page.press("Enter")
     page.until(lambda: "#/terminal/" in page.page.url)
+    # Keys are the program's while the terminal has the focus.
+    page.screen.wait_for()
+    page.press("Control+Shift+E")
     page.press("g")
     page.press("t")
     page.until(lambda: page.page.url.endswith("#/"))

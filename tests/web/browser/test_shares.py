@@ -1,0 +1,67 @@
+"""Shares of one terminal in a browser."""
+
+import pytest
+
+from tests.web.browser.page import open_page
+
+
+@pytest.fixture
+def follow(browser, daemon):
+    """Return a function that shares a terminal and opens the link in another browser."""
+    opened = []
+
+    def follow(terminal, *, write):
+        share = daemon.request("share/create", terminalId=terminal, write=write, forMs=60_000)
+        opened.append(open_page(browser, share["url"]))
+        opened[-1].screen.wait_for()
+        return opened[-1], share
+
+    yield follow
+    for page in opened:
+        page.close()
+        page.check()
+
+
+def test_read_only_share_reads_and_cannot_write(follow, create, daemon):
+    terminal = create("sh", "-c", "echo ready; cat")
+    page, _ = follow(terminal, write=False)
+    page.until_drawn("ready")
+    page.type("from the share\n")
+    page.page.get_by_text("This link can only read").wait_for()
+    daemon.request("terminal/write", terminalId=terminal, data="from the user\n")
+    page.until_drawn("from the user")
+    assert not any("share" in line for line in page.lines)
+
+
+def test_share_with_write_types(follow, create):
+    terminal = create("sh", "-c", "echo ready; cat")
+    page, _ = follow(terminal, write=True)
+    page.until_drawn("ready")
+    page.type("from the share\n")
+    page.until(lambda: page.lines.count("from the share") == 2)
+
+
+def test_share_shows_nothing_but_its_terminal(follow, create, daemon):
+    daemon.create("sleep", "1000")
+    page, _ = follow(create("sh", "-c", "echo ready; cat"), write=False)
+    page.until_drawn("ready")
+    assert page.page.get_by_role("navigation").count() == 0
+    assert "sleep 1000" not in page.page.content()
+
+
+def test_revoked_share_ends_at_once(follow, create, daemon):
+    page, share = follow(create("sh", "-c", "echo ready; cat"), write=False)
+    page.until_drawn("ready")
+    daemon.request("share/revoke", shareId=share["shareId"])
+    page.page.get_by_text("This share has ended").wait_for()
+
+
+def test_user_shares_a_terminal_on_the_page(page, browser, create, daemon):
+    terminal = create("sh", "-c", "echo ready; cat")
+    page.show_terminal(terminal)
+    page.button("Share this terminal by a link").click()
+    dialog = page.page.get_by_role("dialog")
+    dialog.wait_for()
+    assert not daemon.request("share/list")["shares"]
+    dialog.get_by_role("button", name="Make a link").click()
+    page.until(lambda: daemon.request("share/list")["shares"])
