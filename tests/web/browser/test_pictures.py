@@ -94,7 +94,8 @@ def test_phone(visit, scene):
 def test_approval(visit, scene, device):
     coder, _ = scene
     page = visit("#/approvals", viewport=DESKTOP if device == "desktop" else PHONE)
-    coder.start("terminal/create", sessionId=coder.session, command="git", args=["push", "--force"])
+    question = {"command": "git", "args": ["push", "--force"], "cwd": "/usr/src"}
+    coder.start("terminal/create", sessionId=coder.session, **question)
     page.button("Allow once").wait_for()
     _take(page, f"approval-{device}")
 
