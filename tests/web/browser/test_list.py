@@ -134,8 +134,9 @@ def test_list_can_be_used_with_the_keyboard_alone(page, daemon):
     page.press("Enter")
     page.until(lambda: "#/terminal/" in page.page.url)
     # Keys are the program's while the terminal has the focus.
-    page.screen.wait_for()
+    page.page.locator("#view .xterm-helper-textarea:focus").wait_for(state="attached")
     page.press("Control+Shift+E")
+    page.page.locator("#list :focus").wait_for()
     page.press("g")
     page.press("t")
     page.until(lambda: page.page.url.endswith("#/"))

@@ -10,7 +10,7 @@ from tests.support.blocking_agent import blocking_agent
 from tests.support.daemon import blocking_daemon
 
 DIRECTORY = Path(__file__).parents[3] / "build" / "screenshots"
-DESKTOP = {"width": 1000, "height": 620}
+DESKTOP = {"width": 960, "height": 560}
 PHONE = {"width": 360, "height": 640}
 # What the programs of the pictures print: nothing is built.
 PROGRAMS = {

@@ -258,7 +258,7 @@ export function mount(container, { rpc, store, navigate }) {
     const at = order.indexOf(id);
     const steps = {
       ArrowDown: at + 1, j: at + 1, ArrowUp: at - 1, k: at - 1, PageDown: at + 10, PageUp: at - 10,
-      Home: 0, g: 0, End: order.length - 1, G: order.length - 1,
+      Home: 0, End: order.length - 1,
     };
     if (at < 0 || !(event.key in steps)) return;
     event.preventDefault();
