@@ -65,8 +65,12 @@ def test_agents_terminal_cannot_be_typed_into_until_taken_over(page, agent):
 
 
 def test_vim_draws_as_in_the_emulator(page, create, daemon, tmp_path):
-    (tmp_path / "text.py").write_text("".join(f"def f{i}(): return '漢字 é {i}'\n" for i in range(200)))
-    terminal = create("vim", "-u", "NONE", "-c", "syntax on | set number ruler", "text.py", cwd=str(tmp_path))
+    (tmp_path / "text.py").write_text(
+        "".join(f"def f{i}(): return '漢字 é {i}'\n" for i in range(200))
+    )
+    terminal = create(
+        "vim", "-u", "NONE", "-c", "syntax on | set number ruler", "text.py", cwd=str(tmp_path)
+    )
     page.show_terminal(terminal)
     page.until_drawn("def f0")
     page.type("100G5ihello ")
