@@ -92,10 +92,11 @@ class Guard:
         key = _key(scope)
         if key is None:
             return None
+        names = self._endpoint.cookie, self._endpoint.share_cookie
         for header in _values(scope, b"cookie"):
             for pair in header.split(";"):
                 name, _, value = pair.strip().partition("=")
-                if name == self._endpoint.cookie and (found := self._access.of_cookie(value, key)):
+                if name in names and (found := self._access.of_cookie(value, key)):
                     return found
         return None
 
