@@ -67,7 +67,7 @@ export function isAnswer(data) {
 }
 
 /** Ask the user whether to open a link of the output, which may lie about where it leads. */
-export async function openLink(address) {
+async function openLink(address) {
   const href = webLink(address);
   if (href === null) return;
   const { host } = new URL(href);

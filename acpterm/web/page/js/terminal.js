@@ -8,6 +8,7 @@
 // next connection the window is attached again, and painted. If the page cannot draw as fast as the
 // program prints, output is skipped until what was received is drawn, then the screen is painted.
 
+import { copyText } from "./clipboard.js";
 import { announce, confirm, notify, notifyError } from "./dialog.js";
 import { el, setAttribute, setText } from "./dom.js";
 import { Emulator, fromBase64 } from "./emulator.js";
@@ -594,26 +595,4 @@ function screenText(term) {
   const lines = [];
   for (let y = 0; y < term.rows; y++) lines.push(active.getLine(active.viewportY + y)?.translateToString(true) ?? "");
   return lines.join("\n").replace(/\n+$/, "\n");
-}
-
-/** Copy text to the clipboard; return whether that worked. */
-export async function copyText(text) {
-  if (navigator.clipboard) {
-    try {
-      await navigator.clipboard.writeText(text);
-      return true;
-    } catch {
-      // Not allowed here: try the old way.
-    }
-  }
-  // Without TLS on another host there is no clipboard API.
-  const area = el("textarea", { class: "visually-hidden", "aria-hidden": "true" });
-  area.value = text;
-  const focused = document.activeElement;
-  document.body.append(area);
-  area.select();
-  const isCopied = document.execCommand("copy");
-  area.remove();
-  focused?.focus?.({ preventScroll: true });
-  return isCopied;
 }
