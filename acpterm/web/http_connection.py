@@ -14,16 +14,14 @@ States:
 - *closing*: the last response was sent. What the peer still sends is read and dropped, for
   `LINGER_S`: otherwise the system would discard the response with the connection.
 
-Tasks: the reader, and one for each request, which runs the application.
+Tasks: the reader, and one for each request, which runs the application (`request_task`).
 """
 
 import math
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias, cast
 
 import h11
-import structlog
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
@@ -31,8 +29,8 @@ from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
-from starlette.requests import ClientDisconnect
-from starlette.websockets import WebSocketDisconnect
+
+from acpterm.web.request_task import App, Mailbox, run_app
 
 IDLE_TIMEOUT_S: Final = 10.0
 PING_INTERVAL_S: Final = 20.0
@@ -44,10 +42,6 @@ _HANDSHAKE_TIMEOUT_S: Final = 10.0
 _LINGER_BYTES: Final = 1024 * 1024
 _CHUNK: Final = 64 * 1024
 
-_log = structlog.get_logger("acpterm.web")
-
-App: TypeAlias = Callable[..., Awaitable[None]]
-"""An ASGI application."""
 Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 
@@ -240,82 +234,10 @@ class _Requests:
     ) -> Callable[[Any], Awaitable[None]]:
         """Start the application; return the function that sends it a message."""
         del config
-        mailbox = _Mailbox()
-        self._requests.start_soon(_run_app, app, scope, mailbox, send)
+        mailbox = Mailbox()
+        self._requests.start_soon(run_app, app, scope, mailbox, send)
         return mailbox.put
 
     def spawn(self, work: Callable[..., Awaitable[object]], *arguments: Any) -> None:
         """Run a task of the connection that ends with it."""
         self._helpers.start_soon(work, *arguments)
-
-
-class _PeerGoneError(OSError):
-    """The application sends to a peer that has disconnected. ASGI says: an `OSError`."""
-
-
-class _Mailbox:
-    """The messages from the protocol to the application: at most one, and the disconnect.
-
-    The sender waits while there is a message, so that a peer which sends faster than the
-    application reads is not read. It never waits to send the disconnect, since that may be sent by
-    the application's own task, nor once the application has ended.
-    """
-
-    def __init__(self) -> None:
-        self._messages: deque[Any] = deque()
-        self._changed = trio.Event()
-        self._is_closed = False
-        self.is_disconnected = False
-        """Whether the disconnect was sent: nothing can be sent to the peer any more."""
-
-    def _set_changed(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
-
-    async def put(self, message: Any) -> None:
-        """Send a message to the application."""
-        if message["type"].endswith(".disconnect"):
-            self.is_disconnected = True
-        else:
-            while self._messages and not self._is_closed:
-                await self._changed.wait()
-        if not self._is_closed:
-            self._messages.append(message)
-            self._set_changed()
-
-    async def receive(self) -> Any:
-        """Wait for the next message; ASGI's `receive`."""
-        await trio.lowlevel.checkpoint()
-        while not self._messages:
-            await self._changed.wait()
-        message = self._messages.popleft()
-        self._set_changed()
-        return message
-
-    def close(self) -> None:
-        """Drop all messages from now on: the application has ended."""
-        self._is_closed = True
-        self._messages.clear()
-        self._set_changed()
-
-
-async def _run_app(
-    app: App, scope: Any, mailbox: _Mailbox, send: Callable[[Any], Awaitable[None]]
-) -> None:
-    async def send_to_peer(message: Any) -> None:
-        if mailbox.is_disconnected:
-            # The protocol would drop the message without a checkpoint: a loop that sends would
-            # stop the whole worker.
-            await trio.lowlevel.checkpoint()
-            raise _PeerGoneError
-        await send(message)
-
-    try:
-        await app(scope, mailbox.receive, send_to_peer)
-    except* (_PeerGoneError, ClientDisconnect, WebSocketDisconnect):
-        pass
-    except* Exception as errors:  # noqa: BLE001  a bug in a request must not end the others
-        _log.error("a request failed", exc_info=errors)
-    finally:
-        mailbox.close()
-    await send(None)

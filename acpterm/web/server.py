@@ -15,7 +15,8 @@ import trio
 from hypercorn.config import Config
 
 from acpterm.runtime.descriptors import EXHAUSTED, reserve
-from acpterm.web.http_connection import App, HttpConnection
+from acpterm.web.http_connection import HttpConnection
+from acpterm.web.request_task import App
 
 CONNECTIONS_MAX: Final = 256
 STRANGERS_MAX: Final = 32

@@ -44,6 +44,19 @@ def test_output_streams(page, agent):
         page.until_drawn(f"line {number}")
 
 
+def test_link_of_a_share_leaves_the_user_of_the_same_browser_logged_in(page, create, daemon):
+    terminal = create("sh", "-c", "echo shared screen; read x")
+    url = daemon.run("share", terminal).strip()
+    visitor = page.page.context.new_page()
+    visitor.goto(url)
+    for _ in range(2):
+        visitor.locator("#view .xterm-rows", has_text="shared screen").wait_for()
+        visitor.reload()
+    page.page.reload()
+    page.wait_loaded()
+    page.row("shared screen").wait_for()
+
+
 def test_typing_reaches_the_users_terminal(page, create):
     terminal = create("sh", "-c", "read word; echo you typed $word; sleep 1000")
     page.show_terminal(terminal)

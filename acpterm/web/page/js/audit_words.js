@@ -55,7 +55,7 @@ export function filterParams(fields, now) {
 }
 
 /** Return the line of a command, as a user would type it; see `acpterm/runtime/command_line.py`. */
-export function commandLine(command, args) {
+function commandLine(command, args) {
   const words = args ?? [];
   if (words.length > 1 && SHELL.test(command.slice(command.lastIndexOf("/") + 1)) && COMMAND_OPTION.test(words.at(-2))) {
     return words.at(-1);

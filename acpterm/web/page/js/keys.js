@@ -29,7 +29,7 @@ export function addShortcuts(heading, shortcuts) {
 }
 
 /** Return the name of the key that was pressed, as shortcuts are written. */
-export function keyName(event) {
+function keyName(event) {
   if (event.ctrlKey && event.shiftKey && !event.altKey && !event.metaKey) {
     return `Ctrl+Shift+${event.code.replace(/^Key/, "")}`;
   }

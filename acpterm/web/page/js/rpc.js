@@ -36,7 +36,7 @@ export class LostError extends Error {
 }
 
 /** Return the token of a streaming request that a notification's params carry. */
-export function tokenOf(params) {
+function tokenOf(params) {
   return params?.token ?? params?._meta?.acpterm?.token;
 }
 

@@ -1,8 +1,8 @@
 // The dialog that makes a link to one terminal, and lists and revokes such links.
 
+import { copyText } from "./clipboard.js";
 import { notify, notifyError, openDialog } from "./dialog.js";
 import { el } from "./dom.js";
-import { copyText } from "./terminal.js";
 import { span, title } from "./words.js";
 
 const HOUR_MS = 3600 * 1000;
@@ -51,6 +51,7 @@ export function openShare({ rpc, info }) {
 
 async function copyLink(text) {
   if (await copyText(text)) notify("Copied");
+  else notify("The browser does not allow to copy", { danger: true });
 }
 
 async function readShares({ rpc, info, list }) {

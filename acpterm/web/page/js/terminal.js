@@ -7,7 +7,11 @@
 // When the connection is lost, keys are dropped, since the user does not see their effect; on the
 // next connection the window is attached again, and painted. If the page cannot draw as fast as the
 // program prints, output is skipped until what was received is drawn, then the screen is painted.
+//
+// This module is longer than others, since the size, the keys and the attached stream of one screen
+// depend on each other. What the user can do with a terminal as a whole is in terminal_actions.js.
 
+import { copyText } from "./clipboard.js";
 import { announce, confirm, notify, notifyError } from "./dialog.js";
 import { el, setAttribute, setText } from "./dom.js";
 import { Emulator, fromBase64 } from "./emulator.js";
@@ -16,8 +20,10 @@ import { showNotice } from "./notices.js";
 import { LostError, REQUEST_CANCELLED } from "./rpc.js";
 import { openSearch } from "./search.js";
 import { openShare } from "./share_dialog.js";
-import { cleanPaste, oneLine, visible, visibleText } from "./text.js";
-import { dotOf, duration, endedBy, NOTHING, state, summaryLine, title } from "./words.js";
+import { killProgram, removeTerminal, restartProgram, takeOver } from "./terminal_actions.js";
+import { factsOf } from "./terminal_facts.js";
+import { cleanPaste, oneLine, visibleText } from "./text.js";
+import { dotOf, state, title } from "./words.js";
 
 const FONT_SIZE = "acpterm.font-size";
 const SIZES = { min: 7, normal: 13, max: 30 };
@@ -120,10 +126,10 @@ class TerminalView {
     this._meta = el("dl", { class: "term-meta" });
     this._programTitle = el("span", { class: "term-program-title muted" });
     this._notice = el("p", { class: "term-notice", role: "status", hidden: true });
-    this._takeOver = button("Take over", "Take over from the agent, to type", () => this._promote());
-    this._kill = button("Kill", "Kill the program", () => this._killProgram(), { class: "button button-tool button-danger" });
-    this._restart = button("Restart", "Run the same command again", () => this._restartProgram());
-    this._remove = button("Remove", "Remove this terminal and its output", () => this._removeTerminal());
+    this._takeOver = button("Take over", "Take over from the agent, to type", () => this._act(takeOver));
+    this._kill = button("Kill", "Kill the program", () => this._act(killProgram), { class: "button button-tool button-danger" });
+    this._restart = button("Restart", "Run the same command again", () => this._act(restartProgram));
+    this._remove = button("Remove", "Remove this terminal and its output", () => this._act(removeTerminal));
     this._shareButton = button("Share", "Share this terminal by a link", () => openShare({ rpc: this._rpc, info: this.info }));
     this._textButton = button("Text", "Show the output as text", () => this._toggleText(), { "aria-pressed": "false" });
     this._follow = button("Follow", "Follow the output: scroll to its end", () => this._emulator?.term.scrollToBottom(), { "aria-pressed": "true" });
@@ -209,21 +215,7 @@ class TerminalView {
     this._lastState = words;
     setText(this._state, words);
     this._state.classList.toggle("is-waiting", info.state === "running" && Boolean(info.waitingForInput));
-    const status = info.exitStatus;
-    const facts = {
-      Owner: info.owner,
-      Agent: info.agent ? summaryLine(info.agent) : null,
-      Level: info.level,
-      Where: (info.isolation ?? "none") === "none" ? null : `${info.provider} (${info.isolation})`,
-      Size: `${info.cols}x${info.rows}`,
-      Age: duration(Math.max(0, now - info.createdAt / 1000)),
-      Ran: status ? `${duration(status.wallMs / 1000)}${status.endedBy === "exited" ? "" : `, ended ${endedBy(status)}`}` : null,
-      Directory: info.cwd ? summaryLine(info.cwd) : null,
-      Pid: info.pid == null ? null : String(info.pid),
-      "Tool calls": info.toolCalls?.length ? String(info.toolCalls.length) : null,
-      "Not enforced": info.unenforcedLimits?.length ? summaryLine(info.unenforcedLimits.join(" ")) : null,
-    };
-    const shown = Object.entries(facts).filter(([, value]) => value && value !== NOTHING);
+    const shown = factsOf(info, now);
     const text = JSON.stringify(shown);
     // On a narrow window the facts are one line that scrolls: with the keyboard, too.
     setAttribute(this._meta, "tabindex", this._meta.scrollWidth > this._meta.clientWidth ? "0" : null);
@@ -470,66 +462,10 @@ class TerminalView {
 
   // ---- Actions.
 
-  async _promote() {
-    const { info } = this;
-    const isConfirmed = await confirm({
-      title: "Take over this terminal?",
-      text: [
-        "It becomes yours: you can type, and it gets the size of your window.",
-        "The agent can still read its output and exit status, but no longer type, resize, signal or kill it. " +
-          "Its time limit no longer applies, and it outlives the agent.",
-        "This cannot be undone.",
-      ],
-      code: visible(info.command),
-      action: "Take over",
-    });
-    if (isConfirmed) await this._act("_acpterm/terminal/promote", (result) => this._store.put(result));
-    this._emulator?.term.focus();
-  }
-
-  async _killProgram() {
-    const { info } = this;
-    const isConfirmed = await confirm({
-      title: "Kill this program?",
-      text: info.owner === "agent"
-        ? "The program and everything that it has started is killed. The agent sees that you did it."
-        : "The program and everything that it has started is killed.",
-      code: visible(info.command),
-      action: "Kill",
-      danger: true,
-    });
-    if (isConfirmed) await this._act("_acpterm/terminal/kill");
-  }
-
-  async _restartProgram() {
-    await this._act("_acpterm/terminal/restart", (info) => {
-      this._store.put(info);
-      this._store.refresh();
-      this._navigate(`#/terminal/${encodeURIComponent(info.terminalId)}`);
-    });
-  }
-
-  async _removeTerminal() {
-    const isConfirmed = await confirm({
-      title: "Remove this terminal?",
-      text: "Its output is removed, too.",
-      code: visible(this.info.command),
-      action: "Remove",
-      danger: true,
-    });
-    if (!isConfirmed) return;
-    await this._act("_acpterm/terminal/release", () => {
-      this._store.refresh();
-      this._navigate("#/");
-    });
-  }
-
-  async _act(method, onResult = () => {}) {
-    try {
-      onResult(await this._rpc.request(method, { terminalId: this._id }));
-    } catch (error) {
-      notifyError(error);
-    }
+  /** Call a function of terminal_actions.js. */
+  async _act(action) {
+    await action({ rpc: this._rpc, store: this._store, navigate: this._navigate, info: this.info });
+    if (!this._isStopped && action === takeOver) this._emulator?.term.focus();
   }
 
   _find() {
@@ -554,11 +490,14 @@ class TerminalView {
       return;
     }
     setText(this._text, "");
-    await this._act("_acpterm/terminal/output", ({ text, truncated }) => {
+    try {
+      const { text, truncated } = await this._rpc.request("_acpterm/terminal/output", { terminalId: this._id });
       setText(this._text, `${truncated ? "[earlier output is no longer retained]\n" : ""}${visibleText(text)}`);
       this._text.scrollTop = this._text.scrollHeight;
       this._text.focus();
-    });
+    } catch (error) {
+      notifyError(error);
+    }
   }
 
   _leave() {
@@ -594,26 +533,4 @@ function screenText(term) {
   const lines = [];
   for (let y = 0; y < term.rows; y++) lines.push(active.getLine(active.viewportY + y)?.translateToString(true) ?? "");
   return lines.join("\n").replace(/\n+$/, "\n");
-}
-
-/** Copy text to the clipboard; return whether that worked. */
-export async function copyText(text) {
-  if (navigator.clipboard) {
-    try {
-      await navigator.clipboard.writeText(text);
-      return true;
-    } catch {
-      // Not allowed here: try the old way.
-    }
-  }
-  // Without TLS on another host there is no clipboard API.
-  const area = el("textarea", { class: "visually-hidden", "aria-hidden": "true" });
-  area.value = text;
-  const focused = document.activeElement;
-  document.body.append(area);
-  area.select();
-  const isCopied = document.execCommand("copy");
-  area.remove();
-  focused?.focus?.({ preventScroll: true });
-  return isCopied;
 }
