@@ -1,10 +1,9 @@
 """Opens the connection of a client: to the daemon, which is started if needed, or to a given path.
 
 `open_agent`, `open_user`, `open_path` and `open_stream` return the stream and the recovery. An
-agent's connection
-is resumed with a secret, and everything that may be repeated is sent again (`Unanswered`). The
-user's connection has no secret: its terminals do not belong to it, and only the requests are sent
-again that may be executed twice. A given path or stream has no recovery.
+agent's connection is resumed with a secret, and everything that may be repeated is sent again
+(`Unanswered`). The user's connection has no secret: its terminals do not belong to it, and only the
+requests are sent again that may be executed twice. A given path or stream has no recovery.
 
 Unhappy orders: a daemon that ends while it is being connected to, answers something else than a
 result, or is another user's, is a `DaemonError`. A reconnection that finds another daemon raises

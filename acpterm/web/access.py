@@ -7,7 +7,9 @@ another server on this machine could see it; the key is not, so it takes both to
 
 State: the records, which `AccessFile` writes before any secret is handed out or given up, so that a
 worker that dies forgets nothing; and the cancel scopes of the connections that use each access,
-which are cancelled when the access ends. Only SHA-256 hashes of secrets are stored, except of the
+which are cancelled when the access ends. Expiry needs no write: what has expired is dropped when it
+is read. If a write fails, because the disk is full for example, then what was revoked has ended all
+the same, and `maintain` writes later. Only SHA-256 hashes of secrets are stored, except of the
 bearer token, which is in a file of its own for the user's programs. Secrets are 256 random bits, so
 that a plain hash is enough, and are compared in constant time.
 """
@@ -21,8 +23,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
+import structlog
 import trio
 
+from acpterm.runtime.unix_socket import ListenError
 from acpterm.web.access_file import AccessFile, LinkRecord, LoginRecord, ShareRecord
 
 LINK_LIFETIME_S: Final = 600.0
@@ -38,6 +42,8 @@ _LOGINS_MAX: Final = 32
 _EXPIRY_PERIOD_S: Final = 30.0
 SHARE_CONNECTIONS_MAX: Final = 16
 """How many WebSockets may use one share: they must leave room for the user's."""
+
+_log = structlog.get_logger("acpterm.web")
 
 R = TypeVar("R", LinkRecord, LoginRecord, ShareRecord)
 
@@ -86,6 +92,7 @@ class AccessStore:
         self._bearer: Final = file.bearer_token()
         self._agent_bearer: Final = file.agent_token()
         self._scopes: Final[defaultdict[str, set[trio.CancelScope]]] = defaultdict(set)
+        self._is_unwritten = False
         self._drop_expired()
 
     @property
@@ -103,7 +110,7 @@ class AccessStore:
         """Store the address that the server listens on."""
         if self._records.address != address:
             self._records.address = address
-            self._file.write(self._records)
+            self._write()
 
     def new_link(self) -> str:
         """Return the token of a new link."""
@@ -112,7 +119,7 @@ class AccessStore:
         links = self._records.links
         links.append(LinkRecord(hash=_hash(token), ends_at=self._clock() + LINK_LIFETIME_S))
         del links[:-_LINKS_MAX]
-        self._file.write(self._records)
+        self._write()
         return token
 
     def new_share(
@@ -136,7 +143,11 @@ class AccessStore:
             created_at=now,
         )
         self._records.shares.append(share)
-        self._file.write(self._records)
+        try:
+            self._write()
+        except BaseException:
+            self._records.shares.remove(share)
+            raise
         return share, token
 
     def revoke_share(self, identifier: str) -> bool:
@@ -144,11 +155,9 @@ class AccessStore:
         self._drop_expired()
         shares = [one for one in self._records.shares if one.id == identifier]
         self._end(shares)
+        if shares:
+            self._write()
         return bool(shares)
-
-    def revoke_shares_of(self, terminal_id: str) -> None:
-        """End the shares of a terminal, because the terminal was removed."""
-        self._end([one for one in self._records.shares if one.terminal_id == terminal_id])
 
     def exchange(self, token: str, key: str) -> Login | None:
         """Log a browser in with the token of a link or a share; return None if it is not valid.
@@ -174,7 +183,7 @@ class AccessStore:
         self._records.logins.append(login)
         same = [one for one in self._records.logins if one.share == login.share]
         self._drop_logins(same[:-_LOGINS_MAX])
-        self._file.write(self._records)
+        self._write()
         return Login(cookie, login.ends_at - self._clock(), Access(login.id, share, login.ends_at))
 
     def of_cookie(self, cookie: str, key: str) -> Access | None:
@@ -200,7 +209,7 @@ class AccessStore:
     def log_out(self, access: Access) -> None:
         """End a login and close its connections."""
         self._drop_logins([one for one in self._records.logins if one.id == access.login])
-        self._file.write(self._records)
+        self._write()
 
     @contextmanager
     def cancelling(self, access: Access) -> Iterator[trio.CancelScope]:
@@ -224,11 +233,22 @@ class AccessStore:
             if not scopes:
                 self._scopes.pop(access.login, None)
 
-    async def expire_periodically(self) -> None:
-        """End what has expired, until cancelled, and close its connections."""
+    async def maintain(self) -> None:
+        """End what has expired, and repeat a write that has failed, until cancelled."""
         while True:
             await trio.sleep(_EXPIRY_PERIOD_S)
             self._drop_expired()
+            if self._is_unwritten:
+                try:
+                    self._write()
+                except (OSError, ListenError) as error:
+                    _log.error("the logins of the page cannot be stored", why=str(error))
+
+    def _write(self) -> None:
+        """Store the records. Raises `OSError` or `ListenError`."""
+        self._is_unwritten = True
+        self._file.write(self._records)
+        self._is_unwritten = False
 
     def _drop_expired(self) -> None:
         now, records = self._clock(), self._records
@@ -238,12 +258,9 @@ class AccessStore:
 
     def _end(self, shares: Iterable[ShareRecord]) -> None:
         ended = {one.id for one in shares}
-        if not ended:
-            return
         records = self._records
         records.shares[:] = [one for one in records.shares if one.id not in ended]
         self._drop_logins([one for one in records.logins if one.share in ended])
-        self._file.write(records)
 
     def _drop_logins(self, logins: Iterable[LoginRecord]) -> None:
         for login in list(logins):

@@ -42,6 +42,11 @@ class Endpoint:
         """The name of the cookie. Cookies are sent to every port of a host, so it has the port."""
         return f"acpterm-{self.address.port}"
 
+    @property
+    def share_cookie(self) -> str:
+        """The name of the cookie of a share's login, which must not replace the user's."""
+        return f"{self.cookie}-share"
+
 
 def bind(address: HttpAddress) -> socket.socket:
     """Return a listening socket. Raises `OSError`."""

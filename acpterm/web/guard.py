@@ -12,7 +12,6 @@ need an access which they do not have. A cookie counts only together with the pa
 with an `Origin`, which browsers send with each WebSocket and each POST.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from starlette.responses import PlainTextResponse
@@ -65,12 +64,12 @@ class Guard:
         if scope["http_version"] not in ("1.0", "1.1"):
             raise RefusedError(505, "this server speaks HTTP/1.1 only")
         hosts = _values(scope, b"host")
-        if len(hosts) != 1 or not _is_one_of(hosts[0], self._endpoint.hosts):
+        if len(hosts) != 1 or hosts[0] not in self._endpoint.hosts:
             raise RefusedError(
                 421, "this server is not known by the name in Host: see http_origins"
             )
         origins = _values(scope, b"origin")
-        if origins and (len(origins) != 1 or not _is_one_of(origins[0], self._endpoint.origins)):
+        if origins and (len(origins) != 1 or origins[0] not in self._endpoint.origins):
             raise RefusedError(
                 403, "pages of this Origin may not use this server: see http_origins"
             )
@@ -93,10 +92,11 @@ class Guard:
         key = _key(scope)
         if key is None:
             return None
+        names = self._endpoint.cookie, self._endpoint.share_cookie
         for header in _values(scope, b"cookie"):
             for pair in header.split(";"):
                 name, _, value = pair.strip().partition("=")
-                if name == self._endpoint.cookie and (found := self._access.of_cookie(value, key)):
+                if name in names and (found := self._access.of_cookie(value, key)):
                     return found
         return None
 
@@ -143,10 +143,6 @@ async def refuse(scope: Scope, receive: Receive, send: Send, refusal: RefusedErr
 
 def _values(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for found, value in scope["headers"] if found.lower() == name]
-
-
-def _is_one_of(value: str, allowed: Iterable[str]) -> bool:
-    return value in allowed
 
 
 def _key(scope: Scope) -> str | None:

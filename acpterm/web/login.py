@@ -52,7 +52,7 @@ class Logins:
         _log.info("a browser has logged in", share=None if share is None else share.id)
         response = JSONResponse(_describe(login.access))
         response.set_cookie(
-            self._endpoint.cookie,
+            self._cookie(login.access),
             login.cookie,
             max_age=int(login.lifetime_s),
             path="/",
@@ -64,14 +64,18 @@ class Logins:
 
     async def log_out(self, request: Request) -> Response:
         """End the login of this request, and close its connections."""
-        self._access.log_out(access_of(request.scope))
+        access = access_of(request.scope)
+        self._access.log_out(access)
         response = Response(status_code=204)
-        response.delete_cookie(self._endpoint.cookie, path="/", httponly=True, samesite="strict")
+        response.delete_cookie(self._cookie(access), path="/", httponly=True, samesite="strict")
         return response
 
     async def describe(self, request: Request) -> Response:
         """Return what the login of this request may use."""
         return JSONResponse(_describe(access_of(request.scope)))
+
+    def _cookie(self, access: Access) -> str:
+        return self._endpoint.cookie if access.share is None else self._endpoint.share_cookie
 
 
 def _describe(access: Access) -> dict[str, object]:

@@ -41,6 +41,7 @@ from acpterm.mcp.server import create_server, initialization_options
 SESSIONS_MAX: Final = 64
 IDLE_TIMEOUT_S: Final = 30 * 60.0
 REQUEST_BYTES_MAX: Final = 1 << 20
+_END_TIMEOUT_S: Final = 1.0
 
 _log = structlog.get_logger("acpterm.web")
 
@@ -159,7 +160,7 @@ class McpSessions:
     async def _end(self, identifier: str, transport: StreamableHTTPServerTransport) -> None:
         self._transports.pop(identifier, None)
         if not transport.is_terminated:
-            with trio.CancelScope(shield=True):
+            with trio.move_on_after(_END_TIMEOUT_S, shield=True):
                 await transport.terminate()
 
 

@@ -221,7 +221,7 @@ class WebService:
             app = make_app(host, endpoint, access)
             server = HttpServer(app, server_config(self._settings.max_message_bytes), tls)
             async with app.router.lifespan_context(app), trio.open_nursery() as nursery:
-                nursery.start_soon(access.expire_periodically)
+                nursery.start_soon(access.maintain)
                 await server.run(
                     trio.SocketListener(trio.socket.from_stdlib_socket(endpoint.socket))
                 )

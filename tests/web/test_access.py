@@ -1,5 +1,6 @@
 """Links, logins, shares and the bearer token, without a server."""
 
+import errno
 import stat
 from pathlib import Path
 
@@ -169,11 +170,49 @@ def test_revoked_share_ends_and_leaves_others(access):
     assert access.of_cookie(user.cookie, KEY) is not None
 
 
-def test_shares_of_a_removed_terminal_end(access):
-    access.new_share("term_1", write=False, lifetime_s=60)
-    other, _ = access.new_share("term_2", write=False, lifetime_s=60)
-    access.revoke_shares_of("term_1")
-    assert access.shares == [other]
+def failing(monkeypatch, file):
+    def write(records):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(file, "write", write)
+
+
+def test_expiry_works_on_a_full_disk(access, file, clock, monkeypatch):
+    _, token = access.new_share("term_1", write=False, lifetime_s=60)
+    login = access.exchange(token, KEY)
+    failing(monkeypatch, file)
+    clock.now += 60
+    assert access.shares == []
+    assert access.of_cookie(login.cookie, KEY) is None
+
+
+def test_share_that_cannot_be_stored_does_not_exist(access, file, monkeypatch):
+    failing(monkeypatch, file)
+    with pytest.raises(OSError, match="no space"):
+        access.new_share("term_1", write=False, lifetime_s=60)
+    assert access.shares == []
+
+
+async def test_share_that_is_revoked_on_a_full_disk_ends_at_once_and_stays_revoked(
+    access, file, clock, monkeypatch, autojump_clock
+):
+    share, token = access.new_share("term_1", write=False, lifetime_s=3600)
+    login = access.exchange(token, KEY)
+    with monkeypatch.context() as patch:
+        failing(patch, file)
+        with pytest.raises(OSError, match="no space"):
+            access.revoke_share(share.id)
+        assert access.of_cookie(login.cookie, KEY) is None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(access.maintain)
+            await trio.sleep(100)
+            nursery.cancel_scope.cancel()
+        assert AccessStore(file, clock).shares == [share]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(access.maintain)
+        await trio.sleep(100)
+        nursery.cancel_scope.cancel()
+    assert AccessStore(file, clock).shares == []
 
 
 def test_number_of_shares_is_limited(access):
@@ -210,7 +249,7 @@ async def test_expired_access_ends_although_the_clock_of_the_deadline_stood_stil
     login = access.exchange(token, KEY)
     clock.now += 3600
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(access.expire_periodically)
+        nursery.start_soon(access.maintain)
         with trio.fail_after(60), access.cancelling(login.access) as scope:
             # As after the system was suspended: more time has passed than the deadline knows.
             scope.deadline = trio.current_time() + 3600

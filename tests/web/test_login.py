@@ -75,6 +75,17 @@ async def test_logout_ends_the_login_and_closes_its_websockets(web):
     assert await refused_status(browser.websocket("/user")) == 401
 
 
+async def test_login_of_a_share_leaves_that_of_the_user_in_the_same_browser(web):
+    browser, guest = await web.browser(), await web.guest("term_1")
+    assert browser.cookie.partition("=")[0] != guest.cookie.partition("=")[0]
+    browser.cookie = guest.cookie = f"{browser.cookie}; {guest.cookie}"
+    assert (await browser.request("/access", {})).json()["access"] == "user"
+    assert (await guest.request("/access", {})).json()["access"] == "share"
+    assert (await guest.request("/logout", {})).status == 204
+    assert guest.cookie.partition("=")[0].endswith("-share")
+    assert (await browser.request("/access", {})).json()["access"] == "user"
+
+
 async def test_no_response_gives_out_a_token(web):
     browser = await web.browser()
     token = web.token_file.read_text().strip()

@@ -12,6 +12,7 @@ test("answers of a terminal are told from keys", () => {
   for (const data of answers) assert.equal(isAnswer(data), true, JSON.stringify(data));
   const keys = [
     "a", "\x1b", "\x1bOP", "\x1b[A", "\x1b[1;2R", "\x1b[15~", "\x1b[1;5D", "\x1b[200~x\x1b[201~", "\x1b[I", "\x1b[<0;1;1M", "\x1bc", "é",
+    "\x1bP", "\x1b]", "\x1b_",
   ];
   for (const data of keys) assert.equal(isAnswer(data), false, JSON.stringify(data));
 });

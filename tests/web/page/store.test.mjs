@@ -118,4 +118,5 @@ test("output is appended by bytes, and replaced by a whole output", () => {
 test("end of the output has no sequences, and only what a line shows last", () => {
   assert.equal(tailLines("\x1b[31mred\x1b[0m\r\n10%\r20%\r30%\n\u202ex\u200by\n", 3), "red\n30%\nx\\u200by");
   assert.equal(tailLines("1\n2\n3\n4\n", 2), "3\n4");
+  assert.equal(tailLines("10%\r\r\n20%\r"), "\n20%");
 });

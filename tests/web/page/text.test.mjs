@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { BidiFilter, cleanPaste, cut, webLink } from "../js/text.js";
+import { tailLines } from "../js/sessions.js";
+import { BidiFilter, cleanPaste, cut, oneLine, webLink } from "../js/text.js";
 
 const encode = (text) => new TextEncoder().encode(text);
 const BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069";
@@ -44,4 +45,12 @@ test("text is cut by characters", () => {
 
 test("pasted text cannot end the paste or control the terminal", () => {
   assert.equal(cleanPaste("a\x1b[201~rm\r\nb\rc\x00\x9b1m\td\n"), "a[201~rm\nb\nc1m\td\n");
+});
+
+test("text with much white space in it takes no quadratic time", () => {
+  const spaces = " ".repeat(1 << 20);
+  const start = performance.now();
+  assert.equal(oneLine(`  a${spaces}b  `, 3), "a …");
+  assert.equal(tailLines(`${"x".repeat(1 << 18)}\ny${" ".repeat(1 << 18)}z`, 1).length, (1 << 18) + 2);
+  assert.ok(performance.now() - start < 2000);
 });

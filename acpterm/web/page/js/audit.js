@@ -143,7 +143,12 @@ export function mount(container, { rpc, store }) {
     older.hidden = next === null && !isTrimmed;
     setText(older, page.entries.length === 0 && before ? "Search on" : "Older entries");
     // A page searches a part of the log only, and may have found nothing in it.
-    if (!after && next && count === 0) queueMicrotask(() => setTimeout(() => read({ before: next })));
+    if (!after && next && count === 0) {
+      const mine = generation;
+      queueMicrotask(() => setTimeout(() => {
+        if (mine === generation) read({ before: next });
+      }));
+    }
   }
 
   function focusFilters() {

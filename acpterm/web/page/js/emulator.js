@@ -17,7 +17,8 @@ const CONTRAST = 4.5;
 // Ends an incomplete sequence.
 const CANCEL = "\x18";
 // Answers of a terminal that no key produces: device attributes, mode reports, control strings.
-const ANSWER = /^\x1b(?:\[[?>=][\d;]*(?:c|n|R|u|\$y)|\[[\d;]*(?:\$y|t|n|c)$|[P\]_])/;
+// Two characters, such as ESC ], are a key with Alt.
+const ANSWER = /^\x1b(?:\[[?>=][\d;]*(?:c|n|R|u|\$y)|\[[\d;]*(?:\$y|t|n|c)$|[P\]_].)/;
 
 const LIGHT = {
   background: "#ffffff", foreground: "#1b1f24", cursor: "#0757ba", cursorAccent: "#ffffff",

@@ -144,6 +144,11 @@ class Group {
   }
 }
 
+/** Return whether the page shows the terminal with this id. */
+function isOpen(id) {
+  return location.hash === `#/terminal/${encodeURIComponent(id)}`;
+}
+
 /** Mount the list; see main.js. */
 export function mount(container, { rpc, store, navigate }) {
   const rows = new Map();
@@ -191,9 +196,8 @@ export function mount(container, { rpc, store, navigate }) {
   function render() {
     const now = Date.now() / 1000;
     const found = groupTerminals(store.terminals, store.sessions, { shown, filter: filter.value.trim(), now });
-    const selected = location.hash.startsWith("#/terminal/")
-      ? decodeURIComponent(location.hash.slice("#/terminal/".length)) : null;
     order = found.flatMap((group) => group.terminals.map((info) => info.terminalId));
+    const selected = order.find(isOpen) ?? null;
     for (const id of rows.keys()) if (!store.terminals.has(id)) rows.delete(id);
     const elements = found.map((group) => {
       if (!groups.has(group.key)) groups.set(group.key, new Group());
@@ -212,7 +216,7 @@ export function mount(container, { rpc, store, navigate }) {
     setChildren(table, [head, ...elements]);
     const keys = new Set(found.map((group) => group.key));
     for (const key of groups.keys()) if (!keys.has(key)) groups.delete(key);
-    setStop(order.includes(stop) ? stop : selected && order.includes(selected) ? selected : order[0] ?? null);
+    setStop(order.includes(stop) ? stop : selected ?? order[0] ?? null);
     renderHead(found);
   }
 
@@ -297,8 +301,7 @@ export function mount(container, { rpc, store, navigate }) {
 
   function openWaiting() {
     const waiting = order.filter((id) => needsUser(store.terminals.get(id)));
-    const open = location.hash.slice("#/terminal/".length);
-    const next = waiting[(waiting.indexOf(decodeURIComponent(open)) + 1) % waiting.length];
+    const next = waiting[(waiting.findIndex(isOpen) + 1) % waiting.length];
     if (next) navigate(`#/terminal/${encodeURIComponent(next)}`);
   }
 

@@ -3,13 +3,17 @@
 // The link's token is in the URL's fragment, which is not sent to a server. It is exchanged for a
 // cookie that scripts cannot read. Other ports of this host receive that cookie, too, so the server
 // also requires a random key that only pages of this origin can read.
+//
+// A browser may have a login of the user and one of a share: opening the link of a share does not
+// log the user out. The page of a share is at `/share`.
 
 const KEY = "acpterm.key";
+const SHARE_KEY = "acpterm.share-key";
 const KEY_BYTES = 32;
 
-/** Return the key of this browser's login; null if it has none. */
-export function storedKey() {
-  return localStorage.getItem(KEY);
+/** Return the key of the login that this page uses; null if there is none. */
+function storedKey() {
+  return localStorage.getItem(location.pathname === "/share" ? SHARE_KEY : KEY);
 }
 
 /** Return a new WebSocket of the user API, with the key in its subprotocols. */
@@ -38,8 +42,9 @@ export async function login(token) {
     body: JSON.stringify({ token, key }),
   });
   if (!response.ok) throw new Error((await response.text()).trim().slice(0, 300) || `status ${response.status}`);
-  localStorage.setItem(KEY, key);
-  return response.json().catch(() => ({}));
+  const access = await response.json();
+  localStorage.setItem(access.access === "share" ? SHARE_KEY : KEY, key);
+  return access;
 }
 
 /**

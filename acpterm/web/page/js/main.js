@@ -49,8 +49,13 @@ function navigate(hash) {
 
 /** Return the view and its params: "#/terminal/ID" is ["terminal", ["ID"]]. */
 function route() {
-  const [name, ...params] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
-  return name in VIEWS ? [name, params] : ["terminals", []];
+  try {
+    const [name, ...params] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+    if (Object.hasOwn(VIEWS, name)) return [name, params];
+  } catch {
+    // The fragment is not encoded correctly.
+  }
+  return ["terminals", []];
 }
 
 async function show() {
@@ -197,6 +202,9 @@ async function start() {
   if (access === "none") {
     viewPane.hidden = false;
     showNotice(viewPane, isShare ? "share" : "login");
+  } else if (access === null && isShare) {
+    viewPane.hidden = false;
+    showNotice(viewPane, "failed");
   } else if (access?.access === "share") {
     history.replaceState(null, "", "/share");
     await startShare(access);

@@ -48,8 +48,14 @@ export function applyUpdate(known, update) {
 
 /** Return the last lines of output as text that is safe to show. */
 export function tailLines(tail, lines = TAIL_LINES) {
-  const text = stripControls(tail.replace(/[^\n]*\r(?!\n)/g, ""));
-  return visibleText(text.replace(/\s+$/, "").split("\n").slice(-lines).join("\n"));
+  const text = stripControls(tail.split("\n").map(afterReturn).join("\n"));
+  return visibleText(text.trimEnd().split("\n").slice(-lines).join("\n"));
+}
+
+/** Return what a line shows at last: what follows its last carriage return that is not its end. */
+function afterReturn(line) {
+  const end = line.endsWith("\r") ? line.length - 1 : line.length;
+  return line.slice(line.lastIndexOf("\r", end - 1) + 1, end);
 }
 
 /** Mount the view; see main.js. `params` are the connection's id and the session's. */

@@ -35,7 +35,7 @@ const SEQUENCE = new RegExp(
 const CONTROL = new RegExp(`[${C0}${DIRECTION}]`, "gu");
 // What Python's `str.strip` removes; JavaScript's `trim` removes other characters.
 const SPACE = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
-const AROUND = new RegExp(`^${SPACE}+|${SPACE}+$`, "gu");
+const IS_SPACE = new RegExp(`^${SPACE}$`, "u");
 const PLAIN = /^[\x20-\x7e]*$/;
 const NAMES = { "\t": "\\t", "\n": "\\n", "\r": "\\r" };
 
@@ -62,7 +62,15 @@ export function visibleText(text) {
 
 /** Return text as one line of at most `max` characters, with invisible ones as escapes. */
 export function oneLine(text, max = 200) {
-  return cut(visible(text.replace(AROUND, "")), max);
+  return cut(visible(strip(text)), max);
+}
+
+/** Return text without the white space around it. A regular expression would take quadratic time. */
+function strip(text) {
+  let [from, to] = [0, text.length];
+  while (from < to && IS_SPACE.test(text[from])) from += 1;
+  while (to > from && IS_SPACE.test(text[to - 1])) to -= 1;
+  return text.slice(from, to);
 }
 
 /** Return text cut to `max` characters (not code units), with "…" at the end if it was longer. */
