@@ -45,7 +45,7 @@ class Endpoint:
     @property
     def share_cookie(self) -> str:
         """The name of the cookie of a share's login, which must not replace the user's."""
-        return f"{self.cookie}-share"
+        return f"acpterm-share-{self.address.port}"
 
 
 def bind(address: HttpAddress) -> socket.socket:

@@ -9,7 +9,8 @@
 
 `Guard` finds out what the request may use, its `Access`. `Protected` then refuses the requests that
 need an access which they do not have. A cookie counts only together with the page's key, and only
-with an `Origin`, which browsers send with each WebSocket and each POST.
+with an `Origin`, which browsers send with each WebSocket and each POST. A browser may send a cookie
+of the user and one of a share: the key says which of them is meant.
 """
 
 from typing import Final
@@ -92,11 +93,12 @@ class Guard:
         key = _key(scope)
         if key is None:
             return None
-        names = self._endpoint.cookie, self._endpoint.share_cookie
+        is_shares = {self._endpoint.cookie: False, self._endpoint.share_cookie: True}
         for header in _values(scope, b"cookie"):
             for pair in header.split(";"):
                 name, _, value = pair.strip().partition("=")
-                if name in names and (found := self._access.of_cookie(value, key)):
+                found = self._access.of_cookie(value, key) if name in is_shares else None
+                if found is not None and (found.share is not None) == is_shares[name]:
                     return found
         return None
 

@@ -143,6 +143,35 @@ async def test_key_without_the_cookie_is_refused(web):
     assert found == dict.fromkeys(NOT_LOGIN, 401)
 
 
+async def test_cookie_of_a_share_is_never_that_of_the_user(web, owner):
+    """One browser has both cookies; an access has its own cookie, under its own name, and key."""
+    user, guest = await web.browser(), await guest_of(web, owner, await create(owner))
+    assert user.cookie is not None
+    assert guest.cookie is not None
+    (users_name, _, users), (shares_name, _, shares) = (
+        one.cookie.partition("=") for one in (user, guest)
+    )
+    port = web.origin.rpartition(":")[2]
+    assert (users_name, shares_name) == (f"acpterm-{port}", f"acpterm-share-{port}")
+    for cookies, key in (
+        ([(users_name, shares)], guest.key),
+        ([(shares_name, users)], user.key),
+        ([(users_name, users)], guest.key),
+        ([(shares_name, shares)], user.key),
+        ([(users_name, shares), (shares_name, users)], user.key),
+        ([(users_name, shares), (shares_name, users)], guest.key),
+    ):
+        thief = web.stranger()
+        thief.cookie = "; ".join(f"{name}={value}" for name, value in cookies)
+        thief.key = key
+        found = await statuses(thief, with_key(thief), NOT_LOGIN)
+        assert found == dict.fromkeys(NOT_LOGIN, 401), cookies
+    user.cookie = guest.cookie = f"{user.cookie}; {guest.cookie}"
+    assert (await user.request("/access", {})).json() == {"access": "user"}
+    assert (await guest.request("/access", {})).json()["access"] == "share"
+    assert (await guest.request("/pty/spawn", {})).status == 403
+
+
 async def test_replayed_link_is_refused(web):
     link = await web.link()
     assert (await web.stranger().log_in(link)).status == 200

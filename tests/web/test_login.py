@@ -81,9 +81,22 @@ async def test_login_of_a_share_leaves_that_of_the_user_in_the_same_browser(web)
     browser.cookie = guest.cookie = f"{browser.cookie}; {guest.cookie}"
     assert (await browser.request("/access", {})).json()["access"] == "user"
     assert (await guest.request("/access", {})).json()["access"] == "share"
+    both = browser.cookie
     assert (await guest.request("/logout", {})).status == 204
-    assert guest.cookie.partition("=")[0].endswith("-share")
+    assert guest.cookie.startswith("acpterm-share-")
+    guest.cookie = both
+    assert (await guest.request("/access", {})).status == 401
     assert (await browser.request("/access", {})).json()["access"] == "user"
+
+
+async def test_logout_of_the_user_leaves_a_share_in_the_same_browser(web):
+    browser, guest = await web.browser(), await web.guest("term_1")
+    both = browser.cookie = guest.cookie = f"{browser.cookie}; {guest.cookie}"
+    assert (await browser.request("/logout", {})).status == 204
+    assert browser.cookie.partition("=")[0] == f"acpterm-{web.endpoint.address.port}"
+    browser.cookie = both
+    assert (await browser.request("/access", {})).status == 401
+    assert (await guest.request("/access", {})).json()["access"] == "share"
 
 
 async def test_no_response_gives_out_a_token(web):

@@ -163,3 +163,30 @@ def test_list_fits_a_phone(visit, agent):
     page = visit(viewport={"width": 360, "height": 740})
     page.row("sleep 1000").wait_for()
     assert page.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_errors_and_labels_show_invisible_characters_as_escapes(page, daemon):
+    with blocking_agent(daemon.socket, session=f"session{RLO}-1") as agent:
+        agent.tool_call("call", "title", agent.create("sleep", "1000"))
+        link = page.page.get_by_role("link", name="Tool calls")
+        link.wait_for()
+        label = link.get_attribute("aria-label")
+        page.button("New terminal").click()
+        page.page.get_by_label("Directory").fill(f"/no{RLO}such")
+        page.confirm("Create")
+        toast = page.page.locator(".toast")
+        toast.wait_for()
+        page.page.locator("#live", has_text="such").wait_for(state="attached")
+        shown = [label, toast.inner_text(), page.page.locator("#live").inner_text()]
+    assert all("\\u202e" in text for text in shown), shown
+    assert not any(RLO in text for text in shown), shown
+
+
+def test_fragment_that_is_not_encoded_correctly_shows_the_list(page, daemon):
+    daemon.create("sleep", "1000")
+    page.go("#/audit")
+    page.page.get_by_role("heading", name="Audit").first.wait_for()
+    page.go("#/terminal/%")
+    page.row("sleep 1000").wait_for()
+    page.page.reload()
+    page.row("sleep 1000").wait_for()

@@ -56,6 +56,27 @@ def test_revoked_share_ends_at_once(follow, create, daemon):
     page.page.get_by_text("This share has ended").wait_for()
 
 
+def test_share_and_user_are_logged_in_in_one_browser(page, create, daemon):
+    terminal = create("sh", "-c", "echo ready; cat")
+    share = daemon.request("share/create", terminalId=terminal, write=False, forMs=60_000)
+    visitor = page.context.new_page()
+    visitor.goto(share["url"])
+    for _ in range(2):
+        visitor.locator("#view .xterm-rows", has_text="ready").wait_for()
+        assert visitor.get_by_role("navigation").count() == 0
+        visitor.reload()
+        page.page.reload()
+        page.wait_loaded()
+        page.row("echo ready").wait_for()
+    cookies = {cookie["name"] for cookie in page.context.cookies()}
+    port = page.address.rpartition(":")[2]
+    assert cookies == {f"acpterm-{port}", f"acpterm-share-{port}"}
+    daemon.request("share/revoke", shareId=share["shareId"])
+    visitor.get_by_text("This share has ended").wait_for()
+    page.page.reload()
+    page.wait_loaded()
+
+
 def test_user_shares_a_terminal_on_the_page(page, browser, create, daemon):
     terminal = create("sh", "-c", "echo ready; cat")
     page.show_terminal(terminal)

@@ -3,7 +3,7 @@ import test from "node:test";
 
 import { groupTerminals } from "../js/list.js";
 import { applyUpdate, initial as initialCalls, tailLines } from "../js/sessions.js";
-import { counts, initial, withApproval, withEvent, withSessions, withTerminals } from "../js/store.js";
+import { counts, initial, nextRefresh, withApproval, withEvent, withSessions, withTerminals } from "../js/store.js";
 
 let serial = 0;
 
@@ -43,6 +43,16 @@ test("late event does not bring an exited or released terminal back", () => {
   const released = stateOf(terminal({ state: "released" }));
   const [info] = released.terminals.values();
   assert.equal(withEvent(released, { event: "exited", terminal: { ...info, state: "exited", exitStatus: {} } }), released);
+});
+
+test("list is read less often while nothing is printed, and often again when something is", () => {
+  const a = terminal({ lastOutputAt: 1 });
+  const quiet = stateOf(a);
+  const delays = [10000];
+  for (let i = 0; i < 4; i++) delays.push(nextRefresh(delays.at(-1), quiet, stateOf({ ...a })));
+  assert.deepEqual(delays, [10000, 20000, 40000, 80000, 80000]);
+  assert.equal(nextRefresh(80000, quiet, stateOf({ ...a, lastOutputAt: 2 })), 10000);
+  assert.equal(nextRefresh(80000, quiet, stateOf(a, terminal())), 10000);
 });
 
 test("event without a terminal changes nothing", () => {

@@ -1,9 +1,11 @@
 // Dialogs, notices and announcements.
 //
 // A dialog is modal, closes with Escape, and gives the focus back to where it was. Only one notice
-// is visible at a time; it is announced to screen readers, too.
+// is visible at a time; it is announced to screen readers, too. What notices and announcements say
+// may come from the daemon, and so from an agent: its invisible characters are shown as escapes.
 
 import { el, newId } from "./dom.js";
+import { visible } from "./text.js";
 
 const NOTICE_MS = 6000;
 
@@ -79,7 +81,7 @@ export async function confirm({ title, text, code = null, action, danger = false
 /** Show a notice for some seconds, and announce it. */
 export function notify(text, { danger = false } = {}) {
   document.querySelector(".toast")?.remove();
-  const toast = el("div", { class: danger ? "toast toast-danger" : "toast" }, text);
+  const toast = el("div", { class: danger ? "toast toast-danger" : "toast" }, visible(text));
   document.body.append(toast);
   setTimeout(() => toast.remove(), NOTICE_MS);
   announce(text);
@@ -96,6 +98,6 @@ export function announce(text) {
   // The same text twice is announced twice only if it was removed in between.
   live.textContent = "";
   requestAnimationFrame(() => {
-    live.textContent = text;
+    live.textContent = visible(text);
   });
 }

@@ -138,7 +138,7 @@ class Group {
     setText(this.link, calls ? `Tool calls (${calls})` : "Tool calls");
     if (!isUser) {
       setAttribute(this.link, "href", `#/session/${encodeURIComponent(group.connection)}/${encodeURIComponent(group.sessionId ?? "")}`);
-      setAttribute(this.link, "aria-label", `Tool calls of ${this.title.textContent}, session ${group.sessionId ?? ""}`);
+      setAttribute(this.link, "aria-label", `Tool calls of ${this.title.textContent}, session ${oneLine(group.sessionId ?? "-", 24)}`);
     }
     setChildren(this.element, [this.heading, ...rows.map((one) => one.element)]);
   }

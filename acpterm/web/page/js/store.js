@@ -3,15 +3,17 @@
 // The daemon owns the truth. After each connection the store subscribes to events and approvals,
 // then reads the lists, which replace everything. An event changes one terminal at once, and the
 // lists are read again a little later if something may have changed that events do not report
-// (retained terminals that were dropped, times of output).
+// (retained terminals that were dropped). Nor do they report times of output: while the page is
+// visible the list is read for these, less often as long as no terminal prints.
 //
 // Late events: the info of an event may be older than the list, so a terminal that has exited does
 // not run again. Subscribers are notified at most once a frame, however many events arrive.
 
 import { needsUser } from "./words.js";
 
-// While the page is visible, times of output are refreshed this often.
+// While terminals print, times of output are refreshed this often; while none does, more rarely.
 const REFRESH_MS = 10000;
+const REFRESH_MAX_MS = 80000;
 const RELIST_MS = 300;
 const HIDDEN_NOTIFY_MS = 250;
 // Events after which the sessions may be others, or have more tool calls.
@@ -60,6 +62,14 @@ export function withApproval(state, method, params) {
   return { ...state, approvals };
 }
 
+/** Return how long to wait before the list is read again, after it was read and `delay` before. */
+export function nextRefresh(delay, before, after) {
+  for (const [id, info] of after.terminals) {
+    if (info.lastOutputAt !== before.terminals.get(id)?.lastOutputAt) return REFRESH_MS;
+  }
+  return Math.min(2 * delay, REFRESH_MAX_MS);
+}
+
 /** Return the number of terminals that wait for the user, and of pending approvals. */
 export function counts(state) {
   let waiting = 0;
@@ -101,9 +111,6 @@ export class Store {
       () => this._set({ ...this.state, approvals: new Map() }),
     );
     this._rpc.onOpen(() => this.refresh());
-    setInterval(() => {
-      if (!document.hidden) this._later("list", 0, () => this._readTerminals());
-    }, REFRESH_MS);
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden) this.refresh();
     });
@@ -125,6 +132,7 @@ export class Store {
 
   /** Read the lists again. */
   refresh() {
+    this._refreshAfter(REFRESH_MS);
     this._readTerminals();
     this._readSessions();
   }
@@ -136,6 +144,7 @@ export class Store {
 
   _onEvent(event) {
     this._set(withEvent(this.state, event));
+    if (this._refreshDelay > REFRESH_MS) this._refreshAfter(REFRESH_MS);
     if (event.lost || LIST_EVENTS.has(event.event)) {
       this._later("list", RELIST_MS, () => this._readTerminals());
     }
@@ -143,6 +152,16 @@ export class Store {
       this._later("sessions", RELIST_MS, () => this._readSessions());
     }
     for (const fn of this._listeners ?? []) fn(event);
+  }
+
+  _refreshAfter(delay) {
+    clearTimeout(this._refreshTimer);
+    this._refreshDelay = delay;
+    this._refreshTimer = setTimeout(async () => {
+      const before = this.state;
+      if (!document.hidden) await this._readTerminals();
+      this._refreshAfter(nextRefresh(delay, before, this.state));
+    }, delay);
   }
 
   async _readTerminals() {

@@ -236,7 +236,7 @@ class TerminalView {
   /** Show a line above the screen; an empty text removes it. */
   _say(text) {
     this._notice.hidden = !text;
-    setText(this._notice, text);
+    setText(this._notice, visible(text));
   }
 
   _showConnection(value) {
