@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from acpterm.web.access import Access, AccessStore
+from acpterm.web.access_file import AccessFileError
 from acpterm.web.endpoint import Endpoint
 from acpterm.web.guard import access_of
 from acpterm.web.request_body import BodyError, read_body
@@ -42,7 +43,11 @@ class Logins:
             asked = msgspec.json.decode(await read_body(request, _BODY_MAX), type=_LoginRequest)
         except (msgspec.DecodeError, UnicodeDecodeError, BodyError):
             return _refusal(400, 'the body must be {"token": …, "key": …}')
-        login = self._access.exchange(asked.token, asked.key)
+        try:
+            login = self._access.exchange(asked.token, asked.key)
+        except AccessFileError as error:
+            _log.error("a browser cannot log in", why=str(error))
+            return _refusal(503, "the login cannot be stored: see the log of the daemon")
         if login is None:
             return _refusal(
                 403,
@@ -65,8 +70,14 @@ class Logins:
     async def log_out(self, request: Request) -> Response:
         """End the login of this request, and close its connections."""
         access = access_of(request.scope)
-        self._access.log_out(access)
         response = Response(status_code=204)
+        try:
+            self._access.log_out(access)
+        except AccessFileError as error:
+            _log.error("a logout cannot be stored: it may be undone", why=str(error))
+            response = _refusal(
+                503, "the login has ended, but may be valid again after acpterm restart"
+            )
         response.delete_cookie(self._cookie(access), path="/", httponly=True, samesite="strict")
         return response
 

@@ -8,11 +8,13 @@ import pytest
 import trio
 
 from acpterm.acp.user_api import TerminalInfo
+from acpterm.config import Settings
 from acpterm.host.user.methods import USER_METHODS
 from acpterm.host.user.shared_terminal import WINDOWS_MAX
 from acpterm.jsonrpc import RpcError
 from acpterm.web.access import AccessStore
-from acpterm.web.access_file import AccessFile
+from acpterm.web.access_file import AccessFile, AccessFileError
+from acpterm.web.service import WebService
 from tests.support.agent import agent_at
 from tests.support.polling import poll
 from tests.support.user import user_at
@@ -209,6 +211,27 @@ async def test_share_is_listed_and_revoked_and_its_pages_are_closed_at_once(tmp_
     assert [{**one, "connections": 0} for one in listed] == [kept, ended]
     assert [one["connections"] for one in listed] == [1, 1]
     assert [one["shareId"] for one in left] == [kept["shareId"]]
+
+
+async def test_share_is_revoked_again_if_that_could_not_be_stored(tmp_path, monkeypatch):
+    service = WebService(Settings(socket=str(tmp_path / "socket")))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def fail(*arguments):
+        raise AccessFileError("no space left on device")
+
+    access = AccessStore(AccessFile(service.private_paths[0]))
+    record, _ = access.new_share("term_1", write=False, lifetime_s=60)
+    assert [one.id for one in service.shares()] == [record.id]
+    with monkeypatch.context() as patch:
+        patch.setattr(AccessFile, "write", fail)
+        patch.setattr(AccessFile, "overwrite", fail)
+        for _ in range(2):
+            with pytest.raises(RpcError, match=f"^{record.id} has ended, but .*: no space left"):
+                service.revoke_share(record.id)
+            assert service.revoked_shares() == {record.id}
+    service.revoke_share(record.id)
+    assert not service.revoked_shares()
 
 
 async def test_pages_of_a_share_are_closed_when_it_expires(tmp_path):

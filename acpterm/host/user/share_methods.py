@@ -58,7 +58,8 @@ def list_all(user: UserConnection, params: NoParams) -> SharesResponse:
 def revoke(user: UserConnection, params: ShareRevokeRequest) -> Empty:
     """`_acpterm/share/revoke`: end a share, and close the pages that use it."""
     door, wanted = door_of(user), params.share_id
-    ids = [share.id for share in door.shares()]
+    # Those that have ended, but are still stored, can be revoked again, to store that.
+    ids = [*(share.id for share in door.shares()), *sorted(door.revoked_shares())]
     found = [wanted] if wanted in ids else [one for one in ids if wanted and one.startswith(wanted)]
     if not found:
         raise RpcError(
