@@ -47,5 +47,8 @@ class WebDoor(Protocol):
         Raises `RpcError` if that cannot be stored; the share has ended all the same.
         """
 
+    def end_shares_of(self, terminal_id: str) -> None:
+        """End the shares of a terminal that was removed. Raises no error."""
+
     def revoked_shares(self) -> set[str]:
         """Return the ids of shares that have ended, which could not be stored yet."""

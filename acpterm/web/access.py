@@ -42,7 +42,8 @@ KEY_LENGTHS: Final = range(32, 129)
 """How many characters a page's key may have."""
 SHARES_MAX: Final = 64
 # The oldest are dropped when there are more: of the logins of the user, and of those of each share,
-# so that the users of a share cannot end the user's logins.
+# so that the users of a share cannot end the user's logins. Of a share's, those with an open
+# WebSocket stay, so that no visitor can end the others: there are fewer of these than logins.
 _LINKS_MAX: Final = 32
 _LOGINS_MAX: Final = 32
 # The system may have been suspended, in which time trio's clock may have stopped.
@@ -197,6 +198,8 @@ class AccessStore:
             self._records.links.remove(link)
         cookie = secrets.token_urlsafe(32)
         ends_at = self._clock() + LOGIN_LIFETIME_S
+        if share is not None:
+            self._make_room(share, key)
         login = LoginRecord(
             id=secrets.token_hex(8),
             hash=_hash(cookie),
@@ -205,8 +208,9 @@ class AccessStore:
             share=None if share is None else share.id,
         )
         self._records.logins.append(login)
-        same = [one for one in self._records.logins if one.share == login.share]
-        self._drop_logins(same[:-_LOGINS_MAX])
+        if share is None:
+            users = [one for one in self._records.logins if one.share is None]
+            self._drop_logins(users[:-_LOGINS_MAX])
         try:
             self._write()
         except BaseException:
@@ -216,6 +220,15 @@ class AccessStore:
                     self._write_end()
             raise
         return Login(cookie, login.ends_at - self._clock(), Access(login.id, share, login.ends_at))
+
+    def _make_room(self, share: ShareRecord, key: str) -> None:
+        """Drop the login of a page that logs in again with a share, or one that is not used."""
+        logins = [one for one in self._records.logins if one.share == share.id]
+        unused = [one for one in logins if one.id not in self._scopes]
+        again = [one for one in unused if hmac.compare_digest(one.key_hash, _hash(key))]
+        room = _LOGINS_MAX - 1 + len(again)
+        surplus = max(0, len(logins) - room)
+        self._drop_logins([*again, *[one for one in unused if one not in again][:surplus]])
 
     def of_cookie(self, cookie: str, key: str) -> Access | None:
         """Return what the login with this cookie and key may use; None if there is none."""
@@ -244,6 +257,16 @@ class AccessStore:
         """
         self._drop_logins([one for one in self._records.logins if one.id == access.login])
         self._write_end()
+
+    def end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> list[ShareRecord]:
+        """End the shares of terminals that are removed, and return these shares."""
+        ended = [one for one in self.shares if is_ended(one)]
+        for share in ended:
+            try:
+                self.revoke_share(share.id)
+            except AccessFileError as error:
+                _log.error("the end of a share cannot be stored", share=share.id, why=str(error))
+        return ended
 
     @contextmanager
     def cancelling(self, access: Access) -> Iterator[trio.CancelScope]:

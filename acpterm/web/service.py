@@ -147,6 +147,10 @@ class WebService:
                 "try again",
             ) from error
 
+    def end_shares_of(self, terminal_id: str) -> None:
+        """End the shares of a terminal that was removed."""
+        self._end_shares(lambda share: share.terminal_id == terminal_id)
+
     def revoked_shares(self) -> set[str]:
         """Return the ids of shares that have ended, which could not be stored yet."""
         with _failing():
@@ -177,7 +181,18 @@ class WebService:
     def _store(self) -> AccessStore:
         if self._access is None:
             self._access = AccessStore(self._file)
+            if self._running is not None:
+                registry = self._running.host.state.registry
+                self._end_shares(lambda share: registry.get(share.terminal_id) is None)
         return self._access
+
+    def _end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> None:
+        """End shares of which the terminal was removed."""
+        if self._access is not None and self._running is not None:
+            for share in self._access.end_shares(is_ended):
+                self._running.host.state.trail.share(
+                    "unshare", share.id, reason="its terminal was removed"
+                )
 
     async def _start(self, running: _Running, wanted: HttpAddress | None) -> Endpoint:
         """Listen and start to serve. Raises `StartError`, which `status` then reports."""

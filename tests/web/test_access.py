@@ -293,6 +293,29 @@ def test_logins_of_a_share_do_not_displace_those_of_the_user(access):
     assert access.of_cookie(user.cookie, KEY) is not None
 
 
+async def test_visitor_who_logs_in_again_and_again_ends_no_other(access):
+    _, token = access.new_share("term_1", write=False, lifetime_s=60)
+    other = access.exchange(token, KEY)
+    with access.cancelling(other.access):
+        for number in range(100):
+            last = access.exchange(token, f"{number:043}")
+        assert access.of_cookie(other.cookie, KEY) is not None
+        assert access.of_cookie(last.cookie, f"{99:043}") is not None
+        await trio.lowlevel.checkpoint()
+
+
+def test_browser_that_logs_in_again_with_a_share_replaces_its_own_login(access, file):
+    _, token = access.new_share("term_1", write=False, lifetime_s=60)
+    other = access.exchange(token, "o" * 43)
+    first = access.exchange(token, KEY)
+    for _ in range(40):
+        last = access.exchange(token, KEY)
+    assert access.of_cookie(first.cookie, KEY) is None
+    assert access.of_cookie(last.cookie, KEY) is not None
+    assert access.of_cookie(other.cookie, "o" * 43) is not None
+    assert len(file.read().logins) == 2
+
+
 async def test_expired_access_ends_although_the_clock_of_the_deadline_stood_still(
     access, clock, autojump_clock
 ):
@@ -309,7 +332,7 @@ async def test_expired_access_ends_although_the_clock_of_the_deadline_stood_stil
     assert scope.cancelled_caught
 
 
-@pytest.mark.parametrize("end", ["logout", "revoke", "drop"])
+@pytest.mark.parametrize("end", ["logout", "revoke", "removed"])
 async def test_connections_of_an_access_are_cancelled_when_it_ends(access, end):
     share, token = access.new_share("term_1", write=False, lifetime_s=60)
     login = access.exchange(token, KEY)
@@ -331,8 +354,7 @@ async def test_connections_of_an_access_are_cancelled_when_it_ends(access, end):
         elif end == "revoke":
             access.revoke_share(share.id)
         else:
-            for _ in range(40):
-                access.exchange(token, KEY)
+            assert access.end_shares(lambda one: one.terminal_id == "term_1") == [share]
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(ended) == [("a", True), ("b", True)]
         nursery.cancel_scope.cancel()
