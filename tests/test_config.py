@@ -284,6 +284,9 @@ def test_http_origins_are_separated_by_spaces_in_the_environment():
         "https://u@a.example",
         "https://a.example?x",
         "https://a.example:x",
+        "https://a.example:443",
+        "http://a.example:80",
+        "http://*.a.example",
     ],
 )
 def test_http_origin_that_no_browser_sends_is_an_error(origin):

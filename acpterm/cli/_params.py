@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _SIZE: Final = re.compile(r"([0-9]{1,6})x([0-9]{1,6})")
 _CELLS_MAX: Final = 10_000
-_SPAN: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_SPAN: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _POSITION: Final = re.compile(r"@(\d{1,18})")
 # Characters that no shell interprets, not even within a word. A terminal whose name has other
@@ -126,12 +126,16 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         """Parse a span; fail for other text, for none, and for more than `max_s`."""
         if isinstance(value, int | float):
             return value
+        days = self._max_s // 86400
         try:
             seconds = parse_span(str(value))
-        except (ValueError, OverflowError):
+        except OverflowError:
+            seconds = math.inf
+        except ValueError:
             seconds = 0.0
-        if not 0 < seconds <= self._max_s:
-            days = self._max_s // 86400
+        if seconds > self._max_s:
+            self.fail(f"{value!r} is too long: at most {days}d", param, ctx)
+        if seconds <= 0:
             self.fail(
                 f"{value!r} is no span of time: give 90s, 5m, 1h30m or 2d, at most {days}d",
                 param,

@@ -65,7 +65,9 @@ def check_origins(origins: list[str]) -> None:
             rest = parts.path or parts.query or parts.fragment or parts.username
             is_valid = parts.scheme in ("http", "https") and parts.hostname and not rest
             is_valid = is_valid and f"{parts.scheme}://{parts.netloc}" == origin
-            is_valid = is_valid and parts.netloc == parts.netloc.lower() and parts.port != 0
+            is_valid = is_valid and parts.netloc == parts.netloc.lower() and "*" not in parts.netloc
+            default = {"http": 80, "https": 443}.get(parts.scheme)
+            is_valid = is_valid and parts.port not in (0, default)
         except ValueError:
             is_valid = False
         if not is_valid:

@@ -130,7 +130,7 @@ class HostState:
         self.events: Final = EventBus(self.trail)
         self.pool: Final = Pool(keeper, trees, grace=settings.kill_grace, on_exit=self._record_exit)
         self.registry: Final = TerminalRegistry(
-            self.pool, settings, self.events, self.changed.unpark_all
+            self.pool, settings, self.events, self.changed.unpark_all, self._record_forgotten
         )
         self.windows: Final = Windows(self.events)
         self.policy: Final = HostPolicy(settings, _own_paths(settings, daemon_info), trees.daemon)
@@ -140,6 +140,10 @@ class HostState:
 
     def _record_exit(self, terminal: Terminal) -> None:
         self.registry.record_exit(terminal)
+
+    def _record_forgotten(self, terminal_id: str) -> None:
+        if self.daemon_info.web is not None:
+            self.daemon_info.web.end_shares_of(terminal_id)
 
     @property
     def uptime(self) -> float:

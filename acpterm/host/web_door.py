@@ -42,4 +42,13 @@ class WebDoor(Protocol):
         """Return the shares that are valid, oldest first. Raises `RpcError`."""
 
     def revoke_share(self, identifier: str) -> None:
-        """End a share, and close the connections that use it. Idempotent."""
+        """End a share, and close the connections that use it. Idempotent.
+
+        Raises `RpcError` if that cannot be stored; the share has ended all the same.
+        """
+
+    def end_shares_of(self, terminal_id: str) -> None:
+        """End the shares of a terminal that was removed. Raises no error."""
+
+    def revoked_shares(self) -> set[str]:
+        """Return the ids of shares that have ended, which could not be stored yet."""

@@ -9,9 +9,11 @@ State: the records, which `AccessFile` writes before any secret is handed out or
 worker that dies forgets nothing; and the cancel scopes of the connections that use each access,
 which are cancelled when the access ends. Expiry needs no write: what has expired is dropped when it
 is read. If a write fails, because the disk is full for example, then what was revoked has ended all
-the same, and `maintain` writes later. Only SHA-256 hashes of secrets are stored, except of the
-bearer token, which is in a file of its own for the user's programs. Secrets are 256 random bits, so
-that a plain hash is enough, and are compared in constant time.
+the same: it is written over the old records, and if that fails too, `maintain` writes later.
+
+Only SHA-256 hashes of secrets are stored, except of the bearer token, which is in a file of its own
+for the user's programs. Secrets are 256 random bits, so that a plain hash is enough, and are
+compared in constant time.
 """
 
 import hashlib
@@ -20,14 +22,19 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, TypeVar
 
 import structlog
 import trio
 
-from acpterm.runtime.unix_socket import ListenError
-from acpterm.web.access_file import AccessFile, LinkRecord, LoginRecord, ShareRecord
+from acpterm.web.access_file import (
+    AccessFile,
+    AccessFileError,
+    LinkRecord,
+    LoginRecord,
+    ShareRecord,
+)
 
 LINK_LIFETIME_S: Final = 600.0
 LOGIN_LIFETIME_S: Final = 30 * 86400.0
@@ -35,7 +42,8 @@ KEY_LENGTHS: Final = range(32, 129)
 """How many characters a page's key may have."""
 SHARES_MAX: Final = 64
 # The oldest are dropped when there are more: of the logins of the user, and of those of each share,
-# so that the users of a share cannot end the user's logins.
+# so that the users of a share cannot end the user's logins. Of a share's, those with an open
+# WebSocket stay, so that no visitor can end the others: there are fewer of these than logins.
 _LINKS_MAX: Final = 32
 _LOGINS_MAX: Final = 32
 # The system may have been suspended, in which time trio's clock may have stopped.
@@ -93,7 +101,13 @@ class AccessStore:
         self._agent_bearer: Final = file.agent_token()
         self._scopes: Final[defaultdict[str, set[trio.CancelScope]]] = defaultdict(set)
         self._is_unwritten = False
+        self._unwritten_shares: Final[set[str]] = set()
         self._drop_expired()
+
+    @property
+    def revoked_shares(self) -> set[str]:
+        """The ids of shares that have ended here, but are still in the file."""
+        return set(self._unwritten_shares)
 
     @property
     def shares(self) -> list[ShareRecord]:
@@ -119,7 +133,11 @@ class AccessStore:
         links = self._records.links
         links.append(LinkRecord(hash=_hash(token), ends_at=self._clock() + LINK_LIFETIME_S))
         del links[:-_LINKS_MAX]
-        self._write()
+        try:
+            self._write()
+        except BaseException:
+            links.pop()
+            raise
         return token
 
     def new_share(
@@ -151,18 +169,25 @@ class AccessStore:
         return share, token
 
     def revoke_share(self, identifier: str) -> bool:
-        """End a share and its logins; close their connections. Return whether there was one."""
+        """End a share and its logins; close their connections. Return whether there was one.
+
+        A share that has ended, but is still in the file, is removed from it. Raises
+        `AccessFileError` if that fails; the share has ended all the same.
+        """
         self._drop_expired()
         shares = [one for one in self._records.shares if one.id == identifier]
         self._end(shares)
-        if shares:
-            self._write()
-        return bool(shares)
+        self._unwritten_shares.update(one.id for one in shares)
+        if identifier not in self._unwritten_shares:
+            return False
+        self._write_end()
+        return True
 
     def exchange(self, token: str, key: str) -> Login | None:
         """Log a browser in with the token of a link or a share; return None if it is not valid.
 
         `key` is the page's key. A link is used up, even if the browser never gets the cookie.
+        Raises `AccessFileError` if the login cannot be stored: then there is none.
         """
         self._drop_expired()
         link = _find(self._records.links, token)
@@ -173,6 +198,8 @@ class AccessStore:
             self._records.links.remove(link)
         cookie = secrets.token_urlsafe(32)
         ends_at = self._clock() + LOGIN_LIFETIME_S
+        if share is not None:
+            self._make_room(share, key)
         login = LoginRecord(
             id=secrets.token_hex(8),
             hash=_hash(cookie),
@@ -181,10 +208,27 @@ class AccessStore:
             share=None if share is None else share.id,
         )
         self._records.logins.append(login)
-        same = [one for one in self._records.logins if one.share == login.share]
-        self._drop_logins(same[:-_LOGINS_MAX])
-        self._write()
+        if share is None:
+            users = [one for one in self._records.logins if one.share is None]
+            self._drop_logins(users[:-_LOGINS_MAX])
+        try:
+            self._write()
+        except BaseException:
+            self._records.logins.remove(login)
+            if link is not None:
+                with suppress(AccessFileError):
+                    self._write_end()
+            raise
         return Login(cookie, login.ends_at - self._clock(), Access(login.id, share, login.ends_at))
+
+    def _make_room(self, share: ShareRecord, key: str) -> None:
+        """Drop the login of a page that logs in again with a share, or one that is not used."""
+        logins = [one for one in self._records.logins if one.share == share.id]
+        unused = [one for one in logins if one.id not in self._scopes]
+        again = [one for one in unused if hmac.compare_digest(one.key_hash, _hash(key))]
+        room = _LOGINS_MAX - 1 + len(again)
+        surplus = max(0, len(logins) - room)
+        self._drop_logins([*again, *[one for one in unused if one not in again][:surplus]])
 
     def of_cookie(self, cookie: str, key: str) -> Access | None:
         """Return what the login with this cookie and key may use; None if there is none."""
@@ -207,9 +251,22 @@ class AccessStore:
         return sum(len(self._scopes.get(login, ())) for login in logins)
 
     def log_out(self, access: Access) -> None:
-        """End a login and close its connections."""
+        """End a login and close its connections.
+
+        Raises `AccessFileError` if that cannot be stored; the login has ended all the same.
+        """
         self._drop_logins([one for one in self._records.logins if one.id == access.login])
-        self._write()
+        self._write_end()
+
+    def end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> list[ShareRecord]:
+        """End the shares of terminals that are removed, and return these shares."""
+        ended = [one for one in self.shares if is_ended(one)]
+        for share in ended:
+            try:
+                self.revoke_share(share.id)
+            except AccessFileError as error:
+                _log.error("the end of a share cannot be stored", share=share.id, why=str(error))
+        return ended
 
     @contextmanager
     def cancelling(self, access: Access) -> Iterator[trio.CancelScope]:
@@ -235,20 +292,38 @@ class AccessStore:
 
     async def maintain(self) -> None:
         """End what has expired, and repeat a write that has failed, until cancelled."""
-        while True:
-            await trio.sleep(_EXPIRY_PERIOD_S)
-            self._drop_expired()
-            if self._is_unwritten:
-                try:
-                    self._write()
-                except (OSError, ListenError) as error:
-                    _log.error("the logins of the page cannot be stored", why=str(error))
+        try:
+            while True:
+                await trio.sleep(_EXPIRY_PERIOD_S)
+                self._drop_expired()
+                self._repeat_write()
+        finally:
+            self._repeat_write()
+
+    def _repeat_write(self) -> None:
+        if self._is_unwritten:
+            try:
+                self._write_end()
+            except AccessFileError as error:
+                _log.error("what has ended may be valid for the next worker", why=str(error))
 
     def _write(self) -> None:
-        """Store the records. Raises `OSError` or `ListenError`."""
+        """Store the records. Raises `AccessFileError`."""
         self._is_unwritten = True
         self._file.write(self._records)
+        self._set_written()
+
+    def _write_end(self) -> None:
+        """Store the records after something has ended, also on a full disk if possible."""
+        try:
+            self._write()
+        except AccessFileError:
+            self._file.overwrite(self._records)
+            self._set_written()
+
+    def _set_written(self) -> None:
         self._is_unwritten = False
+        self._unwritten_shares.clear()
 
     def _drop_expired(self) -> None:
         now, records = self._clock(), self._records

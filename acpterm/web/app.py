@@ -32,7 +32,7 @@ def make_app(
 
     `page` is the directory of the page's files.
     """
-    logins = Logins(endpoint, access)
+    logins = Logins(endpoint, access, host.state.trail)
     sockets = JsonRpcSockets(host, access)
     mcp, pool = McpDoor(host), PoolDoor(host, access)
     app = Starlette(

@@ -17,19 +17,22 @@ States:
 Tasks: the reader, and one for each request, which runs the application (`request_task`).
 """
 
+import dataclasses
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeAlias, cast
 
 import h11
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.events import Response
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
+from acpterm.web.pages import HEADERS
 from acpterm.web.request_task import App, Mailbox, run_app
 
 IDLE_TIMEOUT_S: Final = 10.0
@@ -40,6 +43,8 @@ SEND_TIMEOUT_S: Final = 60.0
 LINGER_S: Final = 1.0
 _HANDSHAKE_TIMEOUT_S: Final = 10.0
 _LINGER_BYTES: Final = 1024 * 1024
+HEADERS_MAX: Final = 16 * 1024
+"""How many bytes the headers of a request may have, with its first line."""
 _CHUNK: Final = 64 * 1024
 
 Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
@@ -197,7 +202,23 @@ class HttpConnection:
 
 
 class _Http1(H11Protocol):
-    """hypercorn's HTTP/1.1 protocol, without HTTP/2, compression, and messages over the limit."""
+    """hypercorn's HTTP/1.1 protocol, without HTTP/2, compression, and messages over the limit.
+
+    It sends responses of its own, without the application, if a request is not valid: these have
+    the headers of the page, too.
+    """
+
+    async def stream_send(self, event: Any) -> None:
+        if isinstance(event, Response):
+            headers = [*event.headers, *_missing(event.headers)]
+            event = dataclasses.replace(event, headers=headers)
+        await super().stream_send(event)
+
+    async def _send_error_response(self, status_code: int) -> None:
+        headers = [(b"content-length", b"0"), (b"connection", b"close")]
+        headers += [*_missing(headers), *self.config.response_headers("h11")]
+        await self._send_h11_event(h11.Response(status_code=status_code, headers=headers))
+        await self._send_h11_event(h11.EndOfMessage())
 
     async def handle(self, event: Event) -> None:
         await super().handle(event)
@@ -208,6 +229,16 @@ class _Http1(H11Protocol):
             await self.send(Closed())
 
     async def _create_stream(self, request: h11.Request) -> None:
+        # h11 limits only headers that arrive in several pieces.
+        size = (
+            len(request.method)
+            + len(request.target)
+            + sum(len(name) + len(value) + len(b": \r\n") for name, value in request.headers)
+        )
+        if size >= HEADERS_MAX:
+            await self._send_error_response(431)
+            await self.send(Closed())
+            return
         headers = [header for header in request.headers if header[0] != b"sec-websocket-extensions"]
         await super()._create_stream(
             h11.Request(
@@ -220,6 +251,14 @@ class _Http1(H11Protocol):
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """Do not switch to HTTP/2."""
+
+
+def _missing(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the headers of the page that a response does not have yet."""
+    found = {name.lower() for name, _ in headers}
+    page = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+    page.append((b"cache-control", b"no-store"))
+    return [one for one in page if one[0] not in found]
 
 
 class _Requests:

@@ -11,7 +11,9 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from acpterm.web.access import Access, AccessStore
+from acpterm.host.audit_trail import AuditTrail
+from acpterm.web.access import KEY_LENGTHS, Access, AccessStore
+from acpterm.web.access_file import AccessFileError
 from acpterm.web.endpoint import Endpoint
 from acpterm.web.guard import access_of
 from acpterm.web.request_body import BodyError, read_body
@@ -29,7 +31,8 @@ class _LoginRequest(Struct):
 class Logins:
     """The handlers of the paths about logins."""
 
-    def __init__(self, endpoint: Endpoint, access: AccessStore) -> None:
+    def __init__(self, endpoint: Endpoint, access: AccessStore, trail: AuditTrail) -> None:
+        self._trail: Final = trail
         self._endpoint: Final = endpoint
         self._access: Final = access
 
@@ -42,14 +45,23 @@ class Logins:
             asked = msgspec.json.decode(await read_body(request, _BODY_MAX), type=_LoginRequest)
         except (msgspec.DecodeError, UnicodeDecodeError, BodyError):
             return _refusal(400, 'the body must be {"token": …, "key": …}')
-        login = self._access.exchange(asked.token, asked.key)
+        if len(asked.key) not in KEY_LENGTHS:
+            return _refusal(
+                400, f"key must have {KEY_LENGTHS.start} to {KEY_LENGTHS.stop - 1} characters"
+            )
+        try:
+            login = self._access.exchange(asked.token, asked.key)
+        except AccessFileError as error:
+            _log.error("a browser cannot log in", why=str(error))
+            return _refusal(503, "the login cannot be stored: see the log of the daemon")
         if login is None:
             return _refusal(
                 403,
-                "the link was used, has expired or was revoked: acpterm open prints another link",
+                "the link has ended: it was used, has expired or was revoked, or its terminal was "
+                "removed; acpterm open prints another link, and acpterm share one to a terminal",
             )
         share = login.access.share
-        _log.info("a browser has logged in", share=None if share is None else share.id)
+        self._trail.login("login", None if share is None else share.id)
         response = JSONResponse(_describe(login.access))
         response.set_cookie(
             self._cookie(login.access),
@@ -65,8 +77,15 @@ class Logins:
     async def log_out(self, request: Request) -> Response:
         """End the login of this request, and close its connections."""
         access = access_of(request.scope)
-        self._access.log_out(access)
+        self._trail.login("logout", None if access.share is None else access.share.id)
         response = Response(status_code=204)
+        try:
+            self._access.log_out(access)
+        except AccessFileError as error:
+            _log.error("a logout cannot be stored: it may be undone", why=str(error))
+            response = _refusal(
+                503, "the login has ended, but may be valid again after acpterm restart"
+            )
         response.delete_cookie(self._cookie(access), path="/", httponly=True, samesite="strict")
         return response
 

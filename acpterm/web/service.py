@@ -27,10 +27,10 @@ from acpterm.host.state.records import HttpRecord, StateError
 from acpterm.host.state.store import HTTP_KEY, StoredEntry
 from acpterm.host.web_door import Share
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
-from acpterm.runtime.unix_socket import ListenError
 from acpterm.web.access import AccessStore, TooManySharesError
-from acpterm.web.access_file import AccessFile, ShareRecord
+from acpterm.web.access_file import AccessFile, AccessFileError, ShareRecord
 from acpterm.web.endpoint import Endpoint, bind
+from acpterm.web.tls import TlsError, tls_context
 
 T = TypeVar("T")
 
@@ -137,9 +137,24 @@ class WebService:
             return [_share(one, access.connections_of(one.id)) for one in access.shares]
 
     def revoke_share(self, identifier: str) -> None:
-        """End a share, and close the connections that use it. Idempotent."""
-        with _failing():
+        """End a share, and close the connections that use it. Idempotent. Raises `RpcError`."""
+        try:
             self._store().revoke_share(identifier)
+        except AccessFileError as error:
+            raise RpcError(
+                INTERNAL_ERROR,
+                f"{identifier} has ended, but may be valid again after acpterm restart: {error}; "
+                "try again",
+            ) from error
+
+    def end_shares_of(self, terminal_id: str) -> None:
+        """End the shares of a terminal that was removed."""
+        self._end_shares(lambda share: share.terminal_id == terminal_id)
+
+    def revoked_shares(self) -> set[str]:
+        """Return the ids of shares that have ended, which could not be stored yet."""
+        with _failing():
+            return self._store().revoked_shares
 
     async def _listening(
         self, wanted: HttpAddress | None, make: Callable[[AccessStore], T]
@@ -166,7 +181,18 @@ class WebService:
     def _store(self) -> AccessStore:
         if self._access is None:
             self._access = AccessStore(self._file)
+            if self._running is not None:
+                registry = self._running.host.state.registry
+                self._end_shares(lambda share: registry.get(share.terminal_id) is None)
         return self._access
+
+    def _end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> None:
+        """End shares of which the terminal was removed."""
+        if self._access is not None and self._running is not None:
+            for share in self._access.end_shares(is_ended):
+                self._running.host.state.trail.share(
+                    "unshare", share.id, reason="its terminal was removed"
+                )
 
     async def _start(self, running: _Running, wanted: HttpAddress | None) -> Endpoint:
         """Listen and start to serve. Raises `StartError`, which `status` then reports."""
@@ -174,12 +200,13 @@ class WebService:
         try:
             # Importing takes some 300 ms, and the worker is not to stop for that long.
             await trio.to_thread.run_sync(_import_packages)
-            access, tls = self._store(), _tls_context(self._settings)
+            tls = await trio.to_thread.run_sync(tls_context, self._settings)
+            access = self._store()
             sock = sock or self._bind(access, wanted)
             endpoint = Endpoint(sock, self._settings)
             check_exposure(self._settings, endpoint.address)
             access.set_last_address(str(endpoint.address))
-        except (OSError, ListenError, ValueError, StartError) as error:
+        except (OSError, AccessFileError, ValueError, StartError, TlsError) as error:
             if sock is not None:
                 sock.close()
             running.host.state.keeper.delete(HTTP_KEY)
@@ -239,8 +266,10 @@ def _failing() -> Iterator[None]:
     """Raise `RpcError` if the server cannot start, or its files cannot be used."""
     try:
         yield
-    except (StartError, OSError, ListenError) as error:
+    except StartError as error:
         raise RpcError(INTERNAL_ERROR, f"no HTTP server: {error}") from error
+    except AccessFileError as error:
+        raise RpcError(INTERNAL_ERROR, str(error)) from error
 
 
 def _share(record: ShareRecord, connections: int) -> Share:
@@ -273,20 +302,6 @@ def _listen(address: HttpAddress) -> socket.socket:
     except OSError as error:
         advice = ": choose another port" if error.errno == errno.EADDRINUSE else ""
         raise StartError(f"cannot listen on {address}: {error.strerror}{advice}") from error
-
-
-def _tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """Return the context with the certificate of the settings. Raises `StartError`."""
-    if settings.http_certificate is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.set_alpn_protocols(["http/1.1"])
-    try:
-        context.load_cert_chain(settings.http_certificate, settings.http_key)
-    except OSError as error:
-        what = f"http_certificate {settings.http_certificate}, http_key {settings.http_key}"
-        raise StartError(f"{what}: {error.strerror or error}") from error
-    return context
 
 
 def _is_same(wanted: HttpAddress, found: HttpAddress) -> bool:

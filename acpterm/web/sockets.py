@@ -47,7 +47,7 @@ class JsonRpcSockets:
             if self._access.connections_of(share.id) >= SHARE_CONNECTIONS_MAX:
                 await close(websocket, TRY_LATER, "too many pages use this share")
                 return
-            methods = share_methods_table(share.terminal_id, write=share.write)
+            methods = share_methods_table(share.id, share.terminal_id, write=share.write)
             websocket.scope["state"]["connection"].limit_messages(SHARE_MESSAGE_BYTES)
         with self._access.cancelling(access) as scope:
             await self._host.serve_user(

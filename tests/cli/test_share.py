@@ -53,11 +53,18 @@ async def test_share_with_write_and_time_is_listed_as_json(path):
     assert "url" not in share
 
 
-@pytest.mark.parametrize("span", ["0s", "", "x", "31d", "-1h", "1.5h", "9" * 30 + "d"])
+@pytest.mark.parametrize("span", ["0s", "", "x", "-1h", "1.5h", "1²d", "\u0661d"])
 async def test_share_for_an_impossible_time_is_a_usage_error(tmp_path, span):
     done = await run(str(tmp_path / "run" / "agent.sock"), "share", f"--for={span}", "web")
     assert done.status == 2
     assert "is no span of time: give 90s, 5m, 1h30m or 2d, at most 30d" in done.err
+
+
+@pytest.mark.parametrize("span", ["31d", "721h", "9" * 30 + "d"])
+async def test_share_for_too_long_says_the_maximum(tmp_path, span):
+    done = await run(str(tmp_path / "run" / "agent.sock"), "share", f"--for={span}", "web")
+    assert done.status == 2
+    assert f"'{span}' is too long: at most 30d" in done.err
 
 
 async def test_share_of_what_cannot_be_shared_fails_with_the_reason(path):

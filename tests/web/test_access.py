@@ -16,7 +16,7 @@ from acpterm.web.access import (
     AccessStore,
     TooManySharesError,
 )
-from acpterm.web.access_file import AccessFile
+from acpterm.web.access_file import AccessFile, AccessFileError
 
 KEY = "k" * 43
 
@@ -170,38 +170,72 @@ def test_revoked_share_ends_and_leaves_others(access):
     assert access.of_cookie(user.cookie, KEY) is not None
 
 
-def failing(monkeypatch, file):
-    def write(records):
-        raise OSError(errno.ENOSPC, "no space left")
+def full_disk(monkeypatch):
+    """Let no file be replaced; the old one can be written over."""
 
-    monkeypatch.setattr(file, "write", write)
+    def replace(source, target):
+        raise OSError(errno.ENOSPC, "no space left", source)
+
+    monkeypatch.setattr("acpterm.web.access_file.os.replace", replace)
+
+
+def broken_disk(monkeypatch, file):
+    """Let no file be written at all."""
+    full_disk(monkeypatch)
+
+    def overwrite(records):
+        raise AccessFileError("input/output error")
+
+    monkeypatch.setattr(file, "overwrite", overwrite)
 
 
 def test_expiry_works_on_a_full_disk(access, file, clock, monkeypatch):
     _, token = access.new_share("term_1", write=False, lifetime_s=60)
     login = access.exchange(token, KEY)
-    failing(monkeypatch, file)
+    broken_disk(monkeypatch, file)
     clock.now += 60
     assert access.shares == []
     assert access.of_cookie(login.cookie, KEY) is None
 
 
-def test_share_that_cannot_be_stored_does_not_exist(access, file, monkeypatch):
-    failing(monkeypatch, file)
-    with pytest.raises(OSError, match="no space"):
+def test_share_that_cannot_be_stored_does_not_exist(access, file, clock, monkeypatch):
+    access.new_link()
+    full_disk(monkeypatch)
+    with pytest.raises(AccessFileError, match=r"no space left .*XDG_STATE_HOME"):
         access.new_share("term_1", write=False, lifetime_s=60)
     assert access.shares == []
+    assert AccessStore(file, clock).shares == []
+    assert not list(Path(file.token_path).parent.glob("*.new"))
 
 
-async def test_share_that_is_revoked_on_a_full_disk_ends_at_once_and_stays_revoked(
+def test_what_ends_on_a_full_disk_has_ended_for_the_next_worker(access, file, clock, monkeypatch):
+    share, token = access.new_share("term_1", write=False, lifetime_s=3600)
+    login = access.exchange(access.new_link(), KEY)
+    kept = access.exchange(access.new_link(), KEY)
+    link = access.new_link()
+    full_disk(monkeypatch)
+    assert access.revoke_share(share.id)
+    access.log_out(login.access)
+    with pytest.raises(AccessFileError, match="no space left"):
+        access.exchange(link, KEY)
+    again = AccessStore(file, clock)
+    assert again.exchange(token, KEY) is None
+    assert again.exchange(link, KEY) is None
+    assert again.of_cookie(login.cookie, KEY) is None
+    assert again.of_cookie(kept.cookie, KEY) is not None
+
+
+async def test_share_that_is_revoked_on_a_broken_disk_ends_at_once_and_stays_revoked(
     access, file, clock, monkeypatch, autojump_clock
 ):
     share, token = access.new_share("term_1", write=False, lifetime_s=3600)
     login = access.exchange(token, KEY)
     with monkeypatch.context() as patch:
-        failing(patch, file)
-        with pytest.raises(OSError, match="no space"):
-            access.revoke_share(share.id)
+        broken_disk(patch, file)
+        for _ in range(2):
+            with pytest.raises(AccessFileError, match="input/output"):
+                access.revoke_share(share.id)
+            assert access.revoked_shares == {share.id}
         assert access.of_cookie(login.cookie, KEY) is None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(access.maintain)
@@ -211,6 +245,23 @@ async def test_share_that_is_revoked_on_a_full_disk_ends_at_once_and_stays_revok
     async with trio.open_nursery() as nursery:
         nursery.start_soon(access.maintain)
         await trio.sleep(100)
+        assert AccessStore(file, clock).shares == []
+        nursery.cancel_scope.cancel()
+    assert not access.revoked_shares
+    assert not access.revoke_share(share.id)
+
+
+async def test_what_could_not_be_stored_is_stored_when_the_worker_ends(
+    access, file, clock, monkeypatch
+):
+    share, _ = access.new_share("term_1", write=False, lifetime_s=3600)
+    with monkeypatch.context() as patch:
+        broken_disk(patch, file)
+        with pytest.raises(AccessFileError):
+            access.revoke_share(share.id)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(access.maintain)
+        await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert AccessStore(file, clock).shares == []
 
@@ -242,6 +293,29 @@ def test_logins_of_a_share_do_not_displace_those_of_the_user(access):
     assert access.of_cookie(user.cookie, KEY) is not None
 
 
+async def test_visitor_who_logs_in_again_and_again_ends_no_other(access):
+    _, token = access.new_share("term_1", write=False, lifetime_s=60)
+    other = access.exchange(token, KEY)
+    with access.cancelling(other.access):
+        for number in range(100):
+            last = access.exchange(token, f"{number:043}")
+        assert access.of_cookie(other.cookie, KEY) is not None
+        assert access.of_cookie(last.cookie, f"{99:043}") is not None
+        await trio.lowlevel.checkpoint()
+
+
+def test_browser_that_logs_in_again_with_a_share_replaces_its_own_login(access, file):
+    _, token = access.new_share("term_1", write=False, lifetime_s=60)
+    other = access.exchange(token, "o" * 43)
+    first = access.exchange(token, KEY)
+    for _ in range(40):
+        last = access.exchange(token, KEY)
+    assert access.of_cookie(first.cookie, KEY) is None
+    assert access.of_cookie(last.cookie, KEY) is not None
+    assert access.of_cookie(other.cookie, "o" * 43) is not None
+    assert len(file.read().logins) == 2
+
+
 async def test_expired_access_ends_although_the_clock_of_the_deadline_stood_still(
     access, clock, autojump_clock
 ):
@@ -258,7 +332,7 @@ async def test_expired_access_ends_although_the_clock_of_the_deadline_stood_stil
     assert scope.cancelled_caught
 
 
-@pytest.mark.parametrize("end", ["logout", "revoke", "drop"])
+@pytest.mark.parametrize("end", ["logout", "revoke", "removed"])
 async def test_connections_of_an_access_are_cancelled_when_it_ends(access, end):
     share, token = access.new_share("term_1", write=False, lifetime_s=60)
     login = access.exchange(token, KEY)
@@ -280,8 +354,7 @@ async def test_connections_of_an_access_are_cancelled_when_it_ends(access, end):
         elif end == "revoke":
             access.revoke_share(share.id)
         else:
-            for _ in range(40):
-                access.exchange(token, KEY)
+            assert access.end_shares(lambda one: one.terminal_id == "term_1") == [share]
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(ended) == [("a", True), ("b", True)]
         nursery.cancel_scope.cancel()

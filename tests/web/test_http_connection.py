@@ -190,6 +190,42 @@ async def test_connection_with_slow_headers_is_closed(web, monkeypatch):
         await closed.wait()
 
 
+@pytest.mark.parametrize("size", [http_connection.HEADERS_MAX, 60_000])
+async def test_headers_over_the_limit_are_refused_in_one_piece_too(web, size):
+    stranger = web.stranger()
+    async with await stranger.connect() as stream:
+        headers = [*stranger.headers, ("X-Long", "x" * size)]
+        reply = await send_request(stream, "GET", "/", headers)
+        assert reply.status == 431
+        assert "content-security-policy" in reply.headers
+    async with await stranger.connect() as stream:
+        headers = [*stranger.headers, ("X-Long", "x" * (http_connection.HEADERS_MAX - 200))]
+        assert (await send_request(stream, "GET", "/", headers)).status == 200
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET /user HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        (
+            b"GET /user HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OTAxMjM0NQ==\r\n\r\n"
+        ),
+    ],
+)
+async def test_response_below_the_application_has_the_headers_of_the_page(web, request_line):
+    async with await web.stranger().connect() as stream:
+        await stream.send_all(request_line)
+        received = b""
+        with trio.fail_after(DEADLINE_S):
+            while b"\r\n\r\n" not in received:
+                received += await stream.receive_some()
+        assert received.startswith(b"HTTP/1.1 4")
+        assert received.count(b"content-security-policy: default-src 'none'") == 1
+        assert received.count(b"x-frame-options: DENY") == 1
+
+
 async def test_silent_websocket_is_closed_although_it_reads(web, monkeypatch):
     monkeypatch.setattr(http_connection, "SILENCE_TIMEOUT_S", 0.2)
     async with web.api_client().websocket("/user") as websocket:

@@ -57,6 +57,15 @@ async def test_login_refuses_another_body(web, body):
     assert (await web.stranger().request("/login", body, method="POST")).status == 400
 
 
+@pytest.mark.parametrize("length", [0, 31, 129])
+async def test_login_refuses_a_key_of_a_wrong_length_and_says_so(web, length):
+    link, browser = await web.link(), web.stranger()
+    body = {"token": link.partition("#")[2], "key": "k" * length}
+    reply = await browser.request("/login", body)
+    assert (reply.status, "32 to 128 characters" in reply.text) == (400, True)
+    assert (await browser.log_in(link)).status == 200
+
+
 async def test_access_says_what_the_login_may_use(web):
     assert (await (await web.browser()).request("/access", {})).json() == {"access": "user"}
     assert (await web.api_client().request("/access", {})).json() == {"access": "user"}

@@ -22,6 +22,11 @@ TIMEOUT_S = 60
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
 
 MORE_ENTRIES = [
+    {"event": "share", "terminal": "term_1", "share": "share-1", "by": "user", "reason": "x"},
+    {"event": "unshare", "share": "share-1", "reason": "its terminal was removed"},
+    {"event": "login", "share": "share-1", "by": "share"},
+    {"event": "logout", "by": "user"},
+    {"event": "input", "terminal": "term_1", "share": "share-1", "by": "share", "bytes": 2},
     {"event": "create", "command": "sh", "args": ["-c", "a | b"], "decision": "ask"},
     {"event": "create", "command": "/bin/bash", "args": ["-l", "-c", "ls"], "by": "user"},
     {"event": "check", "command": "echo", "args": ["it's", "", "a\u202eb", "$x"], "rule": "x"},

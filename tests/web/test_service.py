@@ -15,6 +15,7 @@ from acpterm.config import Settings, agent_socket, web_dir
 from acpterm.host.host_state import DaemonInfo, _own_paths
 from acpterm.jsonrpc import RpcError
 from acpterm.web.service import WebService
+from acpterm.web.tls import TlsError, tls_context
 from tests.support.commands import run
 from tests.support.daemon import daemon
 from tests.support.depth import DEADLINE_S
@@ -261,6 +262,58 @@ async def test_server_uses_tls_with_a_certificate(tmp_path, certificate):
             with trio.fail_after(DEADLINE_S):
                 await stream.receive_some()
         assert (await browser.request("/access", {})).json() == {"access": "user"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "what", "error"),
+    [
+        ("http_key", "encrypted", "http_key .* has a pass phrase"),
+        ("http_key", "directory", "http_key .* is not a file"),
+        ("http_key", "fifo", "http_key .* is not a file"),
+        ("http_key", "text", "http_key .* no private key in PEM format"),
+        ("http_key", "other", "http_key .* is not the key of http_certificate"),
+        ("http_certificate", "directory", "http_certificate .* is not a file"),
+        ("http_certificate", "text", "http_certificate .* no certificate in PEM format"),
+        ("http_certificate", "damaged", "http_certificate .*, http_key "),
+        ("http_certificate", "missing", "http_certificate .* No such file"),
+    ],
+)
+def test_unusable_tls_files_are_refused_by_name_and_without_a_prompt(
+    tmp_path, certificate, setting, what, error
+):
+    bad = tmp_path / "bad"
+    key = tmp_path / "k.pem"
+    if what == "directory":
+        bad.mkdir()
+    elif what == "fifo":
+        os.mkfifo(bad)
+    elif what == "text":
+        bad.write_text("text")
+    elif what == "damaged":
+        bad.write_text("-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n")
+    elif what == "encrypted":
+        encrypt = "openssl", "pkey", "-aes128", "-passout", "pass:x", "-in", key, "-out", bad
+        subprocess.run(encrypt, check=True, capture_output=True)
+    elif what == "other":
+        make = "openssl", "genpkey", "-algorithm", "ed25519", "-out", bad
+        subprocess.run(make, check=True, capture_output=True)
+    chosen = {name: str(path) for name, path in {**certificate, setting: bad}.items()}
+    with pytest.raises(TlsError, match=error):
+        tls_context(Settings(**chosen))
+
+
+@pytest.fixture
+def encrypted(tmp_path, certificate):
+    """Return the settings with a key that has a pass phrase."""
+    encrypt = ("openssl", "pkey", "-aes128", "-passout", "pass:x", "-in", "k.pem", "-out", "e.pem")
+    subprocess.run(encrypt, check=True, capture_output=True, cwd=tmp_path)
+    return {**certificate, "http_key": tmp_path / "e.pem"}
+
+
+async def test_daemon_serves_although_the_key_has_a_pass_phrase(tmp_path, encrypted):
+    async with daemon(tmp_path, "--http", "127.0.0.1:0", settings=encrypted) as running:
+        await poll(lambda: "HTTP server does not listen" in running.process.logged())
+        assert "pass phrase" in (await web_status(running))["error"]
 
 
 async def test_server_says_what_to_install_when_the_extra_is_missing(tmp_path):

@@ -8,11 +8,13 @@ import pytest
 import trio
 
 from acpterm.acp.user_api import TerminalInfo
+from acpterm.config import Settings
 from acpterm.host.user.methods import USER_METHODS
 from acpterm.host.user.shared_terminal import WINDOWS_MAX
 from acpterm.jsonrpc import RpcError
 from acpterm.web.access import AccessStore
-from acpterm.web.access_file import AccessFile
+from acpterm.web.access_file import AccessFile, AccessFileError
+from acpterm.web.service import WebService
 from tests.support.agent import agent_at
 from tests.support.polling import poll
 from tests.support.user import user_at
@@ -211,6 +213,27 @@ async def test_share_is_listed_and_revoked_and_its_pages_are_closed_at_once(tmp_
     assert [one["shareId"] for one in left] == [kept["shareId"]]
 
 
+async def test_share_is_revoked_again_if_that_could_not_be_stored(tmp_path, monkeypatch):
+    service = WebService(Settings(socket=str(tmp_path / "socket")))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def fail(*arguments):
+        raise AccessFileError("no space left on device")
+
+    access = AccessStore(AccessFile(service.private_paths[0]))
+    record, _ = access.new_share("term_1", write=False, lifetime_s=60)
+    assert [one.id for one in service.shares()] == [record.id]
+    with monkeypatch.context() as patch:
+        patch.setattr(AccessFile, "write", fail)
+        patch.setattr(AccessFile, "overwrite", fail)
+        for _ in range(2):
+            with pytest.raises(RpcError, match=f"^{record.id} has ended, but .*: no space left"):
+                service.revoke_share(record.id)
+            assert service.revoked_shares() == {record.id}
+    service.revoke_share(record.id)
+    assert not service.revoked_shares()
+
+
 async def test_pages_of_a_share_are_closed_when_it_expires(tmp_path):
     async with web_daemon(tmp_path) as web, user_at(web.daemon.user_path) as user:
         shared = await share(user, await create(user), forMs=1500)
@@ -250,11 +273,63 @@ async def test_share_ends_with_its_terminal(tmp_path):
     async with web_daemon(tmp_path) as web, user_at(web.daemon.user_path) as user:
         terminal = await create(user)
         shared = await share(user, terminal)
-        async with (await visitor(web, shared["url"])).user() as guest:
+        browser = await visitor(web, shared["url"])
+        async with browser.websocket("/user") as socket:
             await user.terminal_request("release", terminal)
-            with pytest.raises(RpcError, match="was removed"):
-                await guest.terminal_request("get", terminal)
+            assert await socket.wait_closed() == 1008
+        reply = await browser.log_in(shared["url"])
+        assert (reply.status, "the link has ended" in reply.text) == (403, True)
         assert (await user.request("share/list"))["shares"] == []
+
+
+async def test_share_stays_when_the_program_has_exited(tmp_path):
+    async with web_daemon(tmp_path) as web, user_at(web.daemon.user_path) as user:
+        terminal = await create(user, "exit 3")
+        shared = await share(user, terminal)
+        await user.terminal_request("wait", terminal)
+        async with (await visitor(web, shared["url"])).user() as guest:
+            info = await guest.terminal_request("get", terminal)
+    assert info["exitStatus"]["exitCode"] == 3
+
+
+async def test_audit_log_says_what_was_shared_and_who_came(tmp_path):
+    async with web_daemon(tmp_path) as web, user_at(web.daemon.user_path) as user:
+        terminal = await create(user)
+        shared = await share(user, terminal)
+        identifier = shared["shareId"]
+        browser = await visitor(web, shared["url"])
+        async with browser.user() as guest:
+            await guest.open("terminal/attach", terminalId=terminal, cols=80, rows=24)
+        assert (await browser.request("/logout", {})).status == 204
+        await visitor(web, shared["url"])
+        await user.request("share/revoke", {"shareId": identifier})
+        other = await share(user, terminal)
+        await user.terminal_request("release", terminal)
+        with trio.fail_after(20):
+            while True:
+                entries = (await user.request("audit/read", {"limit": 100}))["entries"]
+                ids = identifier, other["shareId"]
+                found = [one for one in reversed(entries) if one.get("share") in ids]
+                if len(found) == 9:
+                    break
+                await trio.sleep(0.1)
+    who = [(one["event"], one.get("by"), one.get("share")) for one in found]
+    visit = ("login", "share", identifier)
+    assert sorted(who[:6]) == sorted(
+        [
+            ("share", "user", identifier),
+            visit,
+            ("attach", "share", identifier),
+            ("detach", "share", identifier),
+            ("logout", "share", identifier),
+            visit,
+        ]
+    )
+    assert who[6:] == [
+        ("unshare", "user", identifier),
+        ("share", "user", other["shareId"]),
+        ("unshare", None, other["shareId"]),
+    ]
 
 
 async def test_visitor_has_few_windows_and_few_connections(tmp_path):

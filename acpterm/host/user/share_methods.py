@@ -1,7 +1,6 @@
 """The handlers of the user's methods about shares, `_acpterm/share/*`.
 
-The HTTP server stores the shares (`host.web_door`). A share whose terminal is removed is of no more
-use: it ends here, the next time that shares are listed or one is created.
+The HTTP server stores the shares (`host.web_door`), and ends those of a terminal that is removed.
 """
 
 import msgspec
@@ -18,7 +17,7 @@ from acpterm.acp.user_api import NoParams
 from acpterm.host.host_state import HostState
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.web_methods import door_of
-from acpterm.host.web_door import Share, WebDoor
+from acpterm.host.web_door import Share
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 
 
@@ -39,11 +38,17 @@ async def create(user: UserConnection, params: ShareCreateRequest) -> ShareCreat
             f"terminal {entry.id!r} is an agent's, into which only the agent can type: take it "
             "over first (acpterm promote), or share it without `write`",
         )
-    _end_removed(user.host, door)
     with user.cancel_on_close():
         share, url = await door.new_share(
             entry.id, write=params.write, lifetime_s=params.for_ms / 1000
         )
+    user.host.trail.share(
+        "share",
+        share.id,
+        by="user",
+        terminal=entry,
+        reason="visitors can type" if share.write else "visitors can watch",
+    )
     return ShareCreateResponse(**msgspec.structs.asdict(_info(user.host, share)), url=url)
 
 
@@ -51,14 +56,14 @@ def list_all(user: UserConnection, params: NoParams) -> SharesResponse:
     """`_acpterm/share/list`: return the shares that are valid."""
     del params
     door = door_of(user)
-    _end_removed(user.host, door)
     return SharesResponse([_info(user.host, share) for share in door.shares()])
 
 
 def revoke(user: UserConnection, params: ShareRevokeRequest) -> Empty:
     """`_acpterm/share/revoke`: end a share, and close the pages that use it."""
     door, wanted = door_of(user), params.share_id
-    ids = [share.id for share in door.shares()]
+    # Those that have ended, but are still stored, can be revoked again, to store that.
+    ids = [*(share.id for share in door.shares()), *sorted(door.revoked_shares())]
     found = [wanted] if wanted in ids else [one for one in ids if wanted and one.startswith(wanted)]
     if not found:
         raise RpcError(
@@ -67,14 +72,9 @@ def revoke(user: UserConnection, params: ShareRevokeRequest) -> Empty:
         )
     if len(found) > 1:
         raise RpcError(INVALID_PARAMS, f"{len(found)} shares begin with {quote(wanted)}")
+    user.host.trail.share("unshare", found[0], by="user")
     door.revoke_share(found[0])
     return Empty()
-
-
-def _end_removed(host: HostState, door: WebDoor) -> None:
-    for share in door.shares():
-        if host.registry.get(share.terminal_id) is None:
-            door.revoke_share(share.id)
 
 
 def _info(host: HostState, share: Share) -> ShareInfo:

@@ -30,9 +30,9 @@ WINDOWS_MAX: Final = 4
 """How many windows one connection may have attached: a page has one."""
 
 
-def share_methods_table(terminal_id: str, *, write: bool) -> MethodTable:
-    """Return the methods of one connection that uses a share of the terminal with this id."""
-    shared = _SharedTerminal(terminal_id, write=write)
+def share_methods_table(share: str, terminal_id: str, *, write: bool) -> MethodTable:
+    """Return the methods of one connection that uses a share of a terminal; both are ids."""
+    shared = _SharedTerminal(share, terminal_id, write=write)
     return MethodTable(
         {
             "initialize": Method(InitializeRequest, _initialize),
@@ -58,7 +58,8 @@ def _initialize(user: UserConnection, params: InitializeRequest) -> InitializeAn
 class _SharedTerminal:
     """The handlers of one connection, for the terminal with the id `terminal_id`."""
 
-    def __init__(self, terminal_id: str, *, write: bool) -> None:
+    def __init__(self, share: str, terminal_id: str, *, write: bool) -> None:
+        self._share: Final = share
         self._id: Final = terminal_id
         self._write: Final = write
         self._windows = 0
@@ -76,7 +77,8 @@ class _SharedTerminal:
         entry = self._entry(user, params.terminal_id)
         read_only = params.read_only or not self._write or not entry.is_users
         with self._window():
-            return await attach(user, entry, msgspec.structs.replace(params, read_only=read_only))
+            params = msgspec.structs.replace(params, read_only=read_only)
+            return await attach(user, entry, params, self._share)
 
     def write(
         self, user: UserConnection, params: UserWriteRequest
@@ -88,7 +90,7 @@ class _SharedTerminal:
                 INVALID_PARAMS, f"terminal {self._id!r} is an agent's: it takes no input"
             )
         data = input_of(params)
-        user.host.trail.input(entry, "share", len(data))
+        user.host.trail.input(entry, "share", len(data), self._share)
         return terminal_ops.write(entry.terminal, data)
 
     def _entry(self, user: UserConnection, terminal_id: str) -> TerminalEntry:

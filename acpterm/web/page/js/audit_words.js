@@ -104,7 +104,8 @@ function ended(entry) {
 }
 
 function typed(entry) {
-  return `${entry.bytes || 0} ${entry.bytes === 1 ? "byte" : "bytes"} typed by ${entry.by || "unknown"}`;
+  const by = [entry.by || "unknown", entry.share].filter(Boolean).join(" ");
+  return `${entry.bytes || 0} ${entry.bytes === 1 ? "byte" : "bytes"} typed by ${by}`;
 }
 
 function gap(entry) {
@@ -116,7 +117,8 @@ function gap(entry) {
 function other(entry) {
   const pid = entry.pid == null ? null : `pid ${entry.pid}`;
   const by = entry.by && `by ${entry.by}`;
-  return join(entry.signal, notes(entry.limit, entry.rule), pid, by, reason(entry), commandOf(entry));
+  const about = notes(entry.limit, entry.rule);
+  return join(entry.signal, about, pid, by, entry.share, reason(entry), commandOf(entry));
 }
 
 const DETAILS = new Map(
