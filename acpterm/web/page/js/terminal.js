@@ -22,7 +22,7 @@ import { openSearch } from "./search.js";
 import { openShare } from "./share_dialog.js";
 import { killProgram, removeTerminal, restartProgram, takeOver } from "./terminal_actions.js";
 import { factsOf } from "./terminal_facts.js";
-import { cleanPaste, oneLine, visibleText } from "./text.js";
+import { cleanPaste, oneLine, visible, visibleText } from "./text.js";
 import { dotOf, state, title } from "./words.js";
 
 const FONT_SIZE = "acpterm.font-size";
@@ -164,9 +164,8 @@ class TerminalView {
         this._meta,
       ),
       this._notice,
-      this._findBar,
-      this._frame,
-      this._text,
+      // The bar is drawn over the screen, whose size is the program's.
+      el("div", { class: "term-stage" }, this._findBar, this._frame, this._text),
       this._keys.element,
     );
   }
