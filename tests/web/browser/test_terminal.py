@@ -232,6 +232,19 @@ def test_search_finds_text_of_the_scrollback(page, create, daemon):
     page.until_drawn("needle")
 
 
+def test_search_finds_output_from_before_the_page_was_opened(page, create, daemon):
+    terminal = create("sh", "-c", "echo a needle; seq 1000; sleep 1000")
+    daemon.run("wait", terminal, "--for", "1000")
+    page.show_terminal(terminal)
+    page.until_drawn("1000")
+    page.press("Control+Shift+F")
+    page.page.get_by_role("searchbox", name="Find in the output").fill("needle")
+    page.button("Show it").click()
+    page.until(lambda: page.page.evaluate("getSelection().toString()") == "needle")
+    text = page.page.locator(".term-text")
+    assert text.evaluate("element => element.scrollTop") == 0
+
+
 def test_find_bar_is_over_the_screen_which_keeps_its_size(page, create):
     terminal = create("sh", "-c", "echo ready; sleep 1000")
     page.show_terminal(terminal)
@@ -278,3 +291,12 @@ def test_terminal_that_is_too_wide_for_a_phone_scrolls_alone(visit, agent):
     box = page.screen.bounding_box()
     assert box["x"] + box["width"] <= 360
     assert page.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_terminal_says_how_to_build_the_page(page, create):
+    page.page.route("**/vendor/*.mjs", lambda route: route.fulfill(status=404))
+    page.go(f"#/terminal/{create('cat')}")
+    page.view.get_by_text("This page was not built").wait_for()
+    assert "make page" in page.view.inner_text()
+    # Chromium reports each file that is missing.
+    page.faults.clear()
