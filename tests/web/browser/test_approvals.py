@@ -91,3 +91,25 @@ def test_question_survives_the_worker(approvals, daemon, agent):
     approvals.until(lambda: daemon.request("approval/list")["approvals"])
     approvals.button("Allow once").click()
     approvals.until(lambda: not daemon.request("approval/list")["approvals"])
+
+
+def test_keys_reach_the_answers(page, agent):
+    asked = ask(agent)
+    denied = ask(agent)
+    page.press("g")
+    page.press("p")
+    page.button("Deny").nth(1).wait_for()
+    focused = "document.activeElement.textContent"
+    page.until(lambda: page.page.evaluate(focused) == "Approvals")
+    for name, answer in (("Allow once", asked), ("Deny", denied)):
+        for _ in range(12):
+            page.press("Tab")
+            if page.page.evaluate(focused) == name:
+                break
+        page.press("Enter")
+        if name == "Deny":
+            with pytest.raises(AssertionError):
+                agent.result(answer)
+        else:
+            agent.result(answer)
+            page.until(lambda: page.button("Deny").count() == 1)

@@ -86,3 +86,33 @@ def test_user_shares_a_terminal_on_the_page(page, browser, create, daemon):
     assert not daemon.request("share/list")["shares"]
     dialog.get_by_role("button", name="Make a link").click()
     page.until(lambda: daemon.request("share/list")["shares"])
+
+
+def test_link_has_the_origin_of_the_page(browser, create, daemon):
+    login = daemon.request("web/open")["url"].replace("127.0.0.1", "localhost")
+    page = open_page(browser, login)
+    page.wait_loaded()
+    page.show_terminal(create("sh", "-c", "echo ready; cat"))
+    page.button("Share this terminal by a link").click()
+    page.button("Make a link").click()
+    link = page.page.get_by_role("textbox", name="Link")
+    page.until(lambda: link.is_visible() and link.input_value())
+    assert link.input_value().startswith(f"http://{page.address}/share#")
+    visitor = open_page(browser, link.input_value())
+    visitor.until_drawn("ready")
+    for one in (visitor, page):
+        one.close()
+        one.check()
+
+
+def test_dialog_reads_the_shares_again_after_a_reconnect(page, create, daemon):
+    page.show_terminal(create("cat"))
+    page.button("Share this terminal by a link").click()
+    page.button("Make a link").click()
+    revoke = page.page.get_by_role("button", name="Revoke")
+    revoke.wait_for()
+    (share,) = daemon.request("share/list")["shares"]
+    daemon.request("share/revoke", shareId=share["shareId"])
+    daemon.kill_worker()
+    revoke.wait_for(state="hidden")
+    page.page.get_by_role("textbox", name="Link").wait_for(state="hidden")

@@ -226,13 +226,38 @@ def test_search_finds_text_of_the_scrollback(page, create, daemon):
     page.type("\n")
     page.until_drawn("1000")
     assert not any("needle" in line for line in page.lines)
-    before = daemon.size(terminal)
     page.press("Control+Shift+F")
-    # The bar leaves fewer rows to the terminal, which is painted again.
-    page.until(lambda: daemon.size(terminal) != before)
     page.page.get_by_role("searchbox", name="Find in the output").fill("needle")
     page.page.get_by_text("1 of 1").wait_for()
     page.until_drawn("needle")
+
+
+def test_search_finds_output_from_before_the_page_was_opened(page, create, daemon):
+    terminal = create("sh", "-c", "echo a needle; seq 1000; sleep 1000")
+    daemon.run("wait", terminal, "--for", "1000")
+    page.show_terminal(terminal)
+    page.until_drawn("1000")
+    page.press("Control+Shift+F")
+    page.page.get_by_role("searchbox", name="Find in the output").fill("needle")
+    page.button("Show it").click()
+    page.until(lambda: page.page.evaluate("getSelection().toString()") == "needle")
+    text = page.page.locator(".term-text")
+    assert text.evaluate("element => element.scrollTop") == 0
+
+
+def test_find_bar_is_over_the_screen_which_keeps_its_size(page, create):
+    terminal = create("sh", "-c", "echo ready; sleep 1000")
+    page.show_terminal(terminal)
+    page.until_drawn("ready")
+    page.press("Control+Shift+F")
+    bar = page.page.get_by_role("searchbox", name="Find in the output")
+    bar.fill("ready")
+    page.page.get_by_text("1 of 1").wait_for()
+    tops = page.page.evaluate(
+        "['.term-stage', '.term-find', '.term-frame']"
+        ".map((part) => document.querySelector(part).getBoundingClientRect().top)"
+    )
+    assert len(set(tops)) == 1
 
 
 def test_selection_is_copied(visit, create):
@@ -247,8 +272,31 @@ def test_selection_is_copied(visit, create):
 
 
 def test_terminal_of_an_agent_fits_a_phone(visit, agent):
-    terminal = agent.create("sh", "-c", "echo wide; sleep 1000")
+    terminal = agent.create("sh", "-c", "echo narrow; sleep 1000", _meta={"acpterm": {"cols": 80}})
+    page = visit(viewport={"width": 360, "height": 740})
+    page.show_terminal(terminal)
+    page.until_drawn("narrow")
+    page.until(lambda: page.screen.bounding_box()["width"] <= 360)
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_terminal_that_is_too_wide_for_a_phone_scrolls_alone(visit, agent):
+    terminal = agent.create("sh", "-c", "echo wide; sleep 1000", _meta={"acpterm": {"cols": 200}})
     page = visit(viewport={"width": 360, "height": 740})
     page.show_terminal(terminal)
     page.until_drawn("wide")
+    # Smaller text could not be read.
+    page.page.locator(".term-frame").evaluate("element => { element.scrollLeft = 10000; }")
+    page.until(lambda: page.screen.bounding_box()["x"] < 0)
+    box = page.screen.bounding_box()
+    assert box["x"] + box["width"] <= 360
     assert page.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_terminal_says_how_to_build_the_page(page, create):
+    page.page.route("**/vendor/*.mjs", lambda route: route.fulfill(status=404))
+    page.go(f"#/terminal/{create('cat')}")
+    page.view.get_by_text("This page was not built").wait_for()
+    assert "make page" in page.view.inner_text()
+    # Chromium reports each file that is missing.
+    page.faults.clear()

@@ -141,6 +141,8 @@ class Card {
 
   setSending(isSending) {
     this.isSending = isSending;
+    // A control that is disabled would lose the focus to the page.
+    if (isSending && this.form.contains(document.activeElement)) this.element.focus({ preventScroll: true });
     for (const control of [...this.buttons, this.reason]) if (control) control.disabled = isSending;
   }
 

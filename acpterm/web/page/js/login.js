@@ -13,7 +13,11 @@ const KEY_BYTES = 32;
 
 /** Return the key of the login that this page uses; null if there is none. */
 function storedKey() {
-  return localStorage.getItem(location.pathname === "/share" ? SHARE_KEY : KEY);
+  return localStorage.getItem(keyName());
+}
+
+function keyName() {
+  return location.pathname === "/share" ? SHARE_KEY : KEY;
 }
 
 /** Return a new WebSocket of the user API, with the key in its subprotocols. */
@@ -61,6 +65,14 @@ export async function readAccess() {
   } catch {
     return null;
   }
+}
+
+/** End this browser's login. Reject with an Error if the server did not. */
+export async function logOut() {
+  const response = await fetch("/logout", { method: "POST", headers: { "X-Acpterm-Key": storedKey() ?? "" } });
+  // The login may have ended before.
+  if (!response.ok && response.status !== 401) throw new Error(`status ${response.status}`);
+  localStorage.removeItem(keyName());
 }
 
 function newKey() {

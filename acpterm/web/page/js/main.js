@@ -6,10 +6,10 @@
 //
 // A share's page has one terminal, and no list, store or other view.
 
-import { announce } from "./dialog.js";
-import { setText } from "./dom.js";
+import { announce, confirm, notifyError } from "./dialog.js";
+import { el, setText } from "./dom.js";
 import { addShortcuts, showShortcuts, startShortcuts } from "./keys.js";
-import { connect, login, readAccess, takeToken } from "./login.js";
+import { connect, login, logOut, readAccess, takeToken } from "./login.js";
 import { showNotice } from "./notices.js";
 import { announceQuestions } from "./questions.js";
 import { Rpc } from "./rpc.js";
@@ -35,12 +35,16 @@ const main = document.getElementById("main");
 const listPane = document.getElementById("list");
 const viewPane = document.getElementById("view");
 const connection = document.getElementById("connection");
+const helpButton = document.getElementById("help");
+const logOutButton = document.getElementById("log-out");
 
 const rpc = new Rpc(connect);
 const store = new Store(rpc);
 let unmount = () => {};
 let current = null;
 let wasOpen = false;
+// Whether the login has ended: then the page only shows a notice.
+let isEnded = false;
 
 /** Show another view: `navigate("#/approvals")`. */
 function navigate(hash) {
@@ -58,8 +62,9 @@ function route() {
   return ["terminals", []];
 }
 
-async function show() {
-  if (location.hash && !location.hash.startsWith("#/")) return;
+/** Show the view of the fragment; `event` is a change of it. */
+async function show(event = null) {
+  if (isEnded || (location.hash && !location.hash.startsWith("#/"))) return;
   const [name, params] = route();
   const view = VIEWS[name];
   const shown = (current = { name, params });
@@ -81,14 +86,27 @@ async function show() {
   if (!view.load) return;
   try {
     const module = await view.load();
-    if (current === shown) unmount = module.mount(viewPane, { rpc, store, navigate, params }) ?? unmount;
+    if (current === shown) {
+      unmount = module.mount(viewPane, { rpc, store, navigate, params }) ?? unmount;
+      if (event) keepFocus();
+    }
   } catch (error) {
     console.error(error);
     if (current === shown) showNotice(viewPane, "failed", error.message);
   }
 }
 
+/** Move the focus into the view, if what had it is not shown any more. */
+function keepFocus() {
+  const focused = document.activeElement;
+  if (focused && focused !== document.body && focused.checkVisibility()) return;
+  const heading = viewPane.querySelector("h1");
+  if (heading) heading.tabIndex = -1;
+  (heading ?? main).focus({ preventScroll: true });
+}
+
 function showTitle() {
+  if (isEnded) return;
   const { waiting, approvals } = counts(store.state);
   const total = waiting + approvals;
   const { name = "terminals", params = [] } = current ?? {};
@@ -104,6 +122,7 @@ function showTitle() {
 }
 
 function showConnection(state) {
+  if (isEnded) return;
   const text = STATES[state] ?? (wasOpen ? "reconnecting" : "connecting");
   if (state === "open" && wasOpen && connection.textContent) announce("connected again");
   wasOpen ||= state === "open";
@@ -127,9 +146,10 @@ function addPageShortcuts() {
     { keys: "g y", label: "Policy", run: () => navigate("#/policy") },
   ]);
   startShortcuts();
-  const help = document.getElementById("help");
-  help.hidden = false;
-  help.addEventListener("click", showShortcuts);
+  helpButton.hidden = false;
+  helpButton.addEventListener("click", showShortcuts);
+  logOutButton.hidden = false;
+  logOutButton.addEventListener("click", askToLogOut);
 }
 
 function follow() {
@@ -152,14 +172,41 @@ function watchLogin(noticeName) {
     const isDue = rpc.closeCode === LOGIN_ENDED || rpc.failures === FAILURES_BEFORE_CHECK;
     if (state !== "reconnecting" || !isDue) return;
     const access = await readAccess();
-    if (access !== "none" || rpc.isOpen) return;
-    rpc.close();
-    unmount();
-    unmount = () => {};
-    listPane.hidden = true;
-    viewPane.hidden = false;
-    showNotice(viewPane, noticeName);
+    if (access === "none" && !rpc.isOpen) end(noticeName);
   });
+}
+
+/** Show a notice in place of everything else, since the login has ended. */
+function end(noticeName) {
+  if (isEnded) return;
+  isEnded = true;
+  document.body.dataset.connection = "closed";
+  rpc.close();
+  unmount();
+  unmount = () => {};
+  current = null;
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+  for (const element of [listPane, document.querySelector(".nav"), helpButton, logOutButton]) element.hidden = true;
+  viewPane.hidden = false;
+  setText(connection, "");
+  setText(document.querySelector("title"), "acpterm");
+  showNotice(viewPane, noticeName);
+  keepFocus();
+}
+
+async function askToLogOut() {
+  const isSure = await confirm({
+    title: "Log out?",
+    text: "All tabs of this browser lose the page. Terminals go on. To log in again you need another link, from acpterm open.",
+    action: "Log out",
+  });
+  if (!isSure) return;
+  try {
+    await logOut();
+    end("login");
+  } catch (error) {
+    notifyError(error);
+  }
 }
 
 async function startShare(access) {
@@ -197,6 +244,11 @@ async function start() {
   } catch (error) {
     viewPane.hidden = false;
     showNotice(viewPane, isShare ? "share" : "refused", error.message);
+    const isLoggedIn = !isShare && (await readAccess())?.access === "user";
+    if (isLoggedIn) {
+      const link = el("a", { href: "/" }, "This browser is logged in already: open the page");
+      showNotice(viewPane, "refused", error.message, el("p", {}, link));
+    }
     return;
   }
   if (access === "none") {

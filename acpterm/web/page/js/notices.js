@@ -33,8 +33,11 @@ const NOTICES = {
   },
 };
 
-/** Show a notice in `container`; `detail` is what the server or the browser reports. */
-export function showNotice(container, name, detail = "") {
+/**
+ * Show a notice in `container`; `detail` is what the server or the browser reports, and `more` are
+ * further elements.
+ */
+export function showNotice(container, name, detail = "", ...more) {
   const { title, text, command } = NOTICES[name];
   container.replaceChildren(
     el(
@@ -44,6 +47,7 @@ export function showNotice(container, name, detail = "") {
       el("p", {}, text),
       command ? el("pre", {}, el("code", {}, command)) : null,
       detail ? el("p", { class: "muted" }, visible(detail)) : null,
+      more,
     ),
   );
 }

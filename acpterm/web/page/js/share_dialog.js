@@ -9,15 +9,21 @@ const HOUR_MS = 3600 * 1000;
 const DURATIONS = [["1 hour", HOUR_MS], ["8 hours", 8 * HOUR_MS], ["1 day", 24 * HOUR_MS], ["1 week", 7 * 24 * HOUR_MS]];
 
 /** Show the dialog for the terminal `info`. */
-export function openShare({ rpc, info }) {
-  return openDialog(`Share ${title(info)}`, (close) => {
+export async function openShare({ rpc, info }) {
+  const list = el("ul", { class: "share-list" });
+  const link = el("input", { class: "field field-wide mono", readonly: true, "aria-label": "Link" });
+  const made = el("div", { class: "toolbar", hidden: true }, link);
+  let madeId = null;
+
+  async function read() {
+    const ids = await readShares({ rpc, info, list, read });
+    if (ids) made.hidden = !ids.includes(madeId);
+  }
+
+  const opened = openDialog(`Share ${title(info)}`, (close) => {
     const duration = el("select", { class: "field" }, DURATIONS.map(([text, value]) => el("option", { value }, text)));
     const write = el("input", { type: "checkbox", disabled: info.owner !== "user" });
-    const link = el("input", { class: "field field-wide mono", readonly: true, "aria-label": "Link" });
-    const made = el("div", { class: "toolbar", hidden: true }, link);
-    const list = el("ul", { class: "share-list" });
     made.append(el("button", { class: "button button-primary", type: "button", onclick: () => copyLink(link.value) }, "Copy the link"));
-    readShares({ rpc, info, list });
     return [
       el("p", {}, "Anyone with the link, who can reach this server, sees this terminal until the link expires or is revoked."),
       el("label", { class: "labelled" }, "Valid for", duration),
@@ -35,10 +41,11 @@ export function openShare({ rpc, info }) {
             try {
               const params = { terminalId: info.terminalId, write: write.checked, forMs: Number(duration.value) };
               const share = await rpc.request("_acpterm/share/create", params);
-              link.value = share.url;
+              link.value = ofThisPage(share.url);
+              madeId = share.shareId;
               made.hidden = false;
+              await read();
               link.select();
-              await readShares({ rpc, info, list });
             } catch (error) {
               notifyError(error);
             }
@@ -47,6 +54,16 @@ export function openShare({ rpc, info }) {
       ),
     ];
   });
+  // After a reconnect it may be another daemon, whose shares are others.
+  const end = rpc.onOpen(read);
+  await opened;
+  end();
+}
+
+/** Return a link with the origin of this page: the daemon does not know a proxy's. */
+function ofThisPage(url) {
+  const { pathname, hash } = new URL(url);
+  return `${location.origin}${pathname}${hash}`;
 }
 
 async function copyLink(text) {
@@ -54,15 +71,17 @@ async function copyLink(text) {
   else notify("The browser does not allow to copy", { danger: true });
 }
 
-async function readShares({ rpc, info, list }) {
+/** Show the shares of a terminal; return their ids, and null if the connection is lost. */
+async function readShares({ rpc, info, list, read }) {
   let shares;
   try {
     ({ shares } = await rpc.request("_acpterm/share/list", {}));
   } catch {
-    return;
+    return null;
   }
   const now = Date.now();
-  const items = shares.filter((share) => share.terminalId === info.terminalId).map((share) => {
+  const mine = shares.filter((share) => share.terminalId === info.terminalId);
+  const items = mine.map((share) => {
     const left = span(Math.max(0, (share.endsAt - now) / 1000));
     const text = `${share.write ? "typing" : "read-only"}, ${left} left`;
     return el(
@@ -79,10 +98,11 @@ async function readShares({ rpc, info, list }) {
           } catch (error) {
             notifyError(error);
           }
-          await readShares({ rpc, info, list });
+          await read();
         },
       }, "Revoke"),
     );
   });
   list.replaceChildren(...items);
+  return mine.map((share) => share.shareId);
 }

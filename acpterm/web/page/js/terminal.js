@@ -22,7 +22,7 @@ import { openSearch } from "./search.js";
 import { openShare } from "./share_dialog.js";
 import { killProgram, removeTerminal, restartProgram, takeOver } from "./terminal_actions.js";
 import { factsOf } from "./terminal_facts.js";
-import { cleanPaste, oneLine, visibleText } from "./text.js";
+import { cleanPaste, oneLine, visible, visibleText } from "./text.js";
 import { dotOf, state, title } from "./words.js";
 
 const FONT_SIZE = "acpterm.font-size";
@@ -164,9 +164,8 @@ class TerminalView {
         this._meta,
       ),
       this._notice,
-      this._findBar,
-      this._frame,
-      this._text,
+      // The bar is drawn over the screen, whose size is the program's.
+      el("div", { class: "term-stage" }, this._findBar, this._frame, this._text),
       this._keys.element,
     );
   }
@@ -469,7 +468,9 @@ class TerminalView {
   }
 
   _find() {
-    if (this._emulator) openSearch(this._findBar, this._emulator, () => this._emulator.term.focus());
+    if (!this._emulator) return;
+    const output = { read: () => this._readText(), show: (pattern) => this._showText(pattern) };
+    openSearch(this._findBar, this._emulator, () => this._emulator.term.focus(), this._share ? null : output);
   }
 
   async _copy() {
@@ -480,24 +481,45 @@ class TerminalView {
     else notify("The browser does not allow to copy", { danger: true });
   }
 
-  async _toggleText() {
-    const isShown = this._text.hidden;
-    setAttribute(this._textButton, "aria-pressed", String(isShown));
-    this._text.hidden = !isShown;
-    this._frame.hidden = isShown;
-    if (!isShown) {
-      this._resizeSoon();
+  _toggleText() {
+    if (this._text.hidden) {
+      this._showText();
       return;
     }
+    setAttribute(this._textButton, "aria-pressed", "false");
+    this._text.hidden = true;
+    this._frame.hidden = false;
+    this._resizeSoon();
+  }
+
+  /** Show the output as text: the first match of a pattern, selected, or its end. */
+  async _showText(pattern = null) {
+    setAttribute(this._textButton, "aria-pressed", "true");
+    this._text.hidden = false;
+    this._frame.hidden = true;
     setText(this._text, "");
     try {
-      const { text, truncated } = await this._rpc.request("_acpterm/terminal/output", { terminalId: this._id });
-      setText(this._text, `${truncated ? "[earlier output is no longer retained]\n" : ""}${visibleText(text)}`);
+      setText(this._text, await this._readText());
       this._text.scrollTop = this._text.scrollHeight;
       this._text.focus();
+      const match = pattern?.exec(this._text.textContent);
+      if (match) this._select(match.index, match[0].length);
     } catch (error) {
       notifyError(error);
     }
+  }
+
+  async _readText() {
+    const { text, truncated } = await this._rpc.request("_acpterm/terminal/output", { terminalId: this._id });
+    return `${truncated ? "[earlier output is no longer retained]\n" : ""}${visibleText(text)}`;
+  }
+
+  /** Select characters of the output as text, and scroll to them. */
+  _select(at, length) {
+    const node = this._text.firstChild;
+    getSelection().setBaseAndExtent(node, at, node, at + length);
+    const range = getSelection().getRangeAt(0).getBoundingClientRect();
+    this._text.scrollTop += range.top - this._text.getBoundingClientRect().top - this._text.clientHeight / 2;
   }
 
   _leave() {
