@@ -87,6 +87,8 @@ def _page_ms(browser: Browser, daemon: Daemon, file: str) -> tuple[float, tuple[
     context = browser.new_context()
     page = context.new_page()
     page.goto(_link(client))
+    # The page that follows needs the login.
+    page.get_by_role("heading", name="Terminals", exact=True).wait_for()
     page.goto(f"{_origin(page)}/#/terminal/{created['terminalId']}")
     page.locator(".xterm-helper-textarea").focus()
     page.wait_for_function("document.querySelector('.xterm-rows')?.childElementCount > 0")
