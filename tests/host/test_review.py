@@ -89,7 +89,9 @@ async def test_audit_requests_are_checked(settings, tmp_path):
 async def test_recording_of_a_terminal_is_listed_and_read(tmp_path):
     settings = Settings(record=True, record_dir=str(tmp_path / "casts"), audit=False)
     async with open_host(settings, current()) as host, user_of(host) as user:
-        created = await user.request("terminal/create", {"command": "echo hi", "cols": 50})
+        # An output in the first millisecond would have a duration of 0.
+        line = "sleep 0.05; echo hi"
+        created = await user.request("terminal/create", {"command": line, "cols": 50})
         terminal = created["terminalId"]
 
         async def finished():
@@ -99,7 +101,7 @@ async def test_recording_of_a_terminal_is_listed_and_read(tmp_path):
 
         (info,) = await poll_until(finished)
         assert (info["terminalId"], info["owner"], info["cols"]) == (terminal, "user", 50)
-        assert info["command"] == "echo hi"
+        assert info["command"] == line
         assert abs(info["startedAt"] - created["createdAt"]) <= 1000
         piece = await user.request("recording/read", {"name": info["name"]})
         header, *events = map(json.loads, piece["data"].splitlines())

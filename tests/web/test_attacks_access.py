@@ -18,6 +18,7 @@ from tests.support.attacks import (
     with_key,
     without,
 )
+from tests.support.depth import DEADLINE_S
 from tests.support.user import User, user_at
 from tests.support.web import Browser, WebDaemon, refused_status, web_here
 
@@ -307,6 +308,9 @@ async def test_read_only_share_cannot_change_the_size_with_its_window(web, owner
         _, token = await user.open(
             "terminal/attach", terminalId=terminal, cols=50, rows=20, readOnly=False
         )
+        with trio.fail_after(DEADLINE_S):
+            while not (await owner.list())[0]["attached"]:
+                await trio.lowlevel.checkpoint()
         await user.request("terminal/window", {"token": token, "cols": 51, "rows": 21})
         (found,) = await owner.list()
     assert (found["cols"], found["rows"]) == (120, 40)
