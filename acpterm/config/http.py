@@ -5,12 +5,16 @@ either TLS files or a proxy with TLS, which `http_origins` names: without TLS ev
 terminal shows, and every key that is typed, can be read on the way.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv6Address
 
     from acpterm.config.settings import Settings
+
+
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+"""The ports that an origin leaves out, by scheme."""
 
 
 class HttpAddress(NamedTuple):
@@ -66,8 +70,7 @@ def check_origins(origins: list[str]) -> None:
             is_valid = parts.scheme in ("http", "https") and parts.hostname and not rest
             is_valid = is_valid and f"{parts.scheme}://{parts.netloc}" == origin
             is_valid = is_valid and parts.netloc == parts.netloc.lower() and "*" not in parts.netloc
-            default = {"http": 80, "https": 443}.get(parts.scheme)
-            is_valid = is_valid and parts.port not in (0, default)
+            is_valid = is_valid and parts.port not in (0, DEFAULT_PORTS.get(parts.scheme))
         except ValueError:
             is_valid = False
         if not is_valid:

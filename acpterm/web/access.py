@@ -14,6 +14,8 @@ the same: it is written over the old records, and if that fails too, `maintain` 
 Only SHA-256 hashes of secrets are stored, except of the bearer token, which is in a file of its own
 for the user's programs. Secrets are 256 random bits, so that a plain hash is enough, and are
 compared in constant time.
+
+The file is long because the records and the connections that end with them change together.
 """
 
 import hashlib
@@ -97,8 +99,8 @@ class AccessStore:
         self._file: Final = file
         self._clock: Final = clock
         self._records: Final = file.read()
-        self._bearer: Final = file.bearer_token()
-        self._agent_bearer: Final = file.agent_token()
+        self._bearer_hash: Final = _hash(file.bearer_token())
+        self._agent_hash: Final = _hash(file.agent_token())
         self._scopes: Final[defaultdict[str, set[trio.CancelScope]]] = defaultdict(set)
         self._is_unwritten = False
         self._unwritten_shares: Final[set[str]] = set()
@@ -241,8 +243,9 @@ class AccessStore:
 
     def of_bearer(self, token: str) -> Access | None:
         """Return the access of a bearer token, the user's or the agents'; None if it is neither."""
-        is_users = hmac.compare_digest(_hash(token), _hash(self._bearer))
-        is_agents = hmac.compare_digest(_hash(token), _hash(self._agent_bearer))
+        found = _hash(token)
+        is_users = hmac.compare_digest(found, self._bearer_hash)
+        is_agents = hmac.compare_digest(found, self._agent_hash)
         return Access(None, is_agent=not is_users) if is_users or is_agents else None
 
     def connections_of(self, share: str) -> int:

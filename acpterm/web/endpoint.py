@@ -9,10 +9,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from acpterm.config import Settings
-from acpterm.config.http import HttpAddress
+from acpterm.config.http import DEFAULT_PORTS, HttpAddress
 
 BACKLOG: Final = 128
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class Endpoint:
@@ -28,7 +27,7 @@ class Endpoint:
         names = [] if self.address.is_unspecified else [host]
         if self.address.is_loopback:
             names.append("localhost")
-        own = [_origin(scheme, name, port) for name in names]
+        own = [_origin(scheme, HttpAddress(name, port)) for name in names]
         self.origins: Final = frozenset((*own, *settings.http_origins))
         """The values of `Origin` that are accepted."""
         self.hosts: Final = frozenset(urlsplit(origin).netloc for origin in self.origins)
@@ -65,6 +64,8 @@ def bind(address: HttpAddress) -> socket.socket:
     return sock
 
 
-def _origin(scheme: str, host: str, port: int) -> str:
-    name = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{name}" if port == _DEFAULT_PORTS[scheme] else f"{scheme}://{name}:{port}"
+def _origin(scheme: str, address: HttpAddress) -> str:
+    host = str(address)
+    if address.port == DEFAULT_PORTS[scheme]:
+        host = host.rpartition(":")[0]
+    return f"{scheme}://{host}"

@@ -46,6 +46,10 @@ _LINGER_BYTES: Final = 1024 * 1024
 HEADERS_MAX: Final = 16 * 1024
 """How many bytes the headers of a request may have, with its first line."""
 _CHUNK: Final = 64 * 1024
+_PAGE_HEADERS: Final = (
+    *((name.lower().encode(), value.encode()) for name, value in HEADERS.items()),
+    (b"cache-control", b"no-store"),
+)
 
 Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
@@ -256,9 +260,7 @@ class _Http1(H11Protocol):
 def _missing(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Return the headers of the page that a response does not have yet."""
     found = {name.lower() for name, _ in headers}
-    page = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-    page.append((b"cache-control", b"no-store"))
-    return [one for one in page if one[0] not in found]
+    return [one for one in _PAGE_HEADERS if one[0] not in found]
 
 
 class _Requests:

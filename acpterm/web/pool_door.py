@@ -11,11 +11,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from acpterm.host.host import Host
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.web.access import AccessStore
-from acpterm.web.guard import SUBPROTOCOL, access_of
+from acpterm.web.login_socket import accept, ending_with_login
 from acpterm.web.pool_socket import serve_pool
 from acpterm.web.pool_spawn import spawn
 from acpterm.web.request_body import BodyError, read_body
-from acpterm.web.websocket_stream import GOING_AWAY, POLICY, close
+from acpterm.web.websocket_stream import GOING_AWAY, close
 
 # A command line can be long.
 _BODY_MAX: Final = 4 * 1024 * 1024
@@ -30,17 +30,11 @@ class PoolDoor:
 
     async def socket(self, websocket: WebSocket) -> None:
         """Serve a client on `/ws` until it closes the WebSocket, or its login ends."""
-        offered = websocket.scope["subprotocols"]
-        await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
-        with (
-            self._access.cancelling(access_of(websocket.scope)) as scope,
-            self._host.local_user() as user,
-        ):
-            await serve_pool(_Frames(websocket), user)
-        if scope.cancelled_caught:
-            await close(websocket, POLICY, "the login has ended")
-        else:
-            await close(websocket, GOING_AWAY)
+        await accept(websocket)
+        async with ending_with_login(websocket, self._access):
+            with self._host.local_user() as user:
+                await serve_pool(_Frames(websocket), user)
+        await close(websocket, GOING_AWAY)
 
     async def spawn(self, request: Request) -> Response:
         """Create a terminal of the user; return it, or `{"error": …}`."""

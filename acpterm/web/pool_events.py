@@ -16,7 +16,6 @@ for a terminal. A part has at most `PART_BYTES`; what was printed before that is
 from typing import Final
 
 import trio
-from msgspec import UNSET
 
 from acpterm.acp.pool import PoolTerminal
 from acpterm.acp.user_api import TerminalInfo
@@ -163,4 +162,4 @@ class _OpenTerminal:
             self._text = OutputText(clipboard=self._clipboard)
         self._position = end
         if text := self._text.feed(data):
-            await send(TerminalEvent("output", self.terminal, text or UNSET))
+            await send(TerminalEvent("output", self.terminal, text))

@@ -6,7 +6,6 @@ any program on the machine, and any page in a browser, can open connections. Mor
 these, further connections are closed without a response.
 """
 
-import errno
 import ssl
 from typing import Final
 
@@ -14,13 +13,12 @@ import structlog
 import trio
 from hypercorn.config import Config
 
-from acpterm.runtime.descriptors import EXHAUSTED, reserve
+from acpterm.runtime.descriptors import NO_ROOM, reserve
 from acpterm.web.http_connection import HttpConnection
 from acpterm.web.request_task import App
 
 CONNECTIONS_MAX: Final = 256
 STRANGERS_MAX: Final = 32
-_NO_ROOM: Final = (*EXHAUSTED, errno.ENOMEM, errno.ENOBUFS)
 _RETRY_S: Final = 0.1
 _REFUSAL_S: Final = 1.0
 _REFUSALS_MAX: Final = 16
@@ -50,7 +48,7 @@ class HttpServer:
                 try:
                     stream = await listener.accept()
                 except OSError as error:
-                    if error.errno not in _NO_ROOM:
+                    if error.errno not in NO_ROOM:
                         raise
                     _log.warning("no connection can be accepted now", error=error.strerror)
                     await trio.sleep(_RETRY_S)

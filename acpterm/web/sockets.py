@@ -14,8 +14,9 @@ from acpterm.host.server.dispatch import MethodTable
 from acpterm.host.user.methods import USER_METHODS
 from acpterm.host.user.shared_terminal import share_methods_table
 from acpterm.web.access import SHARE_CONNECTIONS_MAX, AccessStore
-from acpterm.web.guard import SUBPROTOCOL, access_of
-from acpterm.web.websocket_stream import POLICY, TRY_LATER, WebSocketStream, close
+from acpterm.web.guard import access_of
+from acpterm.web.login_socket import accept, ending_with_login
+from acpterm.web.websocket_stream import TRY_LATER, WebSocketStream, close
 
 # Code that gets into the page must not end or replace the daemon, nor obtain a link or a token that
 # it could use elsewhere.
@@ -39,22 +40,18 @@ class JsonRpcSockets:
 
     async def user(self, websocket: WebSocket) -> None:
         """Serve a client of the user, or a visitor with a share, who gets fewer methods."""
-        access = access_of(websocket.scope)
-        offered = websocket.scope["subprotocols"]
-        await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
-        methods, share = PAGE_METHODS, access.share
+        await accept(websocket)
+        methods, share = PAGE_METHODS, access_of(websocket.scope).share
         if share is not None:
             if self._access.connections_of(share.id) >= SHARE_CONNECTIONS_MAX:
                 await close(websocket, TRY_LATER, "too many pages use this share")
                 return
             methods = share_methods_table(share.id, share.terminal_id, write=share.write)
             websocket.scope["state"]["connection"].limit_messages(SHARE_MESSAGE_BYTES)
-        with self._access.cancelling(access) as scope:
+        async with ending_with_login(websocket, self._access):
             await self._host.serve_user(
                 self._stream(websocket), self._host.context, methods, answers_as="page"
             )
-        if scope.cancelled_caught:
-            await close(websocket, POLICY, "the login has ended")
 
     async def agent(self, websocket: WebSocket) -> None:
         """Serve an agent. The header `Acp-Connection-Id` names the connection."""

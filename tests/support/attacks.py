@@ -1,13 +1,14 @@
 """What the tests of attacks on the HTTP server share: a daemon for a module, and raw requests."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import trio
 
 from tests.support.depth import DEADLINE_S
+from tests.support.user import User, user_at
 from tests.support.web import Browser, Headers, Web, WebDaemon, refused_status, web_daemon
 
 WEBSOCKETS = ("/user", "/ws", "/acp")
@@ -15,6 +16,21 @@ POSTS = ("/login", "/logout", "/access", "/pty/spawn", "/mcp", "/mcp/pool")
 PAGES = ("/", "/login", "/share")
 FOR_PROGRAMS = ("/acp", "/mcp", "/mcp/pool")
 """The paths that need the bearer token."""
+
+
+@asynccontextmanager
+async def owner_of(web: WebDaemon) -> AsyncIterator[User]:
+    """Yield the user, on the Unix socket; then end all terminals."""
+    async with user_at(web.daemon.user_path) as user:
+        yield user
+        for terminal in await user.list():
+            await user.terminal_request("release", terminal["terminalId"])
+
+
+async def create(owner: User, command: str = "cat", **more: object) -> str:
+    """Create a terminal of the user; return its id."""
+    created = await owner.request("terminal/create", {"command": command, **more})
+    return str(created["terminalId"])
 
 
 @contextmanager

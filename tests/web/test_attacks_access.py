@@ -12,14 +12,16 @@ from tests.support.attacks import (
     POSTS,
     WEBSOCKETS,
     accesses,
+    create,
     daemon_in_a_thread,
+    owner_of,
     replaced,
     statuses,
     with_key,
     without,
 )
 from tests.support.depth import DEADLINE_S
-from tests.support.user import User, user_at
+from tests.support.user import User
 from tests.support.web import Browser, WebDaemon, refused_status, web_here
 
 ALL = (*WEBSOCKETS, *POSTS)
@@ -40,16 +42,8 @@ def other_web(tmp_path_factory):
 
 @pytest.fixture
 async def owner(web):
-    """The user, on the Unix socket; ends the terminals of the test."""
-    async with user_at(web.daemon.user_path) as user:
+    async with owner_of(web) as user:
         yield user
-        for terminal in await user.list():
-            await user.terminal_request("release", terminal["terminalId"])
-
-
-async def create(owner: User, command: str = "cat", **more: object) -> str:
-    created = await owner.request("terminal/create", {"command": command, **more})
-    return str(created["terminalId"])
 
 
 async def share(owner: User, terminal: str, *, write: bool = False) -> dict[str, str]:

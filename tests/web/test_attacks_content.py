@@ -18,11 +18,12 @@ from tests.support.attacks import (
     PAGES,
     POSTS,
     accesses,
+    create,
     daemon_in_a_thread,
+    owner_of,
     raw_status,
     replaced,
 )
-from tests.support.user import user_at
 from tests.support.web import RefusedError
 
 HTML = "<img src=x onerror=alert(1)>"
@@ -37,15 +38,8 @@ def web(tmp_path_factory):
 
 @pytest.fixture
 async def owner(web):
-    """The user, on the Unix socket; ends the terminals of the test."""
-    async with user_at(web.daemon.user_path) as user:
+    async with owner_of(web) as user:
         yield user
-        for terminal in await user.list():
-            await user.terminal_request("release", terminal["terminalId"])
-
-
-async def create(owner, command, **more):
-    return (await owner.request("terminal/create", {"command": command, **more}))["terminalId"]
 
 
 async def attached_to(browser, terminal, text):

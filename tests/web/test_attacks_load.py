@@ -13,7 +13,14 @@ import trio
 
 from acpterm.web import http_connection, request_body
 from acpterm.web.server import CONNECTIONS_MAX, STRANGERS_MAX
-from tests.support.attacks import daemon_in_a_thread, raw_status, resident_bytes, with_key
+from tests.support.attacks import (
+    create,
+    daemon_in_a_thread,
+    owner_of,
+    raw_status,
+    resident_bytes,
+    with_key,
+)
 from tests.support.user import user_at
 from tests.support.web import RefusedError, refused_status, web_daemon, web_here
 
@@ -30,15 +37,8 @@ def web(tmp_path_factory):
 
 @pytest.fixture
 async def owner(web):
-    """The user, on the Unix socket; ends the terminals of the test."""
-    async with user_at(web.daemon.user_path) as user:
+    async with owner_of(web) as user:
         yield user
-        for terminal in await user.list():
-            await user.terminal_request("release", terminal["terminalId"])
-
-
-async def create(owner, command="cat", **more):
-    return (await owner.request("terminal/create", {"command": command, **more}))["terminalId"]
 
 
 @asynccontextmanager

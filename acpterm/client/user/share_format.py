@@ -4,20 +4,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from acpterm.acp.shares import ShareInfo
-from acpterm.client.user.format import ago, span, summary_line
+from acpterm.client.user.format import ago, columns, span, summary_line
 
 _HEADER: Final = ("ID", "TERMINAL", "ACCESS", "AGE", "LEFT", "PAGES")
 
 
 def table(shares: Sequence[ShareInfo], now: float) -> str:
     """Return a table of shares; `now` is in seconds since 1970."""
-    rows = [_HEADER, *(_row(share, now) for share in shares)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
-    lines = [
-        "  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join(lines)
+    return columns([_HEADER, *(_row(share, now) for share in shares)])
 
 
 def _row(share: ShareInfo, now: float) -> tuple[str, ...]:

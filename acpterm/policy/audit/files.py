@@ -2,8 +2,14 @@
 
 import os
 import stat
+from typing import Final
 
 from acpterm.policy.audit.entry import OLD_NAME, old_name
+
+CHUNK_BYTES: Final = 256 * 1024
+"""How much of a file is read at once."""
+LINE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""A longer line is no entry. The texts of an entry are limited, and escapes make them longer."""
 
 
 def find_files(directory: str) -> list[tuple[str, os.stat_result]]:

@@ -18,14 +18,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from acpterm.policy.audit.entry import LATE_S, Entry, time_text
-from acpterm.policy.audit.files import find_files, open_file
+from acpterm.policy.audit.files import CHUNK_BYTES, LINE_BYTES_MAX, find_files, open_file
 from acpterm.policy.audit.selection import Selection
 
 SCANNED_BYTES: Final = 4 * 1024 * 1024
 PAGE_BYTES: Final = 1024 * 1024
-_CHUNK_BYTES: Final = 256 * 1024
-# A longer line is no entry, as for `reader`.
-_LINE_BYTES_MAX: Final = 4 * 1024 * 1024
 _PLACE_NUMBERS: Final = 4
 
 
@@ -130,7 +127,7 @@ def _lines(directory: str, before: Place | None) -> Iterator[_Line]:
 def _open_at(directory: str, place: Place) -> int | None:
     """Open the file that has the line at `place`; return None if there is none any more."""
     for name, status in find_files(directory):
-        if status.st_ino == place.inode and place.length <= _LINE_BYTES_MAX:
+        if status.st_ino == place.inode and place.length <= LINE_BYTES_MAX:
             fd = open_file(directory, name, status)
             if fd is None:
                 return _open_at(directory, place)  # it was rotated meanwhile
@@ -160,7 +157,7 @@ def _lines_of(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
     # What follows the last newline is no whole line, and neither is what follows a cut.
     is_cut = True
     while end > 0:
-        start = max(0, end - _CHUNK_BYTES)
+        start = max(0, end - CHUNK_BYTES)
         data = os.pread(fd, end - start, start) + rest
         offset = start + len(data)
         *begun, rest = reversed(data.split(b"\n"))
@@ -170,7 +167,7 @@ def _lines_of(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
                 yield offset, text
             offset -= 1
             is_cut = False
-        if len(rest) > _LINE_BYTES_MAX:
+        if len(rest) > LINE_BYTES_MAX:
             rest, is_cut = b"", True
         end = start
     if rest and not is_cut:

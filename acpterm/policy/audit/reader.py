@@ -17,11 +17,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from acpterm.policy.audit.entry import FILE_NAME, LATE_S, Entry
-from acpterm.policy.audit.files import find_files, open_file, status_of
-
-_CHUNK_BYTES: Final = 256 * 1024
-# A longer line is no entry. The texts of an entry are limited, and escapes make them longer.
-_LINE_BYTES_MAX: Final = 4 * 1024 * 1024
+from acpterm.policy.audit.files import (
+    CHUNK_BYTES,
+    LINE_BYTES_MAX,
+    find_files,
+    open_file,
+    status_of,
+)
 
 
 class Line(NamedTuple):
@@ -97,12 +99,12 @@ class AuditReader:
         """Read and return some whole lines; empty bytes if there are none at the position."""
         if os.fstat(self._fd).st_size < self._position:
             self._position = 0  # another program has emptied the file
-        chunk = os.pread(self._fd, _CHUNK_BYTES, self._position)
+        chunk = os.pread(self._fd, CHUNK_BYTES, self._position)
         end = chunk.rfind(b"\n") + 1
-        if not end and len(chunk) == _CHUNK_BYTES:
-            chunk = os.pread(self._fd, _LINE_BYTES_MAX, self._position)
+        if not end and len(chunk) == CHUNK_BYTES:
+            chunk = os.pread(self._fd, LINE_BYTES_MAX, self._position)
             end = chunk.rfind(b"\n") + 1
-            if not end and len(chunk) == _LINE_BYTES_MAX:
+            if not end and len(chunk) == LINE_BYTES_MAX:
                 # Skip this part of the line. What is left of it is no entry either.
                 end = len(chunk)
                 chunk = b"\n" * end

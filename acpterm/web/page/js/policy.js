@@ -14,7 +14,7 @@ const EXAMPLES = ["ls -la | grep src", "npm run build", "curl -s https://example
 const DECISIONS = {
   allow: ["Allowed", "An agent may run this without a question."],
   ask: ["Asked", "You are asked before this runs."],
-  deny: ["Denied", "This is not run, and nobody is asked."],
+  deny: ["Denied", "This is not run, and no question is asked."],
 };
 
 /** Return the words for a decision, and a sentence about it. */

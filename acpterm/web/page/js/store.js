@@ -84,6 +84,7 @@ export class Store {
     this.isLoaded = false;
     this._rpc = rpc;
     this._subscribers = new Set();
+    this._listeners = new Set();
     this._scheduled = false;
     this._timers = new Map();
   }
@@ -125,7 +126,6 @@ export class Store {
 
   /** Call `fn(event)` for each event of the daemon; return a function that ends this. */
   onEvent(fn) {
-    this._listeners ??= new Set();
     this._listeners.add(fn);
     return () => this._listeners.delete(fn);
   }
@@ -151,7 +151,7 @@ export class Store {
     if (event.lost || SESSION_EVENTS.has(event.event)) {
       this._later("sessions", RELIST_MS, () => this._readSessions());
     }
-    for (const fn of this._listeners ?? []) fn(event);
+    for (const fn of this._listeners) fn(event);
   }
 
   _refreshAfter(delay) {
