@@ -11,11 +11,14 @@ KIMI := kimi-cli==1.16.0
 FAST_AGENT := fast-agent-mcp==0.10.46
 ACPX := tests/interop/acpx
 INSPECTOR := tests/interop/inspector
+AXE := tests/web/axe
+# The page of `acpterm open` with its libraries, which git ignores.
+PAGE := acpterm/web/page/vendor/.stamp
 
 # The tests start Python some thousand times: let it cache bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all cluster-test faults agents interop check format docs bench fuzz clean \
+.PHONY: help demo page test test-all cluster-test faults agents interop check format docs pictures bench fuzz clean \
   dist zipapp deb recipes pins release packaging-check
 
 help: ## list the targets
@@ -41,19 +44,25 @@ demo: $(VENV)/.demo ## watch an agent use terminals, and an editor with the prox
 	$(BIN)/python docs/examples/demo.py
 	$(BIN)/python docs/examples/proxy_demo.py
 
-test: $(VENV)/.check ## run the tests, without long ones
+$(PAGE): packaging/page/package.json packaging/page/package-lock.json packaging/page/build.sh
+	sh packaging/page/build.sh
+	touch $@
+
+page: $(PAGE) ## build the page of `acpterm open`; needs npm
+
+test: $(VENV)/.check $(PAGE) ## run the tests, without long ones; needs npm
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -m 'not long and not every_way and not interop and not cluster'
 
-test-all: $(VENV)/.check ## run all tests except faults, including long ones; needs Node
+test-all: $(VENV)/.check $(PAGE) $(AXE)/node_modules/.installed ## run all tests except faults, including long ones; needs Node
 	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults \
 	  -m 'not cluster'
 
-cluster-test: $(VENV)/.check ## test providers of other hosts, by real servers on this machine; needs openssh-server, slurmctld, slurmd, slurm-client, munge
+cluster-test: $(VENV)/.check $(PAGE) ## test providers of other hosts, by real servers on this machine; needs openssh-server, slurmctld, slurmd, slurm-client, munge
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m cluster tests/providers
 
 # These use all processors, so they run separately from tests with time limits.
-faults: $(VENV)/.check ## inject faults and write the table of docs/reliability.md; FAULTS=ci for fewer, without the table
+faults: $(VENV)/.check $(PAGE) ## inject faults and write the table of docs/reliability.md; FAULTS=ci for fewer, without the table
 	mkdir -p build
 	rm -f build/faults.jsonl
 	ACPTERM_FAULTS=$(or $(FAULTS),full) ACPTERM_FAULTS_REPORT=$(CURDIR)/build/faults.jsonl \
@@ -75,7 +84,7 @@ faults: $(VENV)/.check ## inject faults and write the table of docs/reliability.
 	.venv-fast-agent/bin/python -m pip install --quiet --disable-pip-version-check '$(FAST_AGENT)'
 	touch $@
 
-$(ACPX)/node_modules/.installed $(INSPECTOR)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
+$(ACPX)/node_modules/.installed $(INSPECTOR)/node_modules/.installed $(AXE)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
 	cd $* && npm ci --ignore-scripts --loglevel=error
 	touch $@
 
@@ -101,7 +110,14 @@ format: $(VENV)/.check ## format the sources
 docs: $(VENV)/.check ## generate the pages of settings, commands and methods
 	$(BIN)/python docs/generate.py
 
-bench: zipapp ## measure the figures of docs/performance.md
+# Of the pictures that the tests in a browser make, those that the README shows.
+PICTURES := terminal-light.png list-dark.png approval-phone.png
+pictures: $(VENV)/.check $(PAGE) ## make the pictures of the page for the README; needs chromium
+	$(BIN)/python -m pytest tests/web/browser/test_pictures.py
+	mkdir -p docs/images
+	cp $(addprefix build/screenshots/,$(PICTURES)) docs/images/
+
+bench: zipapp $(PAGE) ## measure the figures of docs/performance.md
 	$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.check ## try random output, messages and examples: make fuzz MESSAGES=1000000 SECONDS=3600 EXAMPLES=100
@@ -110,7 +126,7 @@ fuzz: $(VENV)/.check ## try random output, messages and examples: make fuzz MESS
 	ACPTERM_EXAMPLES=$(or $(EXAMPLES),10) $(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --timeout 0
 
 # Packages. Most have a directory in packaging/; docs/install.md says how to use them.
-dist: $(VENV)/.check ## build the wheel and the sdist, twice: the bytes must be the same
+dist: $(VENV)/.check $(PAGE) ## build the wheel and the sdist, twice: the bytes must be the same
 	sh packaging/dist.sh $(abspath $(BIN)/python)
 
 release: ## make a release: make release VERSION=1.2.3 RELEASE_URL=https://…; needs root
@@ -141,5 +157,5 @@ pins: $(VENV)/.check ## choose the releases that the zipapp, the Debian packages
 	  --output-file packaging/requirements.txt pyproject.toml
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) .venv-3.13 build dist .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-	  tests/interop/typescript/node_modules $(ACPX)/node_modules $(INSPECTOR)/node_modules
+	rm -rf $(VENV) .venv-3.13 build dist acpterm/web/page/vendor .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	  tests/interop/typescript/node_modules $(ACPX)/node_modules $(INSPECTOR)/node_modules $(AXE)/node_modules

@@ -9,5 +9,6 @@ alternating with the value, so that other load on the machine affects both. The 
   of docs/performance.md.
 - `processes`: starts the measured daemon and the baselines.
 - `client`: the client that measures. `connector`: connects it from another process.
-- `plain_server`, `bare`, `encode`: baselines, run as processes. `poll`, `updates`: load, likewise.
+- `plain_server`, `bare`, `encode`, `echo_server`: baselines, run as processes. `poll`, `updates`:
+  load, likewise.
 """

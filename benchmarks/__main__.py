@@ -26,6 +26,7 @@ NAMES = (
     "ssh",
     "slurm",
     "watched",
+    "web",
 )
 
 

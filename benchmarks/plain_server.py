@@ -36,9 +36,13 @@ class Text:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._chunks: deque[str] = deque()
         self._length = 0
+        self._pending = ""
 
     def append(self, data: bytes, *, final: bool = False) -> None:
-        chunk = self._decoder.decode(data, final).replace("\r\n", "\n")
+        chunk = self._pending + self._decoder.decode(data, final)
+        # The newline that follows may be in the next chunk.
+        self._pending = "\r" if chunk.endswith("\r") and not final else ""
+        chunk = chunk.removesuffix(self._pending).replace("\r\n", "\n")
         self._chunks.append(chunk)
         self._length += len(chunk)
         while self._length - len(self._chunks[0]) >= TEXT_LIMIT_CHARS:

@@ -102,7 +102,7 @@ class Server:
 
     def cpu(self) -> float:
         """Return the processor time that the server has used, in seconds."""
-        return sum(map(_cpu, self.pids()))
+        return sum(map(cpu_time, self.pids()))
 
 
 class Daemon(Server):
@@ -254,6 +254,7 @@ def resident_memory(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
-def _cpu(pid: int) -> float:
+def cpu_time(pid: int) -> float:
+    """Return the processor time that a process has used, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

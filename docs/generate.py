@@ -111,11 +111,11 @@ and so does `man acpterm` if acpterm was installed with pip.
 {groups}
 
 A TERMINAL argument is an id, the unambiguous beginning of an id, a `--name`, or `@last`, the newest
-terminal. For `attach` and `send`, `@last` is the newest terminal that the user has created or taken
-over, because an agent may create a terminal at any moment; name an agent's terminal by its id or
-its name. A name can be reused when its terminal has ended: it refers to the running terminal, or
-else to the newest. For `attach` and `send` it refers to the user's terminals first, even if they
-have ended.
+terminal. For `attach`, `send` and `share`, `@last` is the newest terminal that the user has created
+or taken over, because an agent may create a terminal at any moment; name an agent's terminal by its
+id or its name. A name can be reused when its terminal has ended: it refers to the running terminal,
+or else to the newest. For `attach`, `send` and `share` it refers to the user's terminals first,
+even if they have ended.
 Shells complete terminals: see [completion](commands/completion.md).
 
 Aliases: `ps` and `list` are `ls`, `a` is `attach`, `new` is `run`, `stop` is `kill`; `help COMMAND`
@@ -139,6 +139,10 @@ GROUPS = {
         "rename",
         "resize",
         "inspect",
+        "open",
+        "share",
+        "shares",
+        "unshare",
         "events",
         "export",
         "replay",

@@ -7,6 +7,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 from msgspec import inspect as types
 
+from acpterm.acp.agent_api import CheckedPart
 from acpterm.acp.approvals import (
     ASKED,
     WITHDRAWN,
@@ -16,8 +17,10 @@ from acpterm.acp.approvals import (
     WithdrawnNotification,
 )
 from acpterm.acp.base import Wire
+from acpterm.acp.shares import ShareInfo
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ExitInfo, SessionInfo, TerminalInfo
+from acpterm.acp.user_review import ProfileInfo, RecordingInfo
 from acpterm.acp.user_streams import (
     AttachedNotification,
     EventNotification,
@@ -62,7 +65,17 @@ _PLAIN = {
     types.StrType: "string",
     types.DictType: "object",
 }
-RECORDS = [TerminalInfo, SessionInfo, ExitInfo, ApprovalInfo, ApprovalAnswer]
+RECORDS = [
+    TerminalInfo,
+    SessionInfo,
+    ExitInfo,
+    ApprovalInfo,
+    ApprovalAnswer,
+    CheckedPart,
+    ProfileInfo,
+    RecordingInfo,
+    ShareInfo,
+]
 NOTIFICATIONS = {
     "_acpterm/terminal/attached": AttachedNotification,
     "_acpterm/terminal/followed": FollowedNotification,

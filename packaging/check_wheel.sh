@@ -2,7 +2,7 @@
 # Install the wheel in new environments, without the repository: check_wheel.sh WHEEL PYTHON...
 #
 # By pip with each PYTHON, and by pipx and uv with the first one. Each installation is tried, and has the
-# manual pages, completions and systemd units.
+# manual pages, completions, systemd units and the page.
 set -eu
 wheel=$(realpath "$1")
 shift
@@ -19,6 +19,9 @@ files() {
     zsh/site-functions/_acpterm fish/vendor_completions.d/acpterm.fish systemd/user/acpterm.service \
     systemd/user/acpterm.socket; do
     test -s "$1/share/$file" || { echo "FAILED: no $1/share/$file" >&2; exit 1; }
+  done
+  for file in index.html js/main.js vendor/xterm.mjs vendor/xterm.LICENSE; do
+    ls "$1"/lib/python*/site-packages/acpterm/web/page/"$file" >/dev/null || { echo "FAILED: no $file of the page" >&2; exit 1; }
   done
 }
 

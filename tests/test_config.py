@@ -4,7 +4,9 @@ import msgspec
 import pytest
 
 from acpterm.config import ConfigError, Settings, default_file, default_socket, load
+from acpterm.config.http import parse_address
 from acpterm.config.places import SshPlace
+from tests.support.cases import each_case
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +59,7 @@ def test_flag_for_the_file_takes_precedence_over_the_environment_variable(file, 
     assert load(str(by_flag), environ={"ACPTERM_CONFIG": str(by_variable)}).cols == 3
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("variable", "value", "name", "expected"),
     [
         ("ACPTERM_COLS", "80", "cols", 80),
@@ -86,7 +88,7 @@ def test_unknown_environment_variables_are_ignored():
     assert load(environ={"ACPTERM_TERMINAL_ID": "term_1", "ACPTERM_UNKNOWN": "x"}) == Settings()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "value", "expected"),
     [
         ("cols", "0", ">= 1"),
@@ -216,3 +218,111 @@ def test_invalid_place_is_refused(file, text, problem):
     file(text)
     with pytest.raises(ConfigError, match=problem):
         load(environ={})
+
+
+@pytest.mark.parametrize(
+    ("address", "parsed"),
+    [
+        ("127.0.0.1:8080", ("127.0.0.1", 8080)),
+        ("localhost:0", ("127.0.0.1", 0)),
+        ("[::1]:65535", ("::1", 65535)),
+    ],
+)
+def test_http_address_is_an_ip_address_and_a_port(address, parsed):
+    assert parse_address(address) == parsed
+    assert load(environ={"ACPTERM_HTTP": address}).http == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        ":80",
+        "80",
+        "127.0.0.1",
+        "127.0.0.1:",
+        "::1:80",
+        "[127.0.0.1]:80",
+        "a.b:80",
+        "127.0.0.1:65536",
+        "127.0.0.1:-1",
+        "127.0.0.1:\u0663",
+        "[::1:80",
+    ],
+)
+def test_http_address_of_another_form_is_an_error(address):
+    with pytest.raises(ConfigError, match="is not ADDRESS:PORT"):
+        load(environ={"ACPTERM_HTTP": address})
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrong"),
+    [
+        ({"http": "0.0.0.0:80"}, "set http_remote"),
+        ({"http": "192.0.2.7:80"}, "set http_remote"),
+        ({"http": "192.0.2.7:80", "http_remote": True}, "nothing would be encrypted"),
+        (
+            {"http": "192.0.2.7:80", "http_remote": True, "http_origins": ["http://a.example"]},
+            "nothing would be encrypted",
+        ),
+        (
+            {
+                "http": "0.0.0.0:80",
+                "http_remote": True,
+                "http_certificate": "/c",
+                "http_key": "/k",
+            },
+            "name those that browsers use in http_origins",
+        ),
+        ({"http": "127.0.0.1:80", "http_certificate": "/c"}, "belong together"),
+    ],
+)
+def test_http_server_that_would_be_unsafe_is_an_error(settings, wrong):
+    with pytest.raises(ConfigError, match=wrong):
+        load(environ={}, flags=settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"http": "127.0.0.1:80"},
+        {"http": "[::1]:80"},
+        {"http": "192.0.2.7:80", "http_remote": True, "http_origins": ["https://a.example"]},
+        {
+            "http": "192.0.2.7:443",
+            "http_remote": True,
+            "http_certificate": "/c",
+            "http_key": "/k",
+        },
+    ],
+)
+def test_http_server_that_is_safe_is_accepted(settings):
+    assert load(environ={}, flags=settings).http == settings["http"]
+
+
+def test_http_origins_are_separated_by_spaces_in_the_environment():
+    environ = {"ACPTERM_HTTP_ORIGINS": "https://a.example http://localhost:9000"}
+    assert load(environ=environ).http_origins == ["https://a.example", "http://localhost:9000"]
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "a.example",
+        "https://a.example/",
+        "https://A.example",
+        "ftp://a.example",
+        "https://",
+        "null",
+        "*",
+        "https://u@a.example",
+        "https://a.example?x",
+        "https://a.example:x",
+        "https://a.example:443",
+        "http://a.example:80",
+        "http://*.a.example",
+    ],
+)
+def test_http_origin_that_no_browser_sends_is_an_error(origin):
+    with pytest.raises(ConfigError, match="is not an origin"):
+        load(environ={}, flags={"http_origins": [origin]})

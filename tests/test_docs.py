@@ -18,6 +18,7 @@ from acpterm.acp.base import Wire
 from acpterm.cli.main import ALIASES, group
 from acpterm.config import Settings
 from acpterm.host.agent.methods import NOTIFICATIONS, REQUESTS
+from tests.support.cases import each_case
 from tests.support.hosts import agent_here
 from tests.support.polling import poll
 from tests.support.processes import environment
@@ -148,12 +149,12 @@ def test_hacking_names_only_paths_that_exist():
     } == set()
 
 
-@pytest.mark.parametrize("method", [*REQUESTS, *NOTIFICATIONS, "$/cancel_request"])
+@each_case("method", [*REQUESTS, *NOTIFICATIONS, "$/cancel_request"])
 def test_protocol_page_has_a_heading_for_every_method(method):
     assert re.search(rf"^##? {re.escape(method)}$", PROTOCOL, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     sorted(
         {
@@ -169,14 +170,14 @@ def test_protocol_page_describes_every_member_of_an_extension(name):
     assert re.search(rf"`([\w.]+\.)?{name}`", PROTOCOL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_case("page", PAGES)
 def test_json_examples_are_valid(page):
     for example in re.findall(r"^```json\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         for line in example.splitlines():
             json.loads(line)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_case("page", PAGES)
 def test_relative_links_have_targets(page):
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text()):
         file = page.parent / target if target else page

@@ -20,4 +20,6 @@ Messages of acpterm's own:
 - `agent_api`: methods for agents, and the member `acpterm` of ``_meta``.
 - `user_api`: methods on the user's socket.
 - `user_streams`: methods on the user's socket that stay open and send notifications.
+- `shares`: links to one terminal, and what their visitors get.
+- `pool`: the terminals of a PTY pool, as MCP tools and the WebSocket protocol describe them.
 """

@@ -59,7 +59,7 @@ class ApprovalAnswer(Wire):
     """The answer to a question: `decision`, `scope`, and `by`, which is who or what has answered.
 
     `by` is ``editor``, ``prompt``, ``elicitation``, ``approvals`` (a command of the user),
-    ``timeout``, ``cancelled`` or ``unattended``.
+    ``page``, ``timeout``, ``cancelled`` or ``unattended``.
     """
 
     decision: Decision

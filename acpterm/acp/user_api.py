@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from acpterm.acp.agent_api import Cells, Format, Natural, Positive, ResourcesParams
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import EnvVariable
+from acpterm.acp.web_api import WebStatusResponse
 
 TerminalName = Annotated[
     str, Meta(description="a terminal's id, the beginning of it, its name, or @last")
@@ -295,7 +296,8 @@ class StatusResponse(Wire):
     after which an idle daemon exits; null for never. `tracking` is how processes are tracked:
     `cgroup` or `subreaper`. `running`, `exited` and `retained` (after their release) are numbers of
     terminals; `agents` and `users` are numbers of connections. `rss_bytes` is the resident memory
-    of the worker, and `output_bytes` the part of it that retained output occupies.
+    of the worker, and `output_bytes` the part of it that retained output occupies. `http` is the
+    state of the HTTP server; null if the host is no daemon.
     """
 
     version: str
@@ -315,3 +317,4 @@ class StatusResponse(Wire):
     users: int
     rss_bytes: int | None
     output_bytes: int
+    http: WebStatusResponse | None = None

@@ -8,9 +8,10 @@ block the daemon ends the agent's terminals; those of the user live on.
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import anyio
+from anyio.abc import ByteStream
 from msgspec import Raw
 
 from acpterm.acp.user_api import TerminalInfo
@@ -25,7 +26,14 @@ from acpterm.api.roles import Launch, Role
 from acpterm.api.shell import Shell, open_shell
 from acpterm.api.shell_process import ShellOptions
 from acpterm.api.terminal import Terminal
-from acpterm.api.transport import Introduction, Opened, open_agent, open_path, open_user
+from acpterm.api.transport import (
+    Introduction,
+    Opened,
+    open_agent,
+    open_path,
+    open_stream,
+    open_user,
+)
 from acpterm.api.user_role import UserRole
 from acpterm.client.user.requests import token_of
 from acpterm.config import ConfigError, Settings, load
@@ -38,6 +46,20 @@ if TYPE_CHECKING:
 DEFAULT_AGENT: Final = "acpterm"
 
 
+class Place(NamedTuple):
+    """Where a client's terminals are, as far as they do not say it themselves.
+
+    `session` is the id of an agent's session; it is None for the user. `directory` is the one that
+    the client works in, as the host sees it: in a sandbox, an agent's programs can write to it.
+    """
+
+    session: str | None
+    cwd: str | None
+    directory: str
+    profile: str | None = None
+    provider: str | None = None
+
+
 class Client:
     """A connection to the daemon, from `connect`. Any number of tasks may use it at once.
 
@@ -48,11 +70,7 @@ class Client:
         self,
         opened: Opened,
         settings: Settings,
-        *,
-        session: str | None,
-        cwd: str | None,
-        profile: str | None,
-        provider: str | None,
+        place: Place,
         asks: Asks | None = None,
     ) -> None:
         self.settings: Final = settings
@@ -60,13 +78,14 @@ class Client:
             opened.connected, opened.name, opened.recovery, self._notified, self._recovered
         )
         self._role: Role = (
-            UserRole(self._connection, settings, profile)
-            if session is None
-            else AgentRole(self._connection, session)
+            UserRole(self._connection, settings, place.profile)
+            if place.session is None
+            else AgentRole(self._connection, place.session)
         )
         self.role: Final[Literal["user", "agent"]] = self._role.kind
-        self._cwd = None if cwd is None else os.path.abspath(cwd)
-        self._provider = provider
+        self._cwd = None if place.cwd is None else os.path.abspath(place.cwd)
+        self.directory: Final = place.directory
+        self._provider = place.provider
         self._tokens = 0
         self._streams: dict[str, EventStream] = {}
         self._questions = None if asks is None else Questions(self._connection, asks)
@@ -268,16 +287,39 @@ async def connect(
         opened = await open_agent(settings, introduced)
     else:
         opened = await open_user(settings)
+    place = Place(session if is_agent else None, cwd, os.getcwd(), profile, provider)
+    async with _serving(opened, settings, place, asks) as client:
+        yield client
+
+
+@asynccontextmanager
+async def connect_stream(
+    stream: ByteStream,
+    settings: Settings,
+    *,
+    agent: str,
+    session: str,
+    cwd: str,
+    profile: str | None = None,
+    asks: Asks | None = None,
+) -> AsyncIterator[Client]:
+    """Connect an agent to the host at the other end of `stream`, as `connect` does.
+
+    The host knows the execution context of the agent's terminals.
+    """
+    introduced = Introduction(agent, profile, elicits=asks is not None)
+    opened = await open_stream(stream, settings, introduced)
+    place = Place(session, cwd, cwd, profile)
+    async with _serving(opened, settings, place, asks) as client:
+        yield client
+
+
+@asynccontextmanager
+async def _serving(
+    opened: Opened, settings: Settings, place: Place, asks: Asks | None
+) -> AsyncIterator[Client]:
     try:
-        client = Client(
-            opened,
-            settings,
-            session=session if is_agent else None,
-            cwd=cwd,
-            profile=profile,
-            provider=provider,
-            asks=asks,
-        )
+        client = Client(opened, settings, place, asks)
     except BaseException:
         await anyio.aclose_forcefully(opened.connected.stream)
         raise

@@ -34,9 +34,7 @@ class LocalJudge:
 
     def profile(self, directory: str) -> Profile:
         """Return the profile for commands in `directory`."""
-        if self._profile is not None:
-            return self._profiles.by_name[self._profile]
-        return self._profiles.select(None, directory)
+        return self._profiles.choose(self._profile, directory)
 
     def check(self, command: str, args: Sequence[str] | None, cwd: str) -> CommandCheck:
         """Judge a command as `Client.check` does. Raises `AcptermError` if the rules are invalid.

@@ -22,7 +22,14 @@ from msgspec import Struct
 
 from acpterm.api.errors import RequestError
 from acpterm.api.results import Exit
-from acpterm.api.shell_process import ShellError, ShellOptions, ShellProcess, start_shell
+from acpterm.api.shell_process import (
+    QUIET_S,
+    ShellError,
+    ShellOptions,
+    ShellProcess,
+    in_thread,
+    start_shell,
+)
 from acpterm.api.terminal import Terminal
 from acpterm.shell.kind import REPAIR_KEYS, Kind, kind_of
 from acpterm.shell.tracker import Outcome
@@ -33,7 +40,6 @@ if TYPE_CHECKING:
 ShellState: TypeAlias = Literal["done", "running", "waiting_for_input", "shell_ended"]
 
 _PROMPT_TIMEOUT_S: Final = 5.0
-_QUIET_S: Final = 1.0
 _READ_WAIT_MAX_S: Final = 10.0
 # Until then, a program that waited for input before may not have read it yet.
 _INPUT_AFTER_S: Final = 0.2
@@ -192,12 +198,12 @@ class Shell:
         while running.exit is None and not tracker.at_prompt:
             # The end of the prompt may be missing, for example after `exec 2>FILE`. Until the shell
             # reads keys, the terminal may have a command's modes, in which a key may be a signal.
-            if tracker.is_prompting and (running.is_waiting or running.quiet_s >= _QUIET_S):
+            if tracker.is_prompting and (running.is_waiting or running.quiet_s >= QUIET_S):
                 return
             if anyio.current_time() > deadline:
                 who = "the user runs a command" if tracker.is_user_running else "no prompt appears"
                 raise ShellBusyError(f"{who} in the shell: see its terminal {running.terminal.id}")
-            await running.read(_QUIET_S, until_input=True)
+            await running.read(QUIET_S, until_input=True)
 
     async def _hand_over(
         self,
@@ -212,7 +218,7 @@ class Shell:
         self._n += 1
         text = self._kind.command_file(self._n, command, running.flags)
         try:
-            file = running.directory.write(str(self._n), text)
+            file = await in_thread(running.directory.write, str(self._n), text)
         except OSError as error:
             await self.close()
             raise ShellError(
@@ -226,16 +232,16 @@ class Shell:
 
     async def _retry(self, running: ShellProcess, command: _Command) -> _Command:
         """Hand over again a command that was not executed, with sane modes of the terminal."""
-        running.directory.forget(command.n)
+        await in_thread(running.directory.forget, command.n)
         with suppress(ShellBusyError):
             await self._reach_prompt(running)
         await self._type(running, REPAIR_KEYS.decode())
         running.is_waiting = False
         deadline = anyio.current_time() + _PROMPT_TIMEOUT_S
         while not running.is_waiting and running.exit is None:
-            if running.quiet_s >= _QUIET_S or anyio.current_time() > deadline:
+            if running.quiet_s >= QUIET_S or anyio.current_time() > deadline:
                 break
-            await running.read(_QUIET_S, until_input=running.quiet_s >= _INPUT_AFTER_S)
+            await running.read(QUIET_S, until_input=running.quiet_s >= _INPUT_AFTER_S)
         return await self._hand_over(
             running, command.text, command.began, command.started_new, is_retry=True
         )
@@ -273,10 +279,9 @@ class Shell:
         # When the record was there first without its mark, which may be on its way.
         reported_at = math.inf
         while True:
-            may_have_ended = tracker.has_ended or running.quiet_s >= _QUIET_S
-            record = running.directory.record(command.n) if may_have_ended else None
+            record = await running.record(command.n)
             now = anyio.current_time()
-            is_quiet = now - max(reported_at, running.quiet_since) >= _QUIET_S
+            is_quiet = now - max(reported_at, running.quiet_since) >= QUIET_S
             outcome = tracker.outcome(record, is_quiet=is_quiet)
             if record:
                 reported_at = min(reported_at, now)
@@ -286,9 +291,10 @@ class Shell:
             if outcome:
                 if record:
                     running.flags = record.flags
-                running.directory.forget(command.n)
                 self._busy = None
                 self._cwd = outcome.cwd or self._cwd
+                with anyio.CancelScope(shield=True):
+                    await in_thread(running.directory.forget, command.n)
                 return self._completed(running, command, "done", outcome)
             if running.exit:
                 return await self._ended(running, command, running.exit)
@@ -297,7 +303,7 @@ class Shell:
             remaining = _READ_WAIT_MAX_S if deadline is None else deadline - now
             if remaining <= 0:
                 return self._completed(running, command, "running")
-            wait = _QUIET_S if record else max(_QUIET_S, running.quiet_s)
+            wait = QUIET_S if record else max(QUIET_S, running.quiet_s)
             wait = min(wait, _READ_WAIT_MAX_S, remaining)
             if now < input_at:
                 await running.read(min(wait, input_at - now))

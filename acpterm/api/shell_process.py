@@ -5,28 +5,35 @@ set). The unhappy order of events: the program may exit, or wait for input, befo
 a sandbox may hide the directory; all of them are a `ShellError`.
 """
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, TypeVarTuple, Unpack
 
 import anyio
+import anyio.to_thread
 
 from acpterm.api.errors import AcptermError
 from acpterm.api.terminal import Terminal
 from acpterm.shell.directory import ShellDirectory
 from acpterm.shell.kind import Kind
+from acpterm.shell.record import Record
 from acpterm.shell.tracker import Tracker
 
 if TYPE_CHECKING:
     from acpterm.api.client import Client
     from acpterm.api.results import Exit
 
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
 OUTPUT_BYTES: Final = 1 << 20
 """The text of one command that is retained at most: its last MiB."""
 
 START_TIMEOUT_S: Final = 60.0
 """The user's rc files may take their time."""
+
+QUIET_S: Final = 1.0
+"""After this time without output, a command may have ended without its mark."""
 
 _CLOSE_TIMEOUT_S: Final = 5.0
 _READ_WAIT_S: Final = 0.1
@@ -82,6 +89,12 @@ class ShellProcess:
             self.tracker.finish()
         return bool(found.data)
 
+    async def record(self, n: int) -> Record | None:
+        """Return the valid record of command `n`, if it may have ended and there is one."""
+        if not self.tracker.has_ended and self.quiet_s < QUIET_S:
+            return None
+        return await in_thread(self.directory.record, n)
+
     @property
     def quiet_s(self) -> float:
         """Seconds since the last output."""
@@ -91,7 +104,17 @@ class ShellProcess:
         """Release the terminal, and delete the directory."""
         with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True), suppress(AcptermError):
             await self.terminal.release()
-        self.directory.close()
+        await _delete(self.directory)
+
+
+async def in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
+    """Call a function that uses files: those of a workspace may be far away, and slow."""
+    return await anyio.to_thread.run_sync(work, *arguments)
+
+
+async def _delete(directory: ShellDirectory) -> None:
+    with anyio.CancelScope(shield=True):
+        await in_thread(directory.close)
 
 
 async def start_shell(
@@ -108,7 +131,7 @@ async def start_shell(
             setup = setup.with_env_as_arguments()
         try:
             for name, text in setup.files.items():
-                directory.write(name, text)
+                await in_thread(directory.write, name, text)
         except OSError as error:
             raise ShellError(f"the shell's rc files cannot be written: {error}") from error
         terminal = await client.create(
@@ -122,7 +145,7 @@ async def start_shell(
             provider=options.provider,
         )
     except BaseException:
-        directory.close()
+        await _delete(directory)
         raise
     running = ShellProcess(terminal, directory)
     try:
@@ -132,7 +155,7 @@ async def start_shell(
         raise
     # From now on, only the memory of the shell contains the nonce.
     for name in (*setup.files, "0.ready"):
-        directory.remove(name)
+        await in_thread(directory.remove, name)
     return running
 
 
@@ -141,7 +164,7 @@ async def _await_ready(running: ShellProcess, kind: Kind) -> None:
     while not (running.tracker.is_ready and running.tracker.at_prompt):
         await running.read(_READ_WAIT_S)
         if not running.tracker.is_ready:
-            record = running.directory.record(0, "ready")
+            record = await in_thread(running.directory.record, 0, "ready")
             if record:
                 running.tracker.set_ready(record)
                 running.flags = record.flags
@@ -163,19 +186,19 @@ async def _visible_directory(client: "Client", options: ShellOptions) -> ShellDi
     """
     is_user = client.role == "user"
     if is_user and options.provider in (None, "local"):
-        return ShellDirectory()
-    workspaces = dict.fromkeys([os.getcwd(), *filter(None, [options.cwd])])
-    for parent in (None, *([options.cwd or os.getcwd()] if is_user else workspaces)):
-        directory = ShellDirectory(parent)
+        return await in_thread(ShellDirectory)
+    workspaces = dict.fromkeys([client.directory, *filter(None, [options.cwd])])
+    for parent in (None, *([options.cwd or client.directory] if is_user else workspaces)):
+        directory = await in_thread(ShellDirectory, parent)
         try:
-            is_visible = await _can_read(client, options, directory.write("probe", ""))
+            probe = await in_thread(directory.write, "probe", "")
+            if await _can_read(client, options, probe):
+                await in_thread(directory.remove, "probe")
+                return directory
         except BaseException:
-            directory.close()
+            await _delete(directory)
             raise
-        directory.remove("probe")
-        if is_visible:
-            return directory
-        directory.close()
+        await _delete(directory)
     raise ShellError(
         "the shell cannot exchange files with this program: where it runs, none of these "
         f"directories is visible: {', '.join(workspaces)}"

@@ -1,9 +1,9 @@
 """Opens the connection of a client: to the daemon, which is started if needed, or to a given path.
 
-`open_agent`, `open_user` and `open_path` return the stream and the recovery. An agent's connection
-is resumed with a secret, and everything that may be repeated is sent again (`Unanswered`). The
-user's connection has no secret: its terminals do not belong to it, and only the requests are sent
-again that may be executed twice. A given path has no recovery.
+`open_agent`, `open_user`, `open_path` and `open_stream` return the stream and the recovery. An
+agent's connection is resumed with a secret, and everything that may be repeated is sent again
+(`Unanswered`). The user's connection has no secret: its terminals do not belong to it, and only the
+requests are sent again that may be executed twice. A given path or stream has no recovery.
 
 Unhappy orders: a daemon that ends while it is being connected to, answers something else than a
 result, or is another user's, is a `DaemonError`. A reconnection that finds another daemon raises
@@ -199,8 +199,22 @@ async def open_path(path: str, settings: Settings, agent: Introduction) -> Opene
     return Opened(Connected(stream, received), None, name)
 
 
+async def open_stream(stream: ByteStream, settings: Settings, agent: Introduction) -> Opened:
+    """Connect to the agents' protocol at the other end of `stream`. Raises `DaemonError`.
+
+    The host has the execution context of the agent's terminals already, so none is sent.
+    """
+    name = "the host"
+    params = _with_profile(initialize_params(agent.agent), agent)
+    _, received = await _introduce(stream, settings, name, params)
+    return Opened(Connected(stream, received), None, name)
+
+
 def _agent_params(agent: Introduction) -> dict[str, Any]:
-    params = initialize_params(agent.agent, exec_context.current())
+    return _with_profile(initialize_params(agent.agent, exec_context.current()), agent)
+
+
+def _with_profile(params: dict[str, Any], agent: Introduction) -> dict[str, Any]:
     if agent.profile is not None:
         params["_meta"]["acpterm"]["profile"] = agent.profile
     return _with_elicits(params, agent)

@@ -10,6 +10,7 @@ Nothing is lost when a wait is cancelled or times out: reading does not change t
 
 import math
 import re
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
@@ -35,8 +36,10 @@ _GRACE_S: Final = 1.0
 class Searches(Protocol):
     """What a wait searches for: a regular expression, or an object that searches like one."""
 
-    def search(self, text: str, pos: int, /) -> re.Match[str] | None:
-        """Return the first match that begins at `pos` or later."""
+    def search(
+        self, text: str, pos: int, /
+    ) -> re.Match[str] | Awaitable[re.Match[str] | None] | None:
+        """Return the first match that begins at `pos` or later, or an awaitable of it."""
 
 
 class _Seen:
@@ -63,9 +66,10 @@ class _Seen:
             self._searched = max(0, self._searched - over)
         return has_more
 
-    def search(self, pattern: Searches) -> re.Match[str] | None:
+    async def search(self, pattern: Searches) -> re.Match[str] | None:
         """Return the first match that the newest output may have made possible."""
-        return pattern.search(self.text, self._searched)
+        found = pattern.search(self.text, self._searched)
+        return await found if isinstance(found, Awaitable) else found
 
     def result(self, reason: Reason, match: re.Match[str] | None = None) -> Waited:
         """Return the result of a wait that ended for `reason`."""
@@ -182,7 +186,7 @@ async def _wait(
                     return seen.result(reason)
                 continue
             limits.last_output = now
-            if pattern is not None and (match := seen.search(pattern)) is not None:
+            if pattern is not None and (match := await seen.search(pattern)) is not None:
                 return seen.result("match", match)
             if now >= limits.end:
                 break

@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _SIZE: Final = re.compile(r"([0-9]{1,6})x([0-9]{1,6})")
 _CELLS_MAX: Final = 10_000
-_SPAN: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_SPAN: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _POSITION: Final = re.compile(r"@(\d{1,18})")
 # Characters that no shell interprets, not even within a word. A terminal whose name has other
@@ -99,10 +99,8 @@ def parse_time(text: str, now: float) -> float:
     occurrence before `now`), or an ISO 8601 date with an optional time. `now` is the current time
     in seconds since the epoch.
     """
-    span = _SPAN.fullmatch(text)
-    if span and text:
-        days, hours, minutes, seconds = (int(number or 0) for number in span.groups())
-        return now - timedelta(days, seconds, 0, 0, minutes, hours).total_seconds()
+    if text and _SPAN.fullmatch(text):
+        return now - parse_span(text)
     if clock := _CLOCK.fullmatch(text):
         hour, minute, second = (int(number or 0) for number in clock.groups())
         today = datetime.fromtimestamp(now, UTC).astimezone()
@@ -112,6 +110,47 @@ def parse_time(text: str, now: float) -> float:
         raise ValueError(text)
     # A time without an offset is local time.
     return datetime.fromisoformat(text).astimezone().timestamp()
+
+
+class Span(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+    """A span of time, such as 90s, 5m, 1h30m or 2d, in seconds; at most `max_s`."""
+
+    name = "span"
+
+    def __init__(self, max_s: int) -> None:
+        self._max_s: Final = max_s
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Parse a span; fail for other text, for none, and for more than `max_s`."""
+        if isinstance(value, int | float):
+            return value
+        days = self._max_s // 86400
+        try:
+            seconds = parse_span(str(value))
+        except OverflowError:
+            seconds = math.inf
+        except ValueError:
+            seconds = 0.0
+        if seconds > self._max_s:
+            self.fail(f"{value!r} is too long: at most {days}d", param, ctx)
+        if seconds <= 0:
+            self.fail(
+                f"{value!r} is no span of time: give 90s, 5m, 1h30m or 2d, at most {days}d",
+                param,
+                ctx,
+            )
+        return seconds
+
+
+def parse_span(text: str) -> float:
+    """Return the seconds of a span, such as 1h30m. Raises `ValueError` or `OverflowError`."""
+    span = _SPAN.fullmatch(text)
+    if not span or not text:
+        raise ValueError(text)
+    days, hours, minutes, seconds = (int(number or 0) for number in span.groups())
+    return timedelta(days, seconds, 0, 0, minutes, hours).total_seconds()
 
 
 class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only

@@ -17,6 +17,7 @@ from acpterm.client.user.output.print import note, window
 from acpterm.config import default_audit_dir
 from acpterm.policy.audit.entry import time_text
 from acpterm.policy.audit.reader import AuditReader, Line
+from acpterm.policy.audit.selection import Selection
 
 _POLL_S: Final = 0.25
 # Lines are printed together in one write.
@@ -81,16 +82,12 @@ def command(
     Exit status: 0 on success, 1 if the log cannot be read, 130 after Ctrl-C.
     """
     directory = settings(config).audit_dir or default_audit_dir()
-    after = None if since is None else time_text(since)
+    selection = Selection(
+        since=None if since is None else time_text(since), session=session, agent=agent
+    )
 
     def is_chosen(line: Line) -> bool:
-        entry = line.entry
-        if after is not None and entry.time < after:
-            return False
-        return entry.event == "gap" or (
-            (session is None or (entry.session or "").startswith(session))
-            and (agent is None or (entry.agent or "").startswith(agent))
-        )
+        return selection.has(line.entry)
 
     with closing(AuditReader(directory, since)) as reader:
         try:

@@ -33,6 +33,10 @@ _COMMANDS = {
     "approvals": ("acpterm.cli.approvals", "List commands of agents that wait for approval."),
     "approve": ("acpterm.cli.approve", "Let commands of agents run."),
     "deny": ("acpterm.cli.deny", "Refuse commands of agents."),
+    "open": ("acpterm.cli.open", "Open the page that shows all terminals in a browser."),
+    "share": ("acpterm.cli.share", "Make a link to one terminal, for others to watch."),
+    "shares": ("acpterm.cli.shares", "List the links to terminals."),
+    "unshare": ("acpterm.cli.unshare", "End links to terminals."),
     "events": ("acpterm.cli.events", "Print events as they happen."),
     "audit": ("acpterm.cli.audit", "Print the audit log: what ran, and who allowed it."),
     "export": ("acpterm.cli.export", "Export a terminal as a recording, text, HTML or a picture."),
@@ -91,6 +95,7 @@ _ELSEWHERE: Final = {
     "tail": "logs --follow TERMINAL",
     "top": "ls --watch",
     "watch": "ls --watch",
+    "web": "open",
 }
 
 

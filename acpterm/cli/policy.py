@@ -151,17 +151,14 @@ def _profile(loaded: "Settings", name: str | None) -> "Profile":
     Exit if there is no profile with this name.
     """
     from acpterm.host.profiles import Profiles  # noqa: PLC0415  help does not need it
+    from acpterm.jsonrpc import RpcError  # noqa: PLC0415
 
-    profiles = Profiles(loaded)
-    if name is None:
-        try:
-            return profiles.select(None, os.getcwd())
-        except OSError as error:
-            fail(f"the current directory cannot be used: {error.strerror}: change to another one")
-    if name not in profiles.by_name:
-        known = ", ".join(sorted(profiles.by_name))
-        fail(f"there is no profile {name!r}: the profiles are {known}")
-    return profiles.by_name[name]
+    try:
+        return Profiles(loaded).choose(name, "" if name else os.getcwd())
+    except OSError as error:
+        fail(f"the current directory cannot be used: {error.strerror}: change to another one")
+    except RpcError as error:
+        fail(error.message)
 
 
 def _as_json(verdict: "Verdict", profile: "Profile") -> dict[str, Any]:

@@ -20,15 +20,23 @@ from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio
 from acpterm.runtime.shutdown_signals import shutdown_signals as ending_signals
 from acpterm.runtime.unix_socket import ListenError
+from acpterm.web.service import WebService
 
 
 @click.command("serve")
 @click.option("--socket", metavar="PATH", help="Listen on the Unix socket PATH.")
 @click.option(
+    "--http",
+    metavar="ADDRESS:PORT",
+    help="Serve the page and the APIs over HTTP at ADDRESS:PORT, such as 127.0.0.1:8080.",
+)
+@click.option(
     "--when-needed", is_flag=True, help="Exit when no client was connected for idle_exit seconds."
 )
 @common
-def command(config: str | None, socket: str | None, when_needed: bool, **flags: object) -> None:
+def command(
+    config: str | None, socket: str | None, http: str | None, when_needed: bool, **flags: object
+) -> None:
     """Run the daemon, which listens for agents on a Unix socket, and for the user on another.
 
     Only this user can access the sockets. By default they are in acpterm's directory under the
@@ -38,7 +46,7 @@ def command(config: str | None, socket: str | None, when_needed: bool, **flags: 
     themselves, with --when-needed.
     """
     stdio.open_missing()
-    chosen = settings(config, socket=socket, **flags)
+    chosen = settings(config, socket=socket, http=http, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
     idle_exit_s = chosen.idle_exit if when_needed else math.inf
     keeper = inherited_keeper()
@@ -47,14 +55,19 @@ def command(config: str | None, socket: str | None, when_needed: bool, **flags: 
             passed = check_handed(os.environ)
         except ActivationError as error:
             fail(str(error))
-        given = {"--socket": chosen.socket and agent_socket(chosen), "--config": config, **flags}
+        given = {
+            "--socket": chosen.socket and agent_socket(chosen),
+            "--config": config,
+            "--http": http,
+            **flags,
+        }
         command = _worker_command(given, when_needed=when_needed)
         keeper = start_keeper(command, range(FIRST, FIRST + passed))
     for number in ending_signals():
         # The keeper gets these signals too, and requests an orderly shutdown.
         signal.signal(number, signal.SIG_IGN)
     run(
-        partial(serve, chosen, keeper, idle_exit_s=idle_exit_s),
+        partial(serve, chosen, keeper, idle_exit_s=idle_exit_s, web=WebService(chosen)),
         expected=(
             ListenError,
             TrackingError,

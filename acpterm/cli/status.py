@@ -61,6 +61,7 @@ def _text(status: StatusResponse) -> str:
         f"runs for {duration(status.uptime_ms / 1000)}, {ends}",
         "agents' socket": summary_line(status.agent_socket or "none"),
         "your socket": summary_line(status.user_socket or "none"),
+        **_http(status),
         "terminals": f"{status.running} running, {status.exited} exited, {status.retained} kept",
         "connections": f"{_count(users, 'of yours', 'of yours')}, "
         f"{_count(status.agents, 'agent', 'agents')}",
@@ -69,6 +70,21 @@ def _text(status: StatusResponse) -> str:
         "processes": f"known by {summary_line(status.tracking)}",
     }
     return "\n".join(f"{name:<16}{value}" for name, value in rows.items())
+
+
+def _http(status: StatusResponse) -> dict[str, str]:
+    http = status.http
+    if http is None:
+        return {}
+    if http.origin is not None:
+        return {
+            "page": summary_line(http.origin),
+            "HTTP token": summary_line(http.token_file or "none"),
+            "agents' token": summary_line(http.agent_token_file or "none"),
+        }
+    if http.error is not None:
+        return {"page": f"not served: {summary_line(http.error)}"}
+    return {"page": "not served: acpterm open starts it"}
 
 
 def _workers(status: StatusResponse) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 - `settings`: all settings, with types, ranges and defaults;
 - `sources`: loads the settings;
+- `http`: addresses and origins of the HTTP server;
 - `paths`: the paths of sockets, of the settings file, of recordings and of the audit log.
 """
 
@@ -13,6 +14,7 @@ from acpterm.config.paths import (
     default_socket,
     setup_dir,
     user_socket,
+    web_dir,
 )
 from acpterm.config.settings import Settings
 from acpterm.config.sources import ENV_PREFIX, ConfigError, load
@@ -29,4 +31,5 @@ __all__ = [
     "load",
     "setup_dir",
     "user_socket",
+    "web_dir",
 ]

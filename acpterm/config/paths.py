@@ -46,6 +46,17 @@ def setup_dir() -> str:
     return os.path.join(_state_dir(), "setup")
 
 
+def web_dir(agents: str) -> str:
+    """Return the directory of the HTTP server's logins and token.
+
+    Each daemon has its own; `agents` is the path of its socket for agents.
+    """
+    import hashlib  # noqa: PLC0415  slow to import, and only the daemon needs it
+
+    name = hashlib.sha256(os.fsencode(agents)).hexdigest()[:16]
+    return os.path.join(_state_dir(), "web", name)
+
+
 def _state_dir() -> str:
     """Return acpterm's directory in the user's state directory."""
     if sys.platform == "darwin":

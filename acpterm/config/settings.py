@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from acpterm import keys
+from acpterm.config.http import check_origins, parse_address
 from acpterm.config.places import Place, SlurmPlace, SshPlace, check_places
 from acpterm.config.profiles import ProfileFor, ProfileTable, resolve
 from acpterm.config.tools import AtTimeout, Characters, Seconds, ToolsFor
@@ -50,6 +51,16 @@ _KEYS = {"check": keys.sequence}
 _VARIABLES = {"check": _parse_variables, "read": _parse_variables}
 _PROFILES = {"check": resolve}
 _PLACES = {"check": check_places}
+_ORIGINS = {"check": check_origins, "read": str.split}
+
+
+def _check_address(value: str | None) -> None:
+    """Raise `ValueError` if `value` is no address of the HTTP server."""
+    if value is not None:
+        parse_address(value)
+
+
+_ADDRESS = {"check": _check_address}
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -345,6 +356,44 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             "for clients that you trust like yourself. The daemon reads this setting."
         ),
     ] = False
+    http: Annotated[
+        str | None,
+        Meta(
+            title="Address of the HTTP server, `ADDRESS:PORT`; with port 0 the system chooses the "
+            "port. By default there is no server until `acpterm open` starts one. See "
+            "[web.md](web.md).",
+            extra=_ADDRESS,
+        ),
+    ] = None
+    http_remote: Annotated[
+        bool,
+        Meta(
+            title="Let the HTTP server listen on an address that other machines can reach. This "
+            "also needs TLS: `http_certificate` and `http_key`, or a proxy that `http_origins` "
+            "names."
+        ),
+    ] = False
+    http_origins: Annotated[
+        list[str],
+        Meta(
+            title="Other origins under which browsers reach the HTTP server, such as "
+            "`https://terminals.example.org` of a proxy, or `http://localhost:9000` of `ssh -L`. "
+            "In the environment separated by spaces.",
+            extra=_ORIGINS,
+        ),
+    ] = msgspec.field(default_factory=list)
+    http_certificate: Annotated[
+        str | None,
+        Meta(
+            title="Path of the HTTP server's certificate chain (PEM), absolute. Without it the "
+            "server uses no TLS.",
+            extra=_PATH,
+        ),
+    ] = None
+    http_key: Annotated[
+        str | None,
+        Meta(title="Path of the key of `http_certificate` (PEM), absolute.", extra=_PATH),
+    ] = None
 
     @property
     def places(self) -> dict[str, Place]:

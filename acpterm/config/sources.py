@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from acpterm.config.http import check_exposure, parse_address
 from acpterm.config.paths import default_file
 from acpterm.config.profiles import BUILTIN, ISOLATIONS
 from acpterm.config.settings import Settings, require_absolute
@@ -55,6 +56,7 @@ def load(
     settings = Settings(**{name: _convert(name, value) for name, value in values.items()})
     _check_profiles(settings, values)
     _check_providers(settings, values)
+    _check_http(settings, values)
     return settings
 
 
@@ -146,3 +148,13 @@ def _check_providers(settings: Settings, values: Mapping[str, "_SourcedValue"]) 
                 f"{source}: {member} = {name!r}: there is not {what}; "
                 f"the providers are {', '.join(known)}"
             )
+
+
+def _check_http(settings: Settings, values: Mapping[str, "_SourcedValue"]) -> None:
+    """Raise `ConfigError` if the HTTP server must not listen on the address of the settings."""
+    if settings.http is None:
+        return
+    try:
+        check_exposure(settings, parse_address(settings.http))
+    except ValueError as error:
+        raise ConfigError(f"{values['http'].source}: http = {settings.http!r}: {error}") from error

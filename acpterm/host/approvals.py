@@ -76,7 +76,11 @@ def to_rpc_error(error: ApprovalError) -> RpcError:
 
 
 class ApprovalRecords:
-    """Stores the questions of a host with `writer`: an observer that attends no question."""
+    """Stores the questions of a host with `writer`: an observer that attends no question.
+
+    It has to be the first observer: a question is stored before any client learns of it, so that
+    the next worker knows each question that a client has shown, and each answer that was given.
+    """
 
     def __init__(self, writer: StateWriter) -> None:
         self._writer: Final = writer
@@ -115,6 +119,7 @@ class ApprovalRecords:
         self._ids[key] = question.id
         record = _record(question, question.request, answer)
         self._writer.changed(approval_key(question.id), record.encode)
+        self._writer.flush()
 
     def forget(self, connection: str, request: RequestId) -> None:
         """Remove the record of a request's question, if there is one: the request has ended."""

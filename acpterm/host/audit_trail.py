@@ -39,8 +39,13 @@ class AuditTrail:
     def __init__(self, log: AuditLog | None) -> None:
         self._log: Final = log
 
-    def terminal(self, event: str, entry: TerminalEntry, by: str | None) -> None:
-        """Record an event of the event bus about a terminal, if it is one of those to record."""
+    def terminal(
+        self, event: str, entry: TerminalEntry, by: str | None, share: str | None = None
+    ) -> None:
+        """Record an event of the event bus about a terminal, if it is one of those to record.
+
+        `share` is the id of the share that its cause, a visitor, uses.
+        """
         name = _EVENTS.get(event)
         if self._log is None or name is None:
             return
@@ -60,6 +65,8 @@ class AuditTrail:
             fields["limit"] = None if status.cause is None else status.cause.limit
         if by is not None:
             fields["by"] = by
+        if share is not None:
+            fields["share"] = share
         self._log.record(name, **fields)
 
     def agents_request(
@@ -90,10 +97,35 @@ class AuditTrail:
                 by="user",
             )
 
-    def input(self, entry: TerminalEntry, by: str, size: int) -> None:
-        """Record that `size` bytes were typed into a terminal, by `agent` or `user`."""
+    def input(self, entry: TerminalEntry, by: str, size: int, share: str | None = None) -> None:
+        """Record that `size` bytes were typed into a terminal, by `agent`, `user` or `share`.
+
+        `share` is the id of the share.
+        """
         if self._log is not None:
-            self._log.record("input", **_identity(entry), by=by, bytes=size)
+            self._log.record("input", **_identity(entry), by=by, bytes=size, share=share)
+
+    def share(
+        self,
+        event: str,
+        share: str,
+        *,
+        by: str | None = None,
+        terminal: TerminalEntry | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Record that a share was made, or has ended: `event` is `share` or `unshare`."""
+        if self._log is not None:
+            who = {} if terminal is None else _identity(terminal)
+            self._log.record(event, **who, share=share, by=by, reason=reason)
+
+    def login(self, event: str, share: str | None) -> None:
+        """Record that a browser logs in or out, with the share of this id, or as the user.
+
+        `event` is `login` or `logout`.
+        """
+        if self._log is not None:
+            self._log.record(event, by="user" if share is None else "share", share=share)
 
 
 def command_fields(

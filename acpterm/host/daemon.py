@@ -14,7 +14,7 @@ import gc
 import math
 import os
 from collections.abc import Callable, Container, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 import trio
@@ -27,6 +27,8 @@ from acpterm.host.server.accepting import Acceptor
 from acpterm.host.server.sockets import Listening, Sockets, open_sockets
 from acpterm.host.state.records import StateVersionError
 from acpterm.host.state.snapshot import Snapshot
+from acpterm.host.state.store import HTTP_KEY, StoredEntry
+from acpterm.host.web_door import WebDoor
 from acpterm.keeper.client import KeeperClient, become_keeper, worker_pair
 from acpterm.pty import linux
 from acpterm.runtime import exec_context, logs
@@ -88,20 +90,34 @@ def _open_descriptors() -> list[int]:
         return []
 
 
+class WebServer(WebDoor, Protocol):
+    """The HTTP server, as the daemon runs it."""
+
+    def restore(self, entry: StoredEntry | None) -> None:
+        """Take over the previous worker's socket: `entry` is what `run` has stored."""
+
+    async def run(self, host: Host) -> None:
+        """Serve requests to `host` until cancelled.
+
+        The server's own failures are logged and reported by `status`; they are never raised.
+        """
+
+
 async def serve(
     settings: Settings,
     keeper: KeeperClient,
     *,
     idle_exit_s: float = math.inf,
+    web: WebServer | None = None,
 ) -> None:
     """Serve agents and the user as a worker of `keeper`, until a shutdown is requested.
 
     The daemon also ends after `idle_exit_s` seconds in which there was no connection and all
-    terminals were released. Raises `ListenError` if a socket cannot be opened, `TrackingError` if
-    the processes of terminals cannot be tracked as the settings require, and `StateVersionError`,
-    before anything is restored, if the previous worker was a newer version of acpterm. If the
-    keeper dies, raises `KeeperLostError`: first all terminals are ended, unless the service manager
-    stores them for the next keeper.
+    terminals were released. `web` is its HTTP server. Raises `ListenError` if a socket cannot be
+    opened, `TrackingError` if the processes of terminals cannot be tracked as the settings require,
+    and `StateVersionError`, before anything is restored, if the previous worker was a newer version
+    of acpterm. If the keeper dies, raises `KeeperLostError`: first all terminals are ended, unless
+    the service manager stores them for the next keeper.
     """
     context = exec_context.current()
     raise_open_files()
@@ -124,7 +140,10 @@ async def serve(
         user_socket=sockets.user.path,
         idle_exit_s=idle_exit_s if idle_exit_s < math.inf else None,
         end=end_requested.set,
+        web=web,
     )
+    if web is not None:
+        web.restore(keeper.entries.get(HTTP_KEY))
     supervision = Supervision(on_terminate=end_requested.set, on_failure=_exit_at_once)
     is_serving = False
     try:
@@ -134,7 +153,7 @@ async def serve(
             is_serving = True
             with supervision.guarding():
                 sockets.store(keeper)
-                await _serve_until(end_requested, host, sockets, idle_exit_s, keeper)
+                await _serve_until(end_requested, host, sockets, idle_exit_s, keeper, web=web)
     except BaseException:
         # The sockets of the previous worker are kept for the next worker.
         if not is_serving:
@@ -153,6 +172,8 @@ async def _serve_until(
     sockets: Sockets,
     idle_exit_s: float,
     keeper: KeeperClient,
+    *,
+    web: WebServer | None,
 ) -> None:
     """Accept and serve connections until `end_requested` is set; then close the host.
 
@@ -162,6 +183,8 @@ async def _serve_until(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_accept, accepting, host, sockets, keeper)
         nursery.start_soon(_report_alive, keeper)
+        if web is not None:
+            nursery.start_soon(web.run, host)
         nursery.start_soon(_rotate_log, f"{sockets.agent.path}.log", keeper.pid)
         if idle_exit_s < math.inf:
             nursery.start_soon(_end_when_idle, host, sockets.has_queued, idle_exit_s, end_requested)

@@ -146,18 +146,23 @@ class EventBus:
         for subscription in self._subscriptions:
             subscription.put(event)
 
-    def publish_terminal(self, event: str, entry: TerminalEntry, by: str | None = None) -> None:
+    def publish_terminal(
+        self, event: str, entry: TerminalEntry, by: str | None = None, share: str | None = None
+    ) -> None:
         """Publish an event of the kind `event`, such as `killed`, about a terminal.
 
-        `by` is the event's cause, such as `user`; None if no cause is given. The event describes
-        the terminal as it is now, since the event may be read much later. Whether the program waits
-        for input is taken from the input monitor's last check.
+        `by` is the event's cause, such as `user`; None if no cause is given. For a visitor, `share`
+        is the id of the share. The event describes the terminal as it is now, since the event may
+        be read much later. Whether the program waits for input is taken from the input monitor's
+        last check.
         """
-        self.record_terminal(event, entry, by)
+        self.record_terminal(event, entry, by, share)
         if self.has_subscribers:
             info = terminal_info(entry, waiting=entry.waiting)
             self.publish(Event(event, terminal=info, by=by))
 
-    def record_terminal(self, event: str, entry: TerminalEntry, by: str | None = None) -> None:
+    def record_terminal(
+        self, event: str, entry: TerminalEntry, by: str | None = None, share: str | None = None
+    ) -> None:
         """Record an event in the audit log only; the arguments are as in `publish_terminal`."""
-        self._trail.terminal(event, entry, by)
+        self._trail.terminal(event, entry, by, share)

@@ -4,6 +4,7 @@ import gc
 import itertools
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import structlog
@@ -22,6 +23,7 @@ from acpterm.host.user.admission import Admission
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.methods import USER_METHODS, refusing
 from acpterm.keeper.client import KeeperLostError
+from acpterm.policy.questions import AnsweredBy
 from acpterm.pty import linux
 from acpterm.pty.tracking.trees import Trees
 from acpterm.runtime.exec_context import ExecContext, of_process
@@ -100,12 +102,14 @@ class Host:
         terminals: Collection[str] = (),
         *,
         process: tuple[int, float] | None = None,
+        answers_as: AnsweredBy = "approvals",
     ) -> None:
         """Serve one client of the user until it disconnects or the host is closed.
 
         `context` is the execution context of the client. `methods` are the methods that the client
         may call. `terminals` are the ids of the terminals that the client runs in. `process` is the
-        pid and the start time of the client, if they are known.
+        pid and the start time of the client, if they are known. `answers_as` says how the client
+        answers questions about commands.
         """
         name = f"p{next(self._user_names)}"
         self.state.users += 1
@@ -113,7 +117,14 @@ class Host:
             await self._serve(
                 Connection(
                     stream,
-                    UserConnection(context, self.state, self._sessions, terminals, process=process),
+                    UserConnection(
+                        context,
+                        self.state,
+                        self._sessions,
+                        terminals,
+                        process=process,
+                        answers_as=answers_as,
+                    ),
                     methods,
                     name,
                     high=HIGH_WATER_BYTES,
@@ -122,6 +133,23 @@ class Host:
             )
         finally:
             self.state.users -= 1
+
+    @contextmanager
+    def local_user(self) -> Iterator[UserConnection]:
+        """Count a client of the user that is served by other means, during the block.
+
+        The client gets no notifications. What it has started and waits for is cancelled when the
+        block ends.
+        """
+        user = UserConnection(self.context, self.state, self._sessions)
+        self.state.users += 1
+        self.state.changed.unpark_all()
+        try:
+            yield user
+        finally:
+            user.close()
+            self.state.users -= 1
+            self.state.changed.unpark_all()
 
     async def _serve(self, connection: Connection) -> None:
         self._connections.add(connection)
@@ -141,7 +169,8 @@ class Host:
 
         An agent's connection counts even if its client has yet to resume it after a take-over.
         """
-        return bool(self._connections or self._resumption.unresumed) or self.state.registry.is_busy
+        is_connected = self._connections or self.state.users or self._resumption.unresumed
+        return bool(is_connected) or self.state.registry.is_busy
 
     async def wait_changed(self) -> None:
         """Wait until the result of `is_needed` may have changed."""

@@ -28,6 +28,7 @@ from acpterm.host.state.records import HostRecord
 from acpterm.host.state.store import HOST_KEY
 from acpterm.host.state.writer import StateWriter
 from acpterm.host.terminal_info import terminal_info
+from acpterm.host.web_door import WebDoor
 from acpterm.host.windows import Windows
 from acpterm.keeper.client import KeeperClient
 from acpterm.policy.approvals import Approvals
@@ -55,6 +56,7 @@ def _own_paths(settings: Settings, daemon_info: "DaemonInfo") -> list[str]:
         *((settings.rules,) if settings.rules else ()),
         settings.record_dir or default_record_dir(),
         settings.audit_dir or default_audit_dir(),
+        *(daemon_info.web.private_paths if daemon_info.web is not None else ()),
         os.path.dirname(default_file()),
     ]
 
@@ -76,6 +78,8 @@ class DaemonInfo(NamedTuple):
     idle_exit_s: float | None = None
     """After how many idle seconds the daemon ends; None means never."""
     end: Callable[[], None] = _nothing
+    web: WebDoor | None = None
+    """The HTTP server."""
 
 
 class HostState:
@@ -126,7 +130,7 @@ class HostState:
         self.events: Final = EventBus(self.trail)
         self.pool: Final = Pool(keeper, trees, grace=settings.kill_grace, on_exit=self._record_exit)
         self.registry: Final = TerminalRegistry(
-            self.pool, settings, self.events, self.changed.unpark_all
+            self.pool, settings, self.events, self.changed.unpark_all, self._record_forgotten
         )
         self.windows: Final = Windows(self.events)
         self.policy: Final = HostPolicy(settings, _own_paths(settings, daemon_info), trees.daemon)
@@ -136,6 +140,10 @@ class HostState:
 
     def _record_exit(self, terminal: Terminal) -> None:
         self.registry.record_exit(terminal)
+
+    def _record_forgotten(self, terminal_id: str) -> None:
+        if self.daemon_info.web is not None:
+            self.daemon_info.web.end_shares_of(terminal_id)
 
     @property
     def uptime(self) -> float:

@@ -1,8 +1,9 @@
 """Detection of programs that wait for input, to distinguish a prompt from a slow program.
 
-`is_waiting` checks one terminal. A program that has printed within the last `QUIET_S` seconds is
-taken as not waiting, without a check. While the event bus has subscriptions, `InputMonitor` checks
-all running terminals every `PERIOD_S` seconds, and publishes an event for each change.
+`is_waiting` checks one terminal. A program that has printed or been typed to within the last
+`QUIET_S` seconds is taken as not waiting, without a check: it may not have read the input yet.
+While the event bus has subscriptions, `InputMonitor` checks all running terminals every `PERIOD_S`
+seconds, and publishes an event for each change.
 """
 
 import time
@@ -28,7 +29,8 @@ def is_waiting(entry: TerminalEntry) -> bool | None:
     terminal = entry.terminal
     if terminal.exit is not None:
         return False
-    if time.monotonic() - (terminal.timeline.last or 0) < QUIET_S:
+    last = max(terminal.timeline.last or 0, terminal.keyboard.last_typed)
+    if time.monotonic() - last < QUIET_S:
         return False
     return terminal.waits_for_input()
 

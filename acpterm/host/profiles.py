@@ -38,6 +38,16 @@ class Profiles:
             known = ", ".join(sorted(self.by_name))
             raise RpcError(INVALID_PARAMS, f"there is no profile {quote(name)}; there are {known}")
 
+    def choose(self, name: str | None, directory: str) -> Profile:
+        """Return the profile `name`; with None, that of an agent of any name in `directory`.
+
+        Raises `RpcError` (-32602) if there is no profile of this name.
+        """
+        if name is None:
+            return self.select(None, directory)
+        self.check_known(name)
+        return self.by_name[name]
+
     def select(self, programs: Collection[str] | None, directory: str) -> Profile:
         """Return the profile of an agent.
 

@@ -40,15 +40,21 @@ class TerminalRegistry:
     """All terminals of one host, by id.
 
     Events about terminals are published on `bus`. `on_change` is called whenever `is_busy` may have
-    changed.
+    changed, and `on_forget` with the id of each terminal that is forgotten.
     """
 
     def __init__(
-        self, pool: Pool, settings: Settings, bus: EventBus, on_change: Callable[[], object]
+        self,
+        pool: Pool,
+        settings: Settings,
+        bus: EventBus,
+        on_change: Callable[[], object],
+        on_forget: Callable[[str], object],
     ) -> None:
         self._pool: Final = pool
         self._bus: Final = bus
         self._on_change: Final = on_change
+        self._on_forget: Final = on_forget
         self._limits: Final = RetentionLimits(
             settings.keep_released, settings.keep_released_bytes, settings.keep_released_age
         )
@@ -258,3 +264,4 @@ class TerminalRegistry:
         entry.forget()
         self._pool.release(entry.terminal, by)
         self._pool.forget(entry.terminal)
+        self._on_forget(entry.id)

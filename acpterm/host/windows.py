@@ -23,13 +23,21 @@ class Window:
     """One attached window: a display of `cols` columns and `rows` rows."""
 
     def __init__(
-        self, cols: int, rows: int, *, read_only: bool, nested_in: Collection[str] = ()
+        self,
+        cols: int,
+        rows: int,
+        *,
+        read_only: bool,
+        nested_in: Collection[str] = (),
+        share: str | None = None,
     ) -> None:
         self.cols, self.rows = cols, rows
         self.read_only: Final = read_only
         self.nested_in: Final = nested_in
         """The ids of the terminals, of this host or another host, that the client runs in which
         displays the window."""
+        self.share: Final = share
+        """The id of the share that a visitor has attached the window with; None for the user's."""
         self.needs_redraw = True
         """Whether the whole window must be painted again."""
 
@@ -113,7 +121,7 @@ class Windows:
         )
         attached.windows.append(window)
         entry.window_count = len(attached.windows)
-        self._bus.publish_terminal("attached", entry)
+        self._publish("attached", entry, window)
         self._apply_size(entry, attached)
 
     def close(self, entry: TerminalEntry, window: Window) -> None:
@@ -123,8 +131,12 @@ class Windows:
         entry.window_count = len(attached.windows)
         if not attached.windows:
             del self._attached[entry.id]
-        self._bus.publish_terminal("detached", entry)
+        self._publish("detached", entry, window)
         self._apply_size(entry, attached)
+
+    def _publish(self, event: str, entry: TerminalEntry, window: Window) -> None:
+        by = None if window.share is None else "share"
+        self._bus.publish_terminal(event, entry, by, window.share)
 
     def change(self, entry: TerminalEntry, window: Window, cols: int, rows: int) -> None:
         """Set the size of a window, and have it repainted even if the size is the same."""

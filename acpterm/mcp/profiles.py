@@ -52,6 +52,15 @@ PROFILES: Final[Mapping[ToolProfile, tuple[Tool[Any], ...]]] = {
     "claude": (claude_bash.TOOL, bash_output.TOOL, kill_shell.TOOL, monitor.TOOL),
 }
 
+
+def policy_profile(tools: ToolProfile, requested: str | None) -> str | None:
+    """Return the profile of the policy that applies to a set of tools, in addition to the user's.
+
+    `requested` is the one that the client or its command line names.
+    """
+    return "pool" if tools == "pool" and requested is None else requested
+
+
 INSTRUCTIONS: Final[Mapping[ToolProfile, str]] = {
     "session": (
         "Real terminals on the user's machine. terminal_bash runs a command that ends; "

@@ -3,7 +3,6 @@
 import os
 from contextlib import AbstractAsyncContextManager, suppress
 
-from mcp.server.lowlevel import NotificationOptions
 from mcp.server.stdio import stdio_server
 from msgspec import Struct
 
@@ -13,8 +12,8 @@ from acpterm.api.questions import Asks
 from acpterm.client.session_sockets.server_entry import CWD_VARIABLE, SOCKET_VARIABLE
 from acpterm.config import Settings
 from acpterm.mcp.invalid_lines import answering_invalid
-from acpterm.mcp.profiles import ToolProfile
-from acpterm.mcp.server import create_server
+from acpterm.mcp.profiles import ToolProfile, policy_profile
+from acpterm.mcp.server import create_server, initialization_options
 
 
 class Options(Struct, kw_only=True):
@@ -30,30 +29,25 @@ async def serve(settings: Settings, options: Options) -> None:
         # Paths are relative to the directory of the session, wherever the agent starts its servers.
         with suppress(OSError):
             os.chdir(directory)
-    profile = options.profile
-    if options.tools == "pool" and profile is None:
-        profile = "pool"
+    cwd = os.getcwd()
 
     def connect(agent: str, asks: Asks | None) -> AbstractAsyncContextManager[Client]:
         return acpterm.connect(
             agent=agent,
             asks=asks,
             session="mcp",
-            cwd=os.getcwd(),
+            cwd=cwd,
             socket=os.environ.get(SOCKET_VARIABLE) or None,
-            profile=profile,
+            profile=policy_profile(options.tools, options.profile),
             settings=settings,
         )
 
-    server = create_server(options.tools, settings, connect)
-    options_of_server = server.create_initialization_options(
-        NotificationOptions(resources_changed=True)
-    )
+    server = create_server(options.tools, settings, connect, cwd)
     try:
         async with (
             stdio_server() as (received, sent),
             answering_invalid(received, sent.send) as messages,
         ):
-            await server.run(messages, sent, options_of_server)
+            await server.run(messages, sent, initialization_options(server))
     except* BrokenPipeError:
         pass  # the client has closed both pipes

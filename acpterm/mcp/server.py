@@ -5,7 +5,6 @@ that the client has sent. An error that the model can do something about is a re
 a tool that does not exist is an error of the protocol.
 """
 
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -15,7 +14,8 @@ import mcp_types as types
 import msgspec
 from anyio.abc import TaskGroup
 from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
 
 from acpterm import __version__
@@ -39,7 +39,10 @@ DEFAULT_AGENT: Final = "mcp"
 
 
 class TerminalServer:
-    """Executes the calls of one client. `group` is where the connection to the host is held."""
+    """Executes the calls of one client. `group` is where the connection to the host is held.
+
+    `cwd` is the directory of programs that name none.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,10 @@ class TerminalServer:
         link: HostLink,
         group: TaskGroup,
         shells: Shells,
+        *,
+        cwd: str,
     ) -> None:
+        self._cwd: Final = cwd
         self._shells: Final = shells
         self.resources: Final = Resources(group)
         self._tools: Final[Mapping[str, Tool[Any]]] = {tool.name: tool for tool in PROFILES[tools]}
@@ -65,7 +71,7 @@ class TerminalServer:
             agent = _client_name(ctx)
             provider = _tool_settings(self._settings, agent).provider
             asks = self._starts.decide if can_ask(ctx) else None
-            self._sessions = Sessions(self._link, agent, os.getcwd(), provider=provider, asks=asks)
+            self._sessions = Sessions(self._link, agent, self._cwd, provider=provider, asks=asks)
             self._group.start_soon(self._publish_changes, self._sessions)
         return self._sessions
 
@@ -202,15 +208,26 @@ def _failure(error: Exception) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
 
 
-def create_server(tools: ToolProfile, settings: Settings, connect: Connect) -> Server[Any]:
-    """Return the server for one client, which opens its connection to the host with `connect`."""
+def initialization_options(server: Server[Any]) -> InitializationOptions:
+    """Return what a server from `create_server` says in the handshake."""
+    return server.create_initialization_options(NotificationOptions(resources_changed=True))
+
+
+def create_server(
+    tools: ToolProfile, settings: Settings, connect: Connect, cwd: str
+) -> Server[Any]:
+    """Return the server for one client, which opens its connection to the host with `connect`.
+
+    Programs start in `cwd`, unless the client names another directory.
+    """
 
     @asynccontextmanager
     async def lifespan(server: Server[Any]) -> AsyncIterator[TerminalServer]:
         del server
         async with anyio.create_task_group() as group:
             async with closing(Shells()) as shells:
-                yield TerminalServer(tools, settings, HostLink(connect, group), group, shells)
+                link = HostLink(connect, group)
+                yield TerminalServer(tools, settings, link, group, shells, cwd=cwd)
             group.cancel_scope.cancel()
 
     async def list_tools(

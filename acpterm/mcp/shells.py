@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from acpterm.api.client import Client
 from acpterm.api.errors import AcptermError
 from acpterm.api.shell import Completed, Shell
-from acpterm.api.shell_process import ShellOptions
+from acpterm.api.shell_process import ShellOptions, in_thread
 from acpterm.mcp.sessions import NAME, Launch, Session
 from acpterm.mcp.tool_error import ToolError
 
@@ -192,7 +192,7 @@ class Shells:
         named = self._shells.get(name)
         if named is not None:
             await self._catch_up(named, name)
-            if cwd is None or _is_same(os.path.join(call.sessions.cwd, cwd), named.cwd):
+            if cwd is None or await _is_same(os.path.join(call.sessions.cwd, cwd), named.cwd):
                 return named
             if named.shell.terminal is not None:
                 raise ToolError(
@@ -278,8 +278,8 @@ class Shells:
         return session
 
 
-def _is_same(directory: str, other: str) -> bool:
-    return os.path.realpath(directory) == os.path.realpath(other)
+async def _is_same(directory: str, other: str) -> bool:
+    return await in_thread(lambda: os.path.realpath(directory) == os.path.realpath(other))
 
 
 @asynccontextmanager

@@ -7,7 +7,15 @@ from msgspec import Struct
 AnswerDecision: TypeAlias = Literal["allow", "deny"]
 Scope: TypeAlias = Literal["once", "always"]
 AnsweredBy: TypeAlias = Literal[
-    "editor", "prompt", "elicitation", "approvals", "session", "timeout", "cancelled", "unattended"
+    "editor",
+    "prompt",
+    "elicitation",
+    "approvals",
+    "page",
+    "session",
+    "timeout",
+    "cancelled",
+    "unattended",
 ]
 Prefix: TypeAlias = tuple[str, ...]
 

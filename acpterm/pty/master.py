@@ -7,6 +7,7 @@ method blocks: the descriptor is non-blocking.
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import struct
 import termios
@@ -115,6 +116,16 @@ class Master:
         `quiet` is the number of seconds without output; see `detect.waits_for_input`.
         """
         return None if self.closed else detect.waits_for_input(self.fd, quiet)
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there is output of the program that the keeper has not read yet.
+
+        To be certain, poll(2) waits for the kernel's thread that moves output to the master.
+        """
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return any(events & select.POLLIN for _, events in poll.poll(0))
 
     def signal_foreground(self, number: signal.Signals | int) -> bool:
         """Send a signal to the foreground process group; return whether it was sent."""

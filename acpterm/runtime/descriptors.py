@@ -18,6 +18,8 @@ RESERVE_SIZE: Final = 32
 LOAN_SIZE: Final = 8
 EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 """The error numbers that mean that the process, or the system, has no descriptor left."""
+NO_ROOM: Final = (*EXHAUSTED, errno.ENOMEM, errno.ENOBUFS)
+"""Errors of accept(2) when the system lacks a resource for another connection."""
 
 
 class DescriptorReserve:

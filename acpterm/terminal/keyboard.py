@@ -14,6 +14,7 @@ queued; further replies are dropped.
 
 import contextlib
 import termios
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -60,6 +61,8 @@ class Keyboard:
         # The ranges of the emulator's replies in the input.
         self._replies: deque[tuple[int, int]] = deque()
         self._passed_changed = trio.lowlevel.ParkingLot()
+        self.last_typed = 0.0
+        """When the PTY last took input, on the clock of `time.monotonic`; 0 for never."""
         #: Called synchronously with typed input. A listener must neither wait nor raise.
         self.listeners: Final[list[Listener]] = []
 
@@ -154,6 +157,7 @@ class Keyboard:
         typed = self._without_replies(piece[:taken])
         del self._rest[:taken]
         self._passed += taken
+        self.last_typed = time.monotonic()
         self._passed_changed.unpark_all()
         if self.listeners and typed:
             # Check before and after, since the program may turn the echo off at any time.

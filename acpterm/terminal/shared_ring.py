@@ -125,6 +125,16 @@ class SharedRing:
         """The number of bytes that the keeper has written and that are not consumed yet."""
         return int(self._header[layout.HEAD]) - self.position
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether there is unread output, or the keeper is about to write some.
+
+        A keeper that is about to write has read output from the PTY already, or reads it now.
+        """
+        # In this order: a write that ends in between changes `head`.
+        reserved = int(self._header[layout.RESERVED])
+        return reserved != self.head or self.unread > 0
+
     def peek(self, max_bytes: int) -> bytes:
         """Return the next bytes to consume, at most `max_bytes`.
 

@@ -296,11 +296,19 @@ class Terminal:
         return self.exit is None and self.remote is not None and self.remote.is_queued
 
     def waits_for_input(self) -> bool | None:
-        """Return whether the program waits for input; None if that is unknown."""
+        """Return whether the program waits for input; None if that is unknown.
+
+        It does not wait as long as some of its output has not been consumed, so that a client that
+        learns that it waits can read all that it wrote before.
+        """
         if self.remote is not None:
             return None
         last_output = self.timeline.last or self.timeline.start
-        return self._master.waits_for_input(time.monotonic() - last_output)
+        waits = self._master.waits_for_input(time.monotonic() - last_output)
+        # Output passes from the PTY to the ring, so check in that order.
+        if waits and (self._master.has_output or self.ring.has_unread):
+            return False
+        return waits
 
     def signal(self, number: int) -> bool:
         """Send the signal `number` to the PTY's foreground process group.

@@ -29,6 +29,7 @@ from acpterm.acp.terminal import (
     WaitForTerminalExitResponse,
 )
 from acpterm.jsonrpc import RpcError
+from tests.support.cases import each_case
 
 
 def params(**more) -> bytes:
@@ -46,7 +47,7 @@ def test_valid_params_are_decoded():
     assert decode(params(cwd="/"), SetSessionRequest).cwd == "/"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("into", "more", "words"),
     [
         (ReadRequest, {"since": -1}, "params.since is -1: it must be an integer, 0 or more"),
@@ -139,7 +140,7 @@ def test_own_meta_is_none_without_the_acpterm_member(meta):
     assert own_meta(meta, CreateMeta) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("into", "own", "words"),
     [
         (CreateMeta, 3, "params._meta.acpterm is 3: it must be an object"),

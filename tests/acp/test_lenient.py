@@ -18,6 +18,7 @@ from acpterm.acp.terminal import (
     TerminalRequest,
 )
 from acpterm.jsonrpc import RpcError
+from tests.support.cases import each_case
 
 
 def create(**more) -> CreateTerminalRequest:
@@ -47,7 +48,7 @@ def test_absent_args_differ_from_an_empty_list():
     assert create(args=[]).args == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("field", "value", "name", "expected"),
     [
         ("outputByteLimit", "x", "output_byte_limit", None),
@@ -71,7 +72,7 @@ def test_absent_args_differ_from_an_empty_list():
         ("_meta", None, "meta", None),
     ],
 )
-@pytest.mark.parametrize("other", [{}, {"args": 3, "cwd": 3, "env": 3, "outputByteLimit": []}])
+@each_case("other", [{}, {"args": 3, "cwd": 3, "env": 3, "outputByteLimit": []}])
 def test_invalid_value_is_replaced_where_the_schema_tolerates_it(
     field, value, name, expected, other
 ):
@@ -88,7 +89,7 @@ def test_unknown_fields_are_ignored():
     assert create(more=1, cwd=3) == create()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("params", "words"),
     [
         (b'{"sessionId":"s"}', ["params.command is missing", "string", "the command to run"]),
@@ -187,6 +188,7 @@ def is_string(value) -> bool:
         },
     )
 )
+@pytest.mark.long
 def test_decode_agrees_with_an_independent_model(params):
     got = create(**params)
     args, env = params.get("args"), params.get("env", [])

@@ -1,10 +1,9 @@
 """The wire types agree with the schema in every field."""
 
-import pytest
-
 from acpterm.acp import agent, initialize, session, terminal
 from acpterm.acp.schema import fields_of
 from tests.acp.validate import DEFS
+from tests.support.cases import each_case
 
 MODELS = [
     (terminal.EnvVariable, "EnvVariable"),
@@ -52,7 +51,7 @@ NOT_MODELLED = {
 }
 
 
-@pytest.mark.parametrize(("model", "name"), MODELS, ids=[name for _, name in MODELS])
+@each_case(("model", "name"), MODELS)
 def test_fields_agree_with_the_schema(model, name):
     definition = DEFS[name]
     properties = definition["properties"]

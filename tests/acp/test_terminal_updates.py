@@ -2,11 +2,11 @@
 
 import json
 
-import pytest
 from msgspec import Raw
 
 from acpterm.acp.raw_json import members
 from acpterm.acp.terminal_updates import Exit, Info, Output, ProgramExit, from_meta, from_v2
+from tests.support.cases import each_case
 
 
 def raw(value):
@@ -27,7 +27,7 @@ def test_updates_of_meta_are_in_the_order_of_their_effect():
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "meta",
     [
         None,
@@ -45,7 +45,7 @@ def test_invalid_meta_yields_no_updates(meta):
     assert list(from_meta(raw(meta))) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "update", "expected"),
     [
         ("terminal_output_chunk", {"terminalId": "x", "data": "4pg="}, [Output("x", b"\xe2\x98")]),

@@ -18,6 +18,7 @@ from acpterm.acp.terminal import (
 )
 from acpterm.jsonrpc import Peer, RpcError, encode_error, encode_response
 from tests.acp.validate import _closed_definitions, _validator, validate_sent
+from tests.support.cases import each_case
 
 META = {"acpterm": ExitMeta("exited", 5, cpu_ms=130)}
 
@@ -40,7 +41,7 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize(("method", "result"), GOOD)
+@each_case(("method", "result"), GOOD)
 def test_encoded_results_are_valid(method, result):
     validate_sent(parse(encode_response(7, result)), {7: method})
     validate_sent(parse(encode_response("a", result)), {"a": method}.get)
@@ -73,7 +74,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("method", "result"), BAD)
+@each_case(("method", "result"), BAD)
 def test_results_that_the_schema_does_not_allow_are_refused(method, result):
     with pytest.raises(AssertionError):
         validate_sent({"jsonrpc": "2.0", "id": 1, "result": result}, {1: method})
@@ -89,7 +90,7 @@ def change(path: str, value) -> dict:
     return answer
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "value"),
     [
         ("agentCapabilities", {}),
@@ -107,7 +108,7 @@ def test_initialize_responses_that_the_schema_does_not_allow_are_refused(path, v
         validate_sent({"jsonrpc": "2.0", "id": 1, "result": change(path, value)}, {1: "initialize"})
 
 
-@pytest.mark.parametrize(
+@each_case(
     "message",
     [
         {"id": 1, "result": {}},

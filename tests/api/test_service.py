@@ -11,6 +11,7 @@ import acpterm
 from acpterm.api.service.state import SessionRecord, TerminalState
 from tests.api.test_client import ROLES, connect
 from tests.support.backends import on_both_backends
+from tests.support.cases import each_case
 from tests.support.depth import DEADLINE_S
 
 QUICK = acpterm.OutputWaitOptions(0.0, 0.5, DEADLINE_S)
@@ -287,7 +288,7 @@ def test_provider_has_the_documented_methods():
     assert defined == PROVIDER_METHODS
 
 
-@pytest.mark.parametrize("kind", MEMBERS)
+@each_case("kind", MEMBERS)
 def test_types_have_the_documented_members(kind):
     assert set(kind.__struct_encode_fields__) == MEMBERS[kind]
 

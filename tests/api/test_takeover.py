@@ -4,6 +4,7 @@ import os
 import signal
 
 import anyio
+import pytest
 
 import acpterm
 from tests.api.test_client import ROLES, connect
@@ -13,6 +14,7 @@ from tests.support.depth import DEADLINE_S
 
 @ROLES
 @on_both_backends
+@pytest.mark.long
 async def test_waits_and_events_go_on_after_the_worker_was_killed(daemon, settings, role):
     worker = daemon.request("status")["workerPid"]
     async with connect(settings, role) as client:

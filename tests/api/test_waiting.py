@@ -58,6 +58,7 @@ async def test_match_may_span_several_reads_but_not_what_was_before(settings):
 
 
 @on_both_backends
+@pytest.mark.long
 async def test_wait_for_keeps_a_limited_part_of_a_flood(settings, monkeypatch):
     monkeypatch.setattr(waiting, "TEXT_CHARS_MAX", 100_000)
     async with connect(settings, "agent") as client:
@@ -70,6 +71,7 @@ async def test_wait_for_keeps_a_limited_part_of_a_flood(settings, monkeypatch):
 
 
 @on_both_backends
+@pytest.mark.long
 async def test_unread_flood_delays_nothing_and_reading_says_what_is_lost(settings):
     async with connect(settings, "agent") as client:
         flood, quiet = await client.create("yes"), await client.create("cat")

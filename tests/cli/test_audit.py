@@ -16,16 +16,19 @@ from tests.support.polling import poll
 TERMINAL = "term_0123456789abcdef0123456789abcdef"
 
 
-def entry(event, minutes_ago=0, **members):
-    at = datetime.now(UTC) - timedelta(minutes=minutes_ago)
-    time = f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
-    return {"time": time, "event": event, "worker": 1, "seq": 1, **members}
+def time_ago(minutes):
+    at = datetime.now(UTC) - timedelta(minutes=minutes)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
 
 
+def entry(event, **members):
+    return {"time": time_ago(0), "event": event, "worker": 1, "seq": 1, **members}
+
+
+# From the oldest to the newest. The fixture `socket` sets their times.
 ENTRIES = [
     entry(
         "create",
-        180,
         terminal=TERMINAL,
         agent="claude-code",
         session="s-1",
@@ -39,7 +42,6 @@ ENTRIES = [
     ),
     entry(
         "decision",
-        120,
         terminal=TERMINAL,
         agent="claude-code",
         session="s-1",
@@ -47,15 +49,15 @@ ENTRIES = [
         by="profile",
         reason="no one is there to ask",
     ),
-    entry("input", 30, terminal=TERMINAL, agent="codex", session="s-22", by="agent", bytes=12),
-    entry("exit", 20, terminal=TERMINAL, agent="codex", session="s-22", code=3, endedBy="exited"),
+    entry("input", terminal=TERMINAL, agent="codex", session="s-22", by="agent", bytes=12),
+    entry("exit", terminal=TERMINAL, agent="codex", session="s-22", code=3, endedBy="exited"),
     {
-        **entry("gap", 10, lost=7, reason="No space left on device"),
+        **entry("gap", lost=7, reason="No space left on device"),
         "from": "2026-01-31T10:00:00.000Z",
         "to": "2026-01-31T11:00:00.000Z",
     },
-    entry("kill", 5, terminal=TERMINAL, agent="x\x1b[2J", signal="SIGTERM", reason="a\nb\u202e"),
-    entry("later", 1, agent="new", something="else"),
+    entry("kill", terminal=TERMINAL, agent="x\x1b[2J", signal="SIGTERM", reason="a\nb\u202e"),
+    entry("later", agent="new", something="else"),
 ]
 
 
@@ -65,8 +67,13 @@ def directory(tmp_path):
 
 
 @pytest.fixture
-def socket(tmp_path, directory):
-    """The socket of a daemon that does not run, and a log with `ENTRIES`."""
+def socket(tmp_path, directory, monkeypatch):
+    """The socket of a daemon that does not run, and a log with `ENTRIES`.
+
+    They are as old as they should be now, not when this file was imported.
+    """
+    for item, minutes in zip(ENTRIES, (180, 120, 30, 20, 10, 5, 1), strict=True):
+        monkeypatch.setitem(item, "time", time_ago(minutes))
     append(directory, *ENTRIES)
     return str(tmp_path / "agent.sock")
 
@@ -116,13 +123,16 @@ async def test_audit_prints_a_line_per_entry(socket):
         (("--since", "25m"), ["exit", "gap", "kill", "later"]),
         (("--since", "150m"), ["decision", "input", "exit", "gap", "kill", "later"]),
         (("--since", "1d"), ["create", "decision", "input", "exit", "gap", "kill", "later"]),
-        (("--since", ENTRIES[3]["time"]), ["exit", "gap", "kill", "later"]),
-        (("--since", ENTRIES[3]["time"].replace("Z", "+00:00")), ["exit", "gap", "kill", "later"]),
+        (("--since", "EXIT"), ["exit", "gap", "kill", "later"]),
+        (("--since", "EXIT+00:00"), ["exit", "gap", "kill", "later"]),
         (("--since", "2020-01-31", "--agent", "new"), ["gap", "later"]),
         (("--since", "2999-01-31"), []),
     ],
 )
 async def test_audit_selects_by_agent_session_and_time(socket, options, expected):
+    at = ENTRIES[3]["time"]
+    times = {"EXIT": at, "EXIT+00:00": at.replace("Z", "+00:00")}
+    options = [times.get(option, option) for option in options]
     done = await run(socket, "audit", "--json", *options)
     assert (done.status, done.err) == (0, "")
     assert events(done.out) == expected

@@ -96,6 +96,7 @@ async def test_inspect_shows_windows_and_the_agent(user, path):
         assert "owner           agent\n" in out
 
 
+@pytest.mark.long
 async def test_restart_starts_the_same_program_again(user, path, tmp_path):
     command = 'echo $$ $COLOUR "$1" $(stty size) $PWD; exec sleep 1000'
     params = {
@@ -127,6 +128,7 @@ async def test_restart_starts_the_same_program_again(user, path, tmp_path):
     assert (found["name"], found["state"]) == ("web", "running")
 
 
+@pytest.mark.long
 async def test_restart_of_a_terminal_works_after_a_restart_of_the_worker(user, path):
     await user.request("terminal/create", {"command": "sleep 1000", "name": "web"})
     assert (await run(path, "restart")).status == 0
@@ -155,6 +157,7 @@ async def test_restart_leaves_a_terminal_that_cannot_be_started_again(user, path
         assert "was not created by acpterm run" in done.err
 
 
+@pytest.mark.long
 async def test_restart_keeps_variables_that_the_daemon_sets_by_default(user, path):
     values = {"TERM": "vt100", "COLUMNS": "99"}
     params = {

@@ -12,6 +12,7 @@ from acpterm.client.user.completion import short_ids
 from tests.support.agent import agent_at
 from tests.support.commands import command_environment, run, shim
 from tests.support.daemon import daemon, user_socket
+from tests.support.polling import poll_blocking
 from tests.support.starting import ACPTERM, start
 from tests.support.tmux import needs_tmux, tmux_server
 from tests.support.user import user_at
@@ -37,26 +38,34 @@ def completions(path: str, *words: str, **env: str) -> list[str]:
     return [line.partition(",")[2] for line in out.decode().splitlines() if line]
 
 
+def terminals(path: str, *words: str) -> list[str]:
+    """Return completions that are not empty.
+
+    On a busy machine the daemon may not respond in time, and then there are none.
+    """
+    return poll_blocking(lambda: completions(path, *words))
+
+
 async def test_terminal_is_completed_to_its_name_or_its_id(path):
     async with agent_at(path) as agent:
         one = await agent.create("sleep 1000")
         short = one.removeprefix("term_")
-        found = completions(path, "acpterm", "kill", "")
+        found = terminals(path, "acpterm", "kill", "")
         assert found[:2] == ["build", "bench"]
         # Terminals without a name, or whose name needs quoting, are completed by id.
         assert all(re.fullmatch("[0-9a-f]{8}", word) for word in found[2:])
         assert found[4] == short[:8]
         # Ids are random, so some may begin with "b".
         ids = [word for word in found[2:] if word.startswith("b")]
-        assert completions(path, "acpterm", "kill", "b") == ["build", "bench", *ids]
-        assert completions(path, "acpterm", "kill", "bu") == ["build"]
-        assert "build" not in completions(path, "acpterm", "kill", "build", "")
-        assert completions(path, "acpterm", "rm", short[:3]) == [short[:8]]
-        assert completions(path, "acpterm", "promote", one[:12]) == [one]
-        assert completions(path, "acpterm", "promote", short[:11]) == [short]
-        assert completions(path, "acpterm", "kill", "@") == ["@last"]
+        assert terminals(path, "acpterm", "kill", "b") == ["build", "bench", *ids]
+        assert terminals(path, "acpterm", "kill", "bu") == ["build"]
+        assert "build" not in terminals(path, "acpterm", "kill", "build", "")
+        assert terminals(path, "acpterm", "rm", short[:3]) == [short[:8]]
+        assert terminals(path, "acpterm", "promote", one[:12]) == [one]
+        assert terminals(path, "acpterm", "promote", short[:11]) == [short]
+        assert terminals(path, "acpterm", "kill", "@") == ["@last"]
         other = "--socket=" + path
-        assert completions("/nowhere/agent.sock", "acpterm", "kill", other, "bu") == ["build"]
+        assert terminals("/nowhere/agent.sock", "acpterm", "kill", other, "bu") == ["build"]
 
 
 async def test_commands_flags_and_choices_are_completed(tmp_path):

@@ -44,6 +44,7 @@ async def test_trial_terminal_works_on_this_machine(tmp_path):
     assert [one["check"] for one in found.values() if "could not be" in one["found"]] == []
 
 
+@pytest.mark.long
 async def test_running_daemon_is_reported(tmp_path):
     async with daemon(tmp_path) as (process, path):
         _, found = await run_doctor(path)
@@ -72,6 +73,7 @@ async def test_socket_directory_writable_by_others_is_a_problem(tmp_path):
     assert "can be written to by others (mode 777)" in found["sockets"]["found"]
 
 
+@pytest.mark.long
 async def test_sticky_socket_directory_is_a_problem(tmp_path):
     directory = tmp_path / "sticky"
     directory.mkdir()
@@ -136,6 +138,7 @@ def test_unwritable_record_directory_is_a_problem(directory, wrong, record):
     assert found.found == f"nothing can be recorded in {directory}: {wrong}: {why}"
 
 
+@pytest.mark.long
 async def test_socket_directory_that_cannot_be_created_is_a_problem():
     status, found = await run_doctor("/proc/x/agent.sock")
     assert status == 1
@@ -156,6 +159,7 @@ def test_trial_directories_are_removed(tmp_path):
         ("#!/bin/sh\necho 'what is -c?'\n", "{} does not do exit 7: what is -c?"),
     ],
 )
+@pytest.mark.long
 async def test_unusable_shell_is_reported_only_by_its_own_check(tmp_path, code, expected):
     shell = tmp_path / "shell"
     if code is not None:
@@ -171,6 +175,7 @@ async def test_unusable_shell_is_reported_only_by_its_own_check(tmp_path, code, 
         assert found[name] == before[name]
 
 
+@pytest.mark.long
 async def test_default_record_directory_is_checked(tmp_path):
     directory = tmp_path / "acpterm" / "recordings"
     directory.mkdir(parents=True, mode=0o755)

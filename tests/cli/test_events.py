@@ -61,6 +61,7 @@ async def test_events_prints_a_line_for_each_event(tmp_path, path):
     ]
 
 
+@pytest.mark.long
 async def test_exit_event_names_the_side_that_killed_the_program(tmp_path, path):
     async with running(tmp_path, path, "events") as events:
         await wait_until_subscribed(events, path)
@@ -73,6 +74,7 @@ async def test_exit_event_names_the_side_that_killed_the_program(tmp_path, path)
     assert re.search(r"  ended by SIGTERM after \d+s  \(by agent\)$", line)
 
 
+@pytest.mark.long
 async def test_events_json_has_the_daemons_notifications(tmp_path, path):
     async with running(tmp_path, path, "events", "--json") as events:
         before = await wait_until_subscribed(events, path)
@@ -138,6 +140,7 @@ async def test_head_receives_the_first_line_and_events_exits_with_0(tmp_path, pa
     assert out[1] == "0"
 
 
+@pytest.mark.long
 async def test_events_starts_a_daemon_when_none_runs(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
     async with running(tmp_path, path, "events") as events:

@@ -42,6 +42,7 @@ async def test_asciicast_has_all_output_with_its_times(path, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("asciinema") is None, reason="asciinema is not installed")
+@pytest.mark.long
 async def test_asciinema_plays_an_exported_cast(path, tmp_path):
     async with agent_at(path) as agent, agent_here() as window:
         terminal = await agent.create(PRINT_SLOWLY)
@@ -53,6 +54,7 @@ async def test_asciinema_plays_an_exported_cast(path, tmp_path):
             assert (text.split(), status["exitCode"]) == (["one", "two"], 0)
 
 
+@pytest.mark.long
 async def test_file_is_unchanged_when_the_export_fails(path, tmp_path):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo one")
@@ -175,6 +177,7 @@ async def test_export_exits_with_0_when_its_pipe_has_no_reader(path):
         ("{screen} --svg /dev/stdout | head -c 4", "<svg"),
     ],
 )
+@pytest.mark.long
 async def test_pipe_or_device_is_written_to_in_place(path, line, printed):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo one")

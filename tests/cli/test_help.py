@@ -9,6 +9,7 @@ import pytest
 
 from acpterm import __version__
 from acpterm.cli.main import _ELSEWHERE, ALIASES, SHORT
+from tests.support.cases import each_case
 from tests.support.processes import environment
 from tests.support.starting import ACPTERM, start
 
@@ -62,7 +63,7 @@ def test_version_and_commit_are_printed(argument):
     assert done.stdout == f"acpterm, version {__version__} (commit {commit})\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "expected"),
     [
         (["unknown"], "there is no command 'unknown': acpterm --help lists all commands"),
@@ -170,6 +171,7 @@ def test_serve_fails_when_the_settings_file_is_missing(tmp_path):
     assert message == f"acpterm: {file}: cannot be read: No such file or directory\n"
 
 
+@pytest.mark.long
 def test_host_uses_settings_of_the_file_the_environment_and_flags(tmp_path):
     """The flags take precedence over the environment, which takes precedence over the file."""
     file = tmp_path / "settings.toml"

@@ -15,6 +15,7 @@ from acpterm.client.user.output.lines import Lines, last_lines
 from acpterm.client.user.output.text_follow import TextStream, continue_text
 from acpterm.terminal.text.stream import TextView
 from tests.support.agent import agent_at
+from tests.support.cases import each_case
 from tests.support.commands import command_environment, run, running
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
@@ -67,6 +68,7 @@ async def test_logs_follow_prints_an_overwritten_line_once_when_it_starts_within
             assert logs.out == "a\nx/\n"
 
 
+@pytest.mark.long
 async def test_logs_follow_prints_all_output_when_the_terminal_is_released_at_its_exit(
     path, tmp_path
 ):
@@ -113,6 +115,7 @@ async def test_logs_follow_reports_missing_bytes_when_a_flood_overruns_it(path):
         assert lost + printed == pytest.approx(whole, abs=20 * len(reports))
 
 
+@pytest.mark.long
 async def test_logs_prints_text_whose_raw_output_was_overwritten(path):
     async with agent_at(path) as agent:
         bar = """awk 'BEGIN { for (i = 0; i < 200000; i++) printf "\\r%09d", i; print "" }'"""
@@ -133,6 +136,7 @@ async def test_logs_prints_all_output_when_the_agent_has_set_a_small_limit(path)
         assert await run(path, "logs", terminal) == (0, everything, "")
 
 
+@pytest.mark.long
 async def test_logs_prints_text_since_a_position_and_raw_output(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(r"printf 'one\n\033[31mtwo\r\n'")
@@ -194,6 +198,7 @@ async def test_logs_prints_a_released_terminal_that_a_tool_call_shows(path):
         assert await run(path, "logs", terminal) == (0, "kept\n", "")
 
 
+@pytest.mark.long
 async def test_logs_follow_updates_an_unfinished_line_in_a_window(path):
     async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(
@@ -228,6 +233,7 @@ ESCAPED_TEXT = r"safe \u202egnp.exe\u200b \U000e0068end"
         ["screen"],
     ],
 )
+@pytest.mark.long
 async def test_hidden_text_is_escaped_in_a_window_and_unchanged_elsewhere(path, words):
     async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(PRINT_HIDDEN)
@@ -248,7 +254,7 @@ PROGRAM = (
 ).encode()
 
 
-@pytest.mark.parametrize("split", range(0, len(PROGRAM) + 1, 1))
+@each_case("split", range(0, len(PROGRAM) + 1, 1))
 def test_continued_text_equals_the_whole_text_at_every_split(split):
     view = TextView(10_000)
     view.feed(PROGRAM[:split])
@@ -275,7 +281,7 @@ def test_text_stream_returns_the_same_text_when_fed_byte_by_byte():
     assert (whole.feed(PROGRAM), whole.line) == (finished, stream.line)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "number", "expected"),
     [
         ("", 1, ""),
@@ -351,6 +357,7 @@ async def test_since_refuses_text_that_is_no_time(tmp_path, text):
     assert ("the position is @5" in done.err) == (text == "5")
 
 
+@pytest.mark.long
 async def test_logs_since_a_time_prints_only_later_output(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo one; read x; printf 'two\\nth'; read x")
@@ -413,6 +420,7 @@ async def test_timestamps_continue_when_the_worker_is_replaced(path, tmp_path):
     assert "bytes are" not in logs.err
 
 
+@pytest.mark.long
 async def test_follow_with_times_succeeds_before_a_new_worker_has_parsed_the_output(path):
     # This output takes long to parse again: the colour changes at each character.
     paint = r"""awk 'BEGIN { for (i = 0; i < 150000; i++) printf "\033[3%dm%d", i % 8, i % 10 }'"""
@@ -430,6 +438,7 @@ async def test_follow_with_times_succeeds_before_a_new_worker_has_parsed_the_out
         assert "at" not in notification
 
 
+@pytest.mark.long
 async def test_output_from_before_a_new_worker_has_no_time(path, tmp_path):
     terminal = await start_detached(path, "echo old; read x; echo new; read x")
     assert (await run(path, "wait", terminal, "--for", "old")).status == 0

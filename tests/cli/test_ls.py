@@ -64,6 +64,7 @@ async def test_ls_prints_a_row_for_each_terminal(path):
     assert found[1][9] == "-"
 
 
+@pytest.mark.long
 async def test_ls_shows_the_state_of_each_terminal(path):
     async with agent_at(path) as agent:
         busy = await agent.create("sleep 1000")
@@ -144,6 +145,7 @@ async def test_ls_lists_running_terminals_first(path):
     ]  # fmt: skip
 
 
+@pytest.mark.long
 async def test_ls_running_omits_exited_terminals_and_quiet_prints_ids(path):
     over = await create_terminal(path, "exit 3")
     one = await create_terminal(path, "sleep 1000", name="one")
@@ -201,6 +203,7 @@ def tmux(tmp_path):
 
 
 @needs_tmux
+@pytest.mark.long
 async def test_ls_fits_the_width_and_has_colours_on_a_terminal(tmux, path):
     await create_terminal(path, "exit 3; " + "x" * 300, name="bad")
     await poll_state(path, "exited 3")
@@ -216,6 +219,7 @@ async def test_ls_fits_the_width_and_has_colours_on_a_terminal(tmux, path):
 
 @needs_tmux
 @pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@pytest.mark.long
 async def test_ls_prints_no_colours_with_no_color_or_a_dumb_terminal(tmux, path, more):
     await create_terminal(path, "exit 3")
     await poll_state(path, "exited 3")
@@ -266,6 +270,7 @@ async def test_ls_watch_updates_its_screen_and_restores_the_terminal_at_the_end(
 
 @needs_tmux
 @pytest.mark.parametrize("words", [[], ["--json"]])
+@pytest.mark.long
 async def test_ls_watch_ends_at_q_while_the_terminal_stops_its_output(tmux, path, tmp_path, words):
     watch = shlex.join([*ACPTERM, "ls", "--watch", *words])
     script = f"{watch}; touch {tmp_path}/ended; exec sleep 1000"
@@ -279,6 +284,7 @@ async def test_ls_watch_ends_at_q_while_the_terminal_stops_its_output(tmux, path
 
 
 @needs_tmux
+@pytest.mark.long
 async def test_ls_watch_filters_rows_and_attaches_at_enter(tmux, path):
     await create_terminal(path, "sleep 1000", name="other")
     await create_terminal(path, "echo here I am; exec cat", name="mine")
@@ -314,6 +320,7 @@ async def test_ls_watch_filters_rows_and_attaches_at_enter(tmux, path):
 @needs_tmux
 @pytest.mark.parametrize("key", ["C-c", "q"])
 @pytest.mark.parametrize("words", [["TERM=dumb"], ["TERM=dumb", "--json"]])
+@pytest.mark.long
 async def test_ls_watch_ends_at_the_same_keys_on_a_dumb_terminal(tmux, path, words, key):
     term, *more = words
     pane = tmux.pane(
@@ -331,6 +338,7 @@ async def test_ls_watch_ends_at_the_same_keys_on_a_dumb_terminal(tmux, path, wor
 
 
 @needs_tmux
+@pytest.mark.long
 async def test_ls_watch_does_not_change_the_tty_as_a_background_job(tmux, path):
     pane = tmux.pane(["bash", "--norc", "--noprofile", "-m"], env=command_environment(path))
     pane.line(f"{shlex.join(ACPTERM)} ls --watch --json &")

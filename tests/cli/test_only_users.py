@@ -55,6 +55,7 @@ def written(tmp_path):
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.long
 async def test_daemon_refuses_them_in_an_agents_terminal(path, script, words, tmp_path):
     async with agent_at(path) as agent:
         output, status = await agent.run(script(path, words, WITHOUT_VARIABLES))
@@ -64,6 +65,7 @@ async def test_daemon_refuses_them_in_an_agents_terminal(path, script, words, tm
     assert written(tmp_path) == []
 
 
+@pytest.mark.long
 async def test_agent_that_points_elsewhere_is_refused_by_its_marks(path, script, tmp_path):
     async with agent_at(path) as agent:
         output, status = await agent.run(script(NOWHERE, ALLOW, WITHOUT_VARIABLES))

@@ -93,7 +93,7 @@ def test_error_of_the_rules_file_is_printed(run, tmp_path):
 def test_unknown_profile_is_an_error_that_names_the_profiles(run):
     done = run("check", "--profile", "x", "ls")
     assert done.exit_code == 1
-    assert "there is no profile 'x': the profiles are confirm, guarded, open, pool" in done.stderr
+    assert "there is no profile 'x'; there are confirm, guarded, open, pool" in done.stderr
 
 
 def test_check_uses_the_profile_of_the_current_directory(run, tmp_path, monkeypatch):

@@ -31,6 +31,7 @@ def test_json_text_escapes_control_characters():
 
 
 @given(st.recursive(st.text() | st.text(CONTROLS), lambda inner: st.dictionaries(st.text(), inner)))
+@pytest.mark.long
 def test_json_text_has_the_same_value_and_no_control_characters(value):
     text = json_text(value)
     assert json.loads(text) == value

@@ -58,6 +58,7 @@ async def test_file_needs_no_daemon_and_takes_precedence_over_a_terminal(tmp_pat
     assert done.status == 1
 
 
+@pytest.mark.long
 async def test_speed_and_idle_limit_are_applied(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one"], [100, "o", "two"], [110, "o", "three"])
     async with agent_here() as window:
@@ -68,6 +69,7 @@ async def test_speed_and_idle_limit_are_applied(path, tmp_path):
         await window.release(playback)
 
 
+@pytest.mark.long
 async def test_ctrl_c_ends_the_playback_and_restores_the_window(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "\x1b[?1049h\x1b[?25lone"], [1000, "o", "two"])
     async with agent_here() as window:
@@ -82,6 +84,7 @@ async def test_ctrl_c_ends_the_playback_and_restores_the_window(path, tmp_path):
         await window.release(playback)
 
 
+@pytest.mark.long
 async def test_window_that_is_too_small_is_reported(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one"], cols=100, rows=50)
     async with agent_here() as window:

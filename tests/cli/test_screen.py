@@ -10,6 +10,7 @@ import pytest
 from acpterm.acp.user_api import ScreenResponse
 from acpterm.client.user.export import picture
 from tests.support.agent import agent_at
+from tests.support.cases import each_case
 from tests.support.commands import command_environment, run
 from tests.support.starting import ACPTERM
 from tests.support.user import user_terminals_at
@@ -40,6 +41,7 @@ async def test_screen_json_escapes_invisible_characters(path):
 
 
 @pytest.mark.parametrize(("no_color", "expected"), [("", "\x1b[0;31mred\x1b[m"), ("1", "red 漢|")])
+@pytest.mark.long
 async def test_screen_has_colours_in_a_window_unless_no_color_is_set(path, no_color, expected):
     async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(PRINT_LINES)
@@ -58,6 +60,7 @@ async def test_screen_has_colours_in_a_window_unless_no_color_is_set(path, no_co
         await window.release(recorded)
 
 
+@pytest.mark.long
 async def test_screen_writes_a_picture_to_a_file(path, tmp_path):
     async with agent_at(path) as agent:
         terminal = await agent.create(PRINT_LINES)
@@ -107,7 +110,7 @@ def test_svg_places_every_character_in_its_cell(row, pieces):
     assert texts(row) == pieces
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("sgr", "expected"),
     [
         ("0;31", 'fill="#cc3b3b"'),

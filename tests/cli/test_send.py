@@ -11,6 +11,7 @@ import trio
 from acpterm.client.user import send_keys
 from acpterm.keys import KNOWN, depends_on_cursor_mode, key_bytes
 from tests.support.agent import agent_at
+from tests.support.cases import each_case
 from tests.support.commands import command_environment, run, run_with, running
 from tests.support.daemon import user_socket
 from tests.support.polling import poll
@@ -50,6 +51,7 @@ async def test_send_last_refuses_a_terminal_of_an_agent(path):
         assert "got secret" in (await user.terminal_request("read", created["terminalId"]))["data"]
 
 
+@pytest.mark.long
 async def test_send_types_enter_last(path):
     assert await received_bytes(path, 3, "-e", "ls") == b"ls\r"
     assert await received_bytes(path, 3, "ls", "--enter") == b"ls\r"
@@ -78,6 +80,7 @@ async def test_send_refuses_a_key_name_as_text_and_shows_both_alternatives(path,
         assert "y" not in (await agent.output(terminal))["output"].replace("ready", "")
 
 
+@pytest.mark.long
 async def test_key_names_inside_a_text_are_typed_as_text(path):
     sent = b"Delete the end"
     assert await received_bytes(path, len(sent), "Delete", "the", "end") == sent
@@ -90,6 +93,7 @@ async def test_cursor_keys_follow_the_cursor_mode_of_the_program(path):
     assert await received_bytes(path, len(sent), *words, before="printf '\\033[?1h'; ") == sent
 
 
+@pytest.mark.long
 async def test_paste_is_bracketed_only_when_the_program_enabled_it(path):
     sent = b"\x1b[200~a\rb\x1b[201~\r"
     words = ["--paste", "a\nb\x1b", "-e"]
@@ -189,6 +193,7 @@ async def test_send_fails_with_invalid_arguments(path, words, status, expected):
     assert expected in done.err
 
 
+@pytest.mark.long
 async def test_send_reports_a_stdin_that_is_closed_or_unreadable(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("sleep 1000")
@@ -210,7 +215,7 @@ async def test_send_fails_when_the_program_has_ended(path):
         assert "has ended" in done.err
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "keys"),
     [
         ("a", b"a"),
@@ -254,9 +259,7 @@ def test_key_bytes_returns_the_bytes_of_xterm(name, keys):
     assert key_bytes(name) == keys
 
 
-@pytest.mark.parametrize(
-    "name", ["", "F0", "F13", "Foo", "C-", "C-é", "C-Enter", "X-a", "C-1", "ab"]
-)
+@each_case("name", ["", "F0", "F13", "Foo", "C-", "C-é", "C-Enter", "X-a", "C-1", "ab"])
 def test_key_bytes_raises_when_the_key_is_unknown(name):
     with pytest.raises(ValueError, match=r"no key"):
         key_bytes(name)

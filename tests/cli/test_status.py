@@ -37,6 +37,7 @@ async def test_status_shows_the_state_of_the_daemon(tmp_path):
         assert fields == {
             "agents' socket": path,
             "your socket": user_socket(path),
+            "page": "not served: acpterm open starts it",
             "terminals": "1 running, 1 exited, 0 kept",
             "connections": "0 of yours, 1 agent",
         }

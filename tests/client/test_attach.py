@@ -113,6 +113,7 @@ def test_cursor_is_below_the_output_after_detach(windows):
     shell.until(f"two\n$\n[{name} runs on]\nhere$")
 
 
+@pytest.mark.long
 def test_attach_fails_and_restores_the_window_when_the_daemon_is_killed(windows, tmp_path):
     with blocking_daemon(tmp_path / "another") as daemon:
         other = Windows(daemon, windows.tmux)
@@ -138,6 +139,7 @@ def test_program_survives_when_the_window_closes(windows):
     assert windows.daemon.info(name)["state"] == "running"
 
 
+@pytest.mark.long
 def test_screen_is_repainted_when_the_client_is_stopped_and_continued(windows):
     name = windows.daemon.create("bash", "-c", "printf '\\e[?1049h\\e[3;3Hfull'; exec cat")
     shell = windows.shell()
@@ -155,6 +157,7 @@ def test_screen_is_repainted_when_the_client_is_stopped_and_continued(windows):
     shell.until("ended by SIGINT")
 
 
+@pytest.mark.long
 def test_last_output_is_complete(windows):
     name = windows.daemon.create("bash", "-c", "read x; seq 3000; printf last; exit 3")
     # In a shell, since tmux itself may lose the last output of a window's own program.
@@ -170,6 +173,7 @@ def test_last_output_is_complete(windows):
     )
 
 
+@pytest.mark.long
 def test_attach_needs_a_terminal(windows):
     pane = windows.open("sh", "-c", f"{OURS} attach x | cat; echo end")
     pane.until("acpterm: attach needs a terminal")
@@ -221,6 +225,7 @@ def test_detach_keys_are_configurable(windows):
 # -- Input
 
 
+@pytest.mark.long
 def test_long_paste_arrives_complete(windows, tmp_path):
     lines = b"".join(b"%06d %s\n" % (n, b"x" * 43) for n in range(2000))
     received = tmp_path / "taken"

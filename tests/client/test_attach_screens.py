@@ -27,6 +27,7 @@ def lines_before(pane, line):
 
 
 @pytest.mark.parametrize("command", ["attach {name}", "attach -r {name}"])
+@pytest.mark.long
 def test_window_is_restored_when_detached_from_a_full_screen_program(windows, command):
     name = windows.daemon.create("bash", "-c", f"printf 'on the main screen'; {FULL}")
     shell = shell_with_lines(windows)
@@ -55,6 +56,7 @@ def test_window_is_restored_when_a_full_screen_program_exits(windows, tmp_path):
     assert SHOWN not in shell.history()
 
 
+@pytest.mark.long
 def test_main_screen_is_painted_when_a_program_leaves_the_alternate_one(windows):
     again = f"echo first; {FULL}; echo second; read -rsn1; {FULL}; exec sleep 1000"
     name = windows.daemon.create("bash", "-c", again)
@@ -75,6 +77,7 @@ def test_main_screen_is_painted_when_a_program_leaves_the_alternate_one(windows)
     assert "\n110\nhere$" in shell.history()
 
 
+@pytest.mark.long
 def test_window_is_not_scrolled_when_attach_fails(windows):
     shell = windows.shell()
     inside = windows.daemon.create("bash", "--norc", "--noprofile")

@@ -28,11 +28,12 @@ from acpterm.client.chat.actions import (
 from acpterm.client.chat.steps import Intervals, Pause, Place, steps
 from acpterm.client.chat.texts import list_text
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
+from tests.support.cases import each_case
 
 HERE = Place("/project", "local")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "action"),
     [
         # The examples of the documentation of these words.
@@ -59,7 +60,7 @@ def test_line_is_parsed(line, action):
     assert parse(line) == action
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "why"),
     [
         ("", "/terminal list"),

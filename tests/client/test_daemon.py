@@ -152,6 +152,7 @@ async def test_command_fails_when_the_path_is_too_long_for_a_socket(tmp_path, wo
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.long
 async def test_users_socket_may_be_in_another_directory(tmp_path, path):
     env = {"ACPTERM_USER_SOCKET": str(tmp_path / "mine" / "here.sock")}
     assert (await run(path, "run", "-d", "--name", "web", "--", "sleep", "60", **env)).status == 0
@@ -160,6 +161,7 @@ async def test_users_socket_may_be_in_another_directory(tmp_path, path):
     assert not listens(path)
 
 
+@pytest.mark.long
 async def test_daemons_in_one_directory_have_separate_users_sockets(tmp_path):
     other = str(tmp_path / "run" / "other.sock")
     async with daemon(tmp_path) as (_, first):

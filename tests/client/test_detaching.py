@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import CHUNK_BYTES, HIGH_WATER_BYTES, Printer, Tty
 from acpterm.keys import key_bytes
+from tests.support.cases import each_case
+from tests.support.depth import DEADLINE_S
 
 PASTE = b"\x1b[200~%s\x1b[201~"
 
@@ -29,7 +31,7 @@ def fed(keys, *typed):
     return passed, left
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("keys", "typed"),
     [
         ("C-\\", b"\x1c"),
@@ -84,7 +86,7 @@ def test_detach_key_is_found_in_every_encoding_and_split(keys, typed):
             assert fed(keys, b"ab" + typed[:at], typed[at:] + b"cd") == (b"ab", True), at
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("keys", "typed"),
     [
         ("C-\\", [b"\x1b"]),
@@ -184,8 +186,8 @@ def test_detach_keys_are_found_however_their_events_are_split(data, keys):
     assert fed(keys, *parts) == (b"", True)
 
 
-@pytest.mark.parametrize("name", [*(f"F{n}" for n in range(1, 13)), "Up", "Home", "PgDn", "IC"])
-@pytest.mark.parametrize("modifiers", ["", "C-", "S-", "M-C-"])
+@each_case("name", [*(f"F{n}" for n in range(1, 13)), "Up", "Home", "PgDn", "IC"])
+@each_case("modifiers", ["", "C-", "S-", "M-C-"])
 def test_detach_keys_with_escape_sequences_are_found(modifiers, name):
     keys = modifiers + name
     assert fed(keys, b"a" + key_bytes(keys) + b"b") == (b"a", True)
@@ -247,7 +249,7 @@ async def test_terminal_mode_is_restored_after_raw():
         assert terminal.size == (33, 7)
         with terminal.raw():
             assert not termios.tcgetattr(slave)[3] & (termios.ECHO | termios.ICANON | termios.ISIG)
-            with trio.fail_after(5):
+            with trio.fail_after(DEADLINE_S):
                 assert await terminal.read() == b"ahead\n"
                 os.write(master, b"\x03")
                 assert await terminal.read() == b"\x03"
@@ -267,7 +269,7 @@ async def test_input_ends_when_the_terminal_is_gone():
     terminal = Tty(slave, slave)
     with terminal.raw():
         os.close(master)
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             assert await terminal.read() == b""
             with pytest.raises(OSError, match="error"):
                 await terminal.write(b"x")

@@ -7,6 +7,7 @@ from trio.testing import memory_stream_pair
 from acpterm.acp.terminal import Empty
 from acpterm.client.endpoint import Endpoint
 from acpterm.jsonrpc import RpcError
+from tests.support.depth import DEADLINE_S
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ async def test_pending_and_later_requests_fail_after_an_invalid_message(line, wh
     endpoint = Endpoint(ours, "the daemon", 1000)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(endpoint.run)
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             nursery.start_soon(theirs.send_all, line + b"\n")
             with pytest.raises(RpcError, match="the daemon sent an invalid message") as caught:
                 await endpoint.request("status", Empty())
@@ -39,7 +40,7 @@ async def test_endpoint_with_on_invalid_continues_after_an_invalid_message():
     endpoint = Endpoint(ours, "the agent", 1000, on_invalid=errors.append)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(endpoint.run)
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
 
             @nursery.start_soon
             async def answer():

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
@@ -10,6 +9,7 @@ from msgspec import UNSET, Raw
 from acpterm.acp.raw_json import items, members, text
 from acpterm.client.envelope import is_true, parse_envelope
 from acpterm.client.proxy import capabilities
+from tests.support.cases import each_case
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -34,7 +34,7 @@ def test_parse_envelope_accepts_any_line(line):
     assert announced["terminal"] is True
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "is_request", "is_response", "key"),
     [
         (b'{"id": 1, "method": "x"}', True, False, 1),

@@ -8,6 +8,7 @@ from wcwidth import wcswidth
 from acpterm.cli import _tables
 from acpterm.client.user.format import NOTHING, Row
 from acpterm.client.user.list_view import Action, Item, ListView
+from tests.support.cases import each_case
 
 
 def row(number, **more):
@@ -30,7 +31,7 @@ def view_of(count, height=5):
     return view
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("keys", "selected", "first"),
     [
         (b"", 0, 0),
@@ -108,7 +109,7 @@ def test_list_fits_the_window_with_complete_ids(columns, monkeypatch):
     assert [line[:8] for line in lines[1:]] == ["00000001", "00000002"]
 
 
-@pytest.mark.parametrize("columns", range(30, 200, 7))
+@each_case("columns", range(30, 200, 7))
 def test_selected_line_is_no_wider_than_the_window(columns):
     lines = _tables.table(WIDE, columns, _tables.Styles.ATTRIBUTES, selected=1)
     plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]

@@ -1,8 +1,7 @@
 """What a pipe is sent of a terminal's output, wherever the output is cut."""
 
-import pytest
-
 from acpterm.client.user.attach.pipe import PipeOutput
+from tests.support.cases import each_case
 
 WHOLE = [
     (b"plain\r\n", b"plain\n"),
@@ -19,7 +18,7 @@ WHOLE = [
 ]
 
 
-@pytest.mark.parametrize(("data", "expected"), WHOLE)
+@each_case(("data", "expected"), WHOLE)
 def test_pipe_output_is_the_same_however_it_is_cut(data, expected):
     for size in range(1, len(data) + 1):
         output = PipeOutput()

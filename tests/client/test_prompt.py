@@ -135,6 +135,7 @@ async def test_terminal_outside_of_tool_calls_is_not_printed(tmp_path):
     assert run.out == ""
 
 
+@pytest.mark.long
 async def test_long_output_is_printed_completely(tmp_path):
     _, run = await prompted(tmp_path, *shown("seq 20000"))
     numbers = re.findall(r"│ (\d+)\n", run.out)
@@ -318,6 +319,7 @@ scripted.ANSWERS["session/new"] = refuse
     assert "broken" in run.err
 
 
+@pytest.mark.long
 async def test_verbose_prints_the_session_id_and_the_agents_stderr(tmp_path):
     expected = {"do": "stderr", "text": "from the agent"}
     _, quiet = await prompted(tmp_path, expected)

@@ -16,6 +16,7 @@ from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.unix_socket import PeerCredentials
 from tests.acp.validate import validate_sent
+from tests.support.depth import DEADLINE_S
 from tests.support.editor import (
     AGENT,
     SHOWS,
@@ -287,6 +288,7 @@ async def test_console_block_is_updated_live_and_final_before_the_turn_ends():
         valid(editor)
 
 
+@pytest.mark.long
 async def test_all_output_is_shown_when_the_terminal_is_released_at_once():
     async with proxied() as editor:
         await editor.open("/tmp")
@@ -649,7 +651,7 @@ async def test_pending_requests_fail_with_the_reason_when_the_agent_exits(capfd)
         for id_ in (first, second):
             with pytest.raises(RpcError, match="exited with status 5; its last words: the key is"):
                 await editor.result(id_)
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             await editor.done.wait()
         assert editor.status == 5
     assert "the key is wrong" in capfd.readouterr().err
@@ -661,7 +663,7 @@ async def test_agents_exit_is_noticed_while_a_child_holds_its_stdout():
         id_ = await editor.begin(
             {"do": "spawn", "argv": ["sleep", "60"]}, {"do": "exit", "code": 5}
         )
-        with trio.fail_after(5), pytest.raises(RpcError, match="exited with status 5"):
+        with trio.fail_after(DEADLINE_S), pytest.raises(RpcError, match="exited with status 5"):
             await editor.result(id_)
         with trio.fail_after(8):
             await editor.done.wait()
@@ -706,7 +708,7 @@ async def test_initialize_fails_when_the_agents_interpreter_is_missing(tmp_path)
 async def test_no_agent_is_started_when_the_editor_closes_at_once():
     async with proxied() as editor:
         await editor.stream.send_eof()
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             await editor.done.wait()
         assert editor.status == 0
 
@@ -791,6 +793,7 @@ async def test_daemon_starts_on_demand_and_exits_when_idle(tmp_path, monkeypatch
     assert not socket.exists()
 
 
+@pytest.mark.long
 async def test_session_continues_without_terminals_when_the_daemon_dies(tmp_path, monkeypatch):
     monkeypatch.setenv("ACPTERM_IDLE_EXIT", "0.2")
     settings = {"socket": str(tmp_path / "run" / "agent.sock")}
@@ -860,6 +863,7 @@ async def test_context_for_the_daemon_omits_text_that_json_cannot_hold(monkeypat
         assert editor.texts()[-1].endswith("fine\n```")
 
 
+@pytest.mark.long
 async def test_socket_path_may_be_relative(tmp_path, monkeypatch):
     monkeypatch.setenv("ACPTERM_IDLE_EXIT", "0.2")
     monkeypatch.chdir(tmp_path)

@@ -12,6 +12,7 @@ from acpterm.providers.provider import NAMES
 from tests.acp.validate import validate_sent
 from tests.support.commands import run
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.editor import create, proxied, say
 from tests.support.polling import poll
 from tests.support.proxies import editor_of
@@ -234,6 +235,7 @@ async def test_pending_prompt_is_answered_when_the_agent_exits():
                 await editor.result(id_)
 
 
+@pytest.mark.long
 async def test_unexpected_error_ends_only_its_prompt(monkeypatch):
     async def fail(*_):
         raise OSError(24, "Too many open files")
@@ -253,7 +255,7 @@ async def test_prompt_is_cancelled_when_its_session_is_closed(tmp_path):
         id_ = await begin(editor, f"/terminal start touch {tmp_path}/ran; exec sleep 60")
         await poll((tmp_path / "ran").exists)
         await editor.request("session/close", {"sessionId": editor.session})
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             assert (await editor.result(id_))["stopReason"] == "cancelled"
 
 
@@ -425,12 +427,17 @@ async def test_terminal_outlives_the_proxy_and_is_the_users(tmp_path):
 
 
 @pytest.mark.long
-async def test_answer_continues_with_the_next_worker(tmp_path):
+async def test_answer_continues_with_the_next_worker(tmp_path, monkeypatch):
+    for name in ("SETTLE", "MAX"):
+        monkeypatch.setenv(f"ACPTERM_TOOL_{name}_INTERVAL", "60")
+    ran, go = tmp_path / "ran", tmp_path / "go"
+    command = f"touch {ran}; until [ -e {go} ]; do sleep 0.05; done; echo over"
     async with daemon(tmp_path) as running, editor_of(tmp_path, running.path) as editor:
         await editor.open("/tmp")
-        id_ = await begin(editor, f"/terminal start touch {tmp_path}/ran; sleep 2; echo over")
-        await poll((tmp_path / "ran").exists)
+        id_ = await begin(editor, f"/terminal start {command}")
+        await poll(ran.exists)
         await running.kill_worker()
+        go.touch()
         assert (await editor.result(id_))["stopReason"] == "end_turn"
         assert "over\n[exited with 0]" in editor.texts_sent[0]
 

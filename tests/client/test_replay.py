@@ -14,6 +14,7 @@ from acpterm.client.replay import CastError, Event, read, read_lines
 from acpterm.client.user.export.player import keys_in
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.paint import LEAVE
+from tests.support.cases import each_case
 
 HEADER = b'{"version": 2, "width": 80, "height": 24, "title": "make", "timestamp": 12.5}\n'
 
@@ -52,7 +53,7 @@ def test_header_and_events_are_read():
     assert list(recording.events) == [Event(*event) for event in SAMPLE]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("header", "what"),
     [
         (b"", "the recording is empty"),

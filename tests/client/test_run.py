@@ -82,6 +82,7 @@ def test_run_has_the_status_and_output_of_the_command(daemon, words, status, pri
     assert run(daemon, *words) == (status, printed, "")
 
 
+@pytest.mark.long
 def test_command_runs_in_the_execution_context_of_run(daemon, tmp_path):
     line = "pwd; umask; ulimit -n; echo $MINE $PAGER; tty | tr -d 0-9; stty size"
     env = {"MINE": "value", "PAGER": "less -R"}
@@ -143,6 +144,7 @@ def test_program_waits_for_a_slow_reader_of_the_pipe_and_no_output_is_lost(daemo
     assert out == b"".join(b"%d\n" % n for n in range(1, 1000001)) + b"last"
 
 
+@pytest.mark.long
 def test_run_ends_when_its_output_is_closed_during_a_flood(daemon):
     for _ in range(3):
         with started(daemon, "exec yes") as process:
@@ -163,6 +165,7 @@ def test_stdin_is_passed_on_byte_by_byte(daemon):
     assert run(daemon, "sha256sum", "-", stdin_data=data)[1].split()[0] == expected
 
 
+@pytest.mark.long
 def test_closed_stdin_counts_as_empty(daemon):
     line = f"{ACPTERM_LINE} run cat <&-; echo status $?"
     result = subprocess.run(
@@ -203,6 +206,7 @@ def test_pipe_gets_no_escape_sequences_unless_raw(daemon):
 
 
 @needs_tmux
+@pytest.mark.long
 def test_window_shows_the_terminal_when_stdin_is_a_pipe(windows):
     shell = windows.shell(size=(60, 12))
     shell.line(
@@ -212,6 +216,7 @@ def test_window_shows_the_terminal_when_stdin_is_a_pipe(windows):
 
 
 @needs_tmux
+@pytest.mark.long
 def test_terminal_as_stdin_is_passed_on_with_i(windows):
     shell = windows.shell(size=(60, 12))
     # The typed line does not contain the word that `until` waits for.

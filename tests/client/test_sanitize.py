@@ -4,7 +4,6 @@ import ast
 import re
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from acpterm.client.sanitize import (
     one_line,
     strip_controls,
 )
+from tests.support.cases import each_case
 
 PIECES = [
     "\x1b",
@@ -90,7 +90,7 @@ def test_safe_text_is_unchanged(text):
     assert strip_controls(strip_controls(text)) == strip_controls(text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "left"),
     [
         ("a\x1b[31mb\x1b[0mc", "abc"),
@@ -109,7 +109,7 @@ def test_strip_controls_examples(text, left):
     assert strip_controls(text) == left
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "left"),
     [
         ("\x1b[1;31mred\x1b[m plain", "\x1b[1;31mred\x1b[m plain\x1b[0m"),
@@ -150,7 +150,7 @@ def test_escape_invisible_escapes_every_invisible_character():
         assert ast.literal_eval(f"'{escaped}'") == f"a{char}b"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "shown"),
     [
         ("rm\u200c\u200d -rf", "rm\\u200c\\u200d -rf"),
@@ -195,7 +195,7 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown"), SHOWN)
+@each_case(("text", "shown"), SHOWN)
 def test_hidden_characters_are_escaped_and_script_joiners_kept(text, shown):
     assert escape_invisible_text(text) == shown
 

@@ -21,6 +21,7 @@ from acpterm.client.daemon import DaemonError
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.exec_context import current
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_on_stdio
 from tests.support.polling import poll
 from tests.support.processes import alive, environment, process
@@ -171,6 +172,7 @@ async def test_two_agents_share_a_daemon_without_seeing_each_others_terminals(pl
         assert (await one.wait(ours))["exitCode"] == 0
 
 
+@pytest.mark.long
 async def test_socket_option_selects_the_daemon(place, tmp_path):
     del place.env["ACPTERM_SOCKET"]
     arguments = {"embedded": False, "env": place.env}
@@ -186,12 +188,13 @@ async def test_embedded_starts_no_daemon(place, tmp_path):
     assert not place.socket.parent.exists()
 
 
+@pytest.mark.long
 async def test_daemon_inherits_no_descriptors_of_the_agent(place):
     """Otherwise an agent would wait for the end of a stdout that its relay has closed."""
     async with agent_by(place) as (running, agent):
         await agent.request("initialize", {"protocolVersion": 1})
         running.process.kill()
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             await agent.closed.wait()
         assert alive(place.daemon)
 
@@ -251,6 +254,7 @@ async def test_ten_megabyte_messages_pass_in_both_directions(place):
         assert await running.wait() == 0
 
 
+@pytest.mark.long
 async def test_agents_initialize_may_be_late_repeated_or_absent(place):
     async with agent_by(place) as (_, agent):
         assert (await agent.run("echo never"))[0] == "never\n"
@@ -299,6 +303,7 @@ async def test_daemon_that_stops_reading_blocks_the_agent_in_bounded_memory(plac
 # Shutdown
 
 
+@pytest.mark.long
 async def test_pending_requests_are_answered_after_stdin_ends(place):
     async with agent_by(place) as (running, agent):
         terminal = await agent.create("sleep 60 & echo $!; exec sleep 60")
@@ -366,6 +371,7 @@ async def test_relay_exits_at_once_when_the_agent_closes_its_stdout(place):
         assert "is gone" not in running.logged()
 
 
+@pytest.mark.long
 async def test_killed_daemon_is_reported_as_an_error(place):
     async with agent_by(place) as (running, agent):
         wait = await agent.start("terminal/wait_for_exit", agent.of(await agent.create("sleep 60")))
@@ -399,6 +405,7 @@ async def test_request_sent_while_the_daemon_dies_gets_an_error_response(place):
         assert await running.wait(4) == 1
 
 
+@pytest.mark.long
 async def test_daemon_that_shuts_down_answers_first(place):
     async with agent_by(place) as (running, agent):
         wait = await agent.start("terminal/wait_for_exit", agent.of(await agent.create("sleep 60")))

@@ -110,6 +110,7 @@ async def test_prompt_prints_all_output_after_a_takeover(tmp_path):
         assert prompt.out.endswith("done\n")
 
 
+@pytest.mark.long
 async def test_logs_and_wait_continue_without_duplicates_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         command = ["run", "-d", "--name", "n", "sh", "-c"]
@@ -135,6 +136,7 @@ async def test_logs_and_wait_continue_without_duplicates_after_a_takeover(tmp_pa
         assert [json.loads(line)["event"] for line in events.lines].count("reconnected") == 1
 
 
+@pytest.mark.long
 async def test_run_in_a_pipe_prints_all_output_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         async with running(tmp_path, path, "run", "sh", "-c", COUNT) as process:

@@ -16,6 +16,7 @@ from acpterm.client.proxy import text_presenter
 from acpterm.client.proxy.display import Display
 from acpterm.client.proxy.text_presenter import TextPresenter
 from tests.acp.validate import validate_sent
+from tests.support.cases import each_case
 
 
 class Clock:
@@ -193,6 +194,7 @@ def test_terminals_of_different_sessions_are_distinct():
     assert shown.render() == []
 
 
+@pytest.mark.long
 def test_memory_for_displays_and_calls_is_bounded():
     shown = Shown()
     for number in range(3000):
@@ -251,7 +253,7 @@ def own(shown, **output):
 FENCE = "```console\none\ntwo\n[exit status 3]\n```"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "output",
     [
         {"raw": {"aggregated_output": "one\ntwo\n", "formatted_output": "cut", "stdout": "one\n"}},

@@ -288,6 +288,7 @@ async def test_background_processes_of_the_users_terminal_are_admitted(tmp_path,
 
 
 @pytest.mark.parametrize("steps", [["hold"], ["hold", "fork"], ["stdio"], ["stdio", "fork"]])
+@pytest.mark.long
 async def test_descendant_of_a_process_with_an_agents_connection_is_refused(tmp_path, steps):
     async with peer_script(tmp_path) as script:
         error = await script.run(*steps, cwd=os.getcwd())
@@ -302,6 +303,7 @@ def program(path, text):
 
 
 @pytest.mark.parametrize("wrapper", ["uv", "uvx", "npx", "npm exec acpter", "sh -c", "both"])
+@pytest.mark.long
 async def test_agent_behind_a_wrapper_of_stdio_is_refused(tmp_path, wrapper):
     shell = ["/bin/sh", "-c", '"$@"; exit $?', "sh"]
     words = shell if wrapper == "sh -c" else []
@@ -316,6 +318,7 @@ async def test_agent_behind_a_wrapper_of_stdio_is_refused(tmp_path, wrapper):
 
 
 @pytest.mark.parametrize("server", ["sshd", "sshd-session", "tmux: server"])
+@pytest.mark.long
 async def test_descendant_of_a_server_that_started_stdio_is_admitted(tmp_path, server):
     async with peer_script(tmp_path) as script:
         _, (_, *arguments) = script.command("stdio")
@@ -328,6 +331,7 @@ async def test_descendant_of_a_server_that_started_stdio_is_admitted(tmp_path, s
 
 
 @pytest.mark.parametrize("shell", ["first", "nested"])
+@pytest.mark.long
 async def test_descendant_of_an_interactive_shell_that_started_stdio_is_admitted(tmp_path, shell):
     requests, answers = tmp_path / "requests", tmp_path / "answers"
     os.mkfifo(requests)
@@ -354,6 +358,7 @@ async def test_descendant_of_an_interactive_shell_that_started_stdio_is_admitted
 
 
 @needs_tmux
+@pytest.mark.long
 async def test_process_in_tmux_is_admitted_when_stdio_runs_in_another_window(tmp_path):
     requests, answers = tmp_path / "requests", tmp_path / "answers"
     requests.write_bytes(INITIALIZE)
@@ -386,6 +391,7 @@ async def test_agent_behind_a_proxy_is_refused(tmp_path):
         assert f"you descend from process {proxy.pid}, which holds" in error
 
 
+@pytest.mark.long
 async def test_proxy_that_asks_the_user_is_admitted_and_its_agent_is_not(tmp_path):
     async with peer_script(tmp_path) as script, editor_of(tmp_path, script.path) as editor:
         await editor.open("/tmp")
@@ -475,6 +481,7 @@ async def test_only_the_process_that_has_become_an_approver_is_admitted(
             assert "holds an agent's connection: ask the user" in error
 
 
+@pytest.mark.long
 async def test_holder_is_known_to_the_next_worker_before_it_has_resumed(tmp_path):
     async with peer_script(tmp_path) as script:
         held, killed = tmp_path / "held", tmp_path / "killed"

@@ -7,6 +7,7 @@ from acpterm.acp.agent_api import AgentEventsRequest
 from acpterm.host.agent.event_methods import REQUESTS_MAX, events
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError
 from tests.support.agent import agent_of
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, host_here
 from tests.support.polling import poll
 from tests.support.user import user_of
@@ -159,5 +160,5 @@ async def test_end_of_the_connection_ends_the_request_at_once():
     async with host_here() as host:
         async with agent_of(host) as agent:
             await subscribe(agent)
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             await poll(lambda: not host.state.events.has_subscribers)

@@ -2,11 +2,13 @@
 
 import time
 
+import psutil
 import pytest
 import trio
 
 from acpterm.host.agent import read_methods
 from acpterm.jsonrpc import RpcError
+from acpterm.pty.input_wait import detect
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 from tests.support.agent import agent_of
@@ -285,6 +287,29 @@ async def test_read_until_input_ends_with_output_and_at_the_exit():
                 texts.append(found["data"])
         assert "more" in "".join(texts)
         assert "waitingForInput" not in found
+
+
+async def test_program_does_not_wait_for_input_before_its_output_is_consumed(tmp_path):
+    async with host_here() as host, agent_of(host) as agent:
+        go = tmp_path / "go"
+        terminal = await agent.create(
+            f"until [ -e {go} ]; do sleep 0.01; done; printf done; read x"
+        )
+        pty = host.state.registry.get(terminal).terminal
+        keeper = psutil.Process(psutil.Process(pty.pid).ppid())
+        keeper.suspend()
+        try:
+            go.touch()
+            await poll(lambda: detect.waits_for_input(pty._master.fd))
+            assert pty.waits_for_input() is False
+            request = await agent.start(
+                "_acpterm/terminal/read",
+                agent.of(terminal, since=0, waitMs=30_000, untilInput=True),
+            )
+        finally:
+            keeper.resume()
+        assert (await agent.result(request))["data"] == "done"
+        await poll(pty.waits_for_input)
 
 
 async def test_read_until_input_goes_on_while_the_program_works():

@@ -161,6 +161,18 @@ async def test_first_answer_counts_and_the_question_is_withdrawn_elsewhere():
         assert {one["token"] for one in of(user, ASKED) + of(user, WITHDRAWN)} == {token}
 
 
+async def test_answer_from_the_page_is_recorded_as_such():
+    async with (
+        asking_host() as host,
+        approver_of(host) as agent,
+        user_of(host, answers_as="page") as page,
+    ):
+        id_ = await start(agent, "echo ask-first")
+        await answer(page, await asked(agent), "deny")
+        await error_of(agent, id_)
+        assert of(agent, WITHDRAWN)[0]["answer"]["by"] == "page"
+
+
 async def test_user_who_follows_is_there_to_ask():
     async with asking_host() as host, agent_of(host) as agent, user_of(host) as user:
         follow, _ = await user.open("approval/subscribe")

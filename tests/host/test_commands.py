@@ -464,6 +464,7 @@ async def test_prompt_on_dev_tty_is_shown_and_answered_in_its_terminal(agent):
     assert (await agent.output(other))["output"] == ""
 
 
+@pytest.mark.long
 async def test_prompt_on_dev_tty_does_not_reach_the_hosts_terminal(tmp_path):
     master, slave = os.openpty()
 

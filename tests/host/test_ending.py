@@ -7,6 +7,7 @@ import trio
 
 from acpterm.jsonrpc import RESOURCE_NOT_FOUND, RpcError
 from tests.support.agent import agent_of
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, host_here
 from tests.support.polling import poll
 from tests.support.processes import alive
@@ -44,6 +45,7 @@ async def test_output_of_fast_programs_is_complete_when_wait_responds(each_way):
         await each_way.release(terminal)
 
 
+@pytest.mark.long
 async def test_output_of_concurrent_fast_programs_is_complete_when_wait_responds(each_way):
     terminals = [await each_way.create(f"echo line {number}") for number in range(20)]
     waiting = [
@@ -55,6 +57,7 @@ async def test_output_of_concurrent_fast_programs_is_complete_when_wait_responds
         assert (await each_way.output(terminal))["output"] == f"line {number}\n"
 
 
+@pytest.mark.long
 async def test_large_output_before_the_exit_is_complete(each_way):
     code = (
         "import os, sys; data = b''.join(b'%d\\n' % n for n in range(40000))[:200_000]; "
@@ -88,7 +91,7 @@ async def test_output_before_death_by_a_signal_is_complete(agent):
 @pytest.mark.parametrize("before", ["", "trap '' HUP; "])
 async def test_background_child_does_not_delay_the_exit_and_ends_with_the_release(each_way, before):
     terminal = await each_way.create(f"{before}sleep 60 & echo $! done")
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         assert (await each_way.wait(terminal))["exitCode"] == 0
     pid, done = (await each_way.output(terminal))["output"].split()
     assert done == "done"
@@ -100,7 +103,7 @@ async def test_background_child_does_not_delay_the_exit_and_ends_with_the_releas
 async def test_program_has_exited_while_its_child_keeps_writing(agent):
     line = "trap '' HUP; (while :; do echo tick; sleep 0.01; done) & echo leader; exit 4"
     terminal = await agent.create(line)
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         assert (await agent.wait(terminal))["exitCode"] == 4
     before = (await agent.output(terminal))["output"]
     assert "leader\n" in before
@@ -158,7 +161,7 @@ async def test_stopped_program_has_not_exited(agent):
         await agent.result(waiting)
     assert not agent.has_response(waiting)
     await agent.kill(terminal)
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         assert (await agent.result(waiting))["signal"] == "SIGTERM"
 
 
@@ -236,7 +239,7 @@ async def test_every_pending_wait_gets_the_exit_status(agent):
     terminal = await agent.create("read x; exit 3")
     waiting = [await agent.start("terminal/wait_for_exit", agent.of(terminal)) for _ in range(10)]
     await agent.type(terminal, "\n")
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         for id_ in waiting:
             assert (await agent.result(id_))["exitCode"] == 3
 
@@ -312,7 +315,7 @@ async def test_pending_waits_are_answered_when_the_connection_closes():
         waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         await agent.output(terminal)
         await agent.stream.send_eof()
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             status = await agent.result(waiting)
             assert (status["signal"], own(status)["endedBy"]) == ("SIGTERM", "disconnect")
             await agent.closed.wait()
@@ -329,7 +332,7 @@ async def test_kill_and_release_answer_a_pending_wait(each_way, method):
     waiting = await each_way.start("terminal/wait_for_exit", each_way.of(terminal))
     await each_way.output(terminal)
     assert not each_way.has_response(waiting)
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         await getattr(each_way, method)(terminal)
         assert (await each_way.result(waiting))["signal"] == "SIGTERM"
 
@@ -340,7 +343,7 @@ async def test_release_answers_a_pending_wait_when_the_program_ignores_signals()
         await agent.until_output(terminal, "up")
         waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         await agent.release(terminal)
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             assert (await agent.result(waiting))["signal"] == "SIGKILL"
 
 

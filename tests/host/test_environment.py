@@ -13,6 +13,7 @@ import trio
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from tests.support.agent import agent_at
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, agent_on_stdio, host_here
 from tests.support.processes import environment
 from tests.support.signals import blocked_or_ignored
@@ -198,12 +199,12 @@ async def test_signals_are_at_their_defaults_whatever_the_host_inherited(tmp_pat
             assert not blocked_or_ignored((await agent.run("grep", args=look))[0])
         # The host is still notified of its children.
         for code in 0, 3:
-            with trio.fail_after(5):
+            with trio.fail_after(DEADLINE_S):
                 _, status = await agent.run(f"true | cat; exit {code}")
             assert (status["exitCode"], status["signal"]) == (code, None)
         assert (await agent.run("kill -INT $$"))[1]["signal"] == "SIGINT"
         # The writer ends by SIGPIPE instead of writing forever.
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             assert (await agent.run("yes | head -n 1"))[0] == "y\n"
 
 
@@ -229,6 +230,7 @@ async def test_exit_status_is_known_when_the_hosts_parent_ignored_sigchld(tmp_pa
 
 
 @pytest.mark.parametrize("way", ["stdio", "daemon"])
+@pytest.mark.long
 async def test_program_inherits_no_descriptor_of_the_host(tmp_path, way):
     reads, writes = os.pipe()
     try:
@@ -249,6 +251,7 @@ async def test_program_inherits_no_descriptor_of_the_host(tmp_path, way):
         os.close(writes)
 
 
+@pytest.mark.long
 async def test_concurrent_programs_do_not_inherit_each_others_descriptors(tmp_path):
     async with host_at(tmp_path, "daemon") as (_, agent):
         requests = [
@@ -316,6 +319,7 @@ print(ask("terminal/output", sessionId="s", terminalId=one)["output"], end="")
 """
 
 
+@pytest.mark.long
 async def test_umask_limits_and_directory_are_the_connecting_processs_at_a_daemon(tmp_path):
     directory = tmp_path / "directory"
     directory.mkdir()

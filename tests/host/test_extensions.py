@@ -10,6 +10,7 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from acpterm.terminal import views
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here
 from tests.support.polling import poll
 
@@ -77,7 +78,7 @@ async def test_read_does_not_wait_when_there_is_output():
     async with agent_here() as agent:
         terminal = await agent.create("printf one; sleep 60")
         await agent.until_output(terminal, "one")
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             assert (await agent.read_from(terminal, waitMs=60_000))["data"] == "one"
             assert (await agent.read_from(terminal, since=1, waitMs=60_000))["data"] == "ne"
 
@@ -287,7 +288,7 @@ async def test_position_after_the_end_is_refused(form):
         terminal = await agent.create("printf 12345; sleep 60")
         await agent.until_output(terminal, "12345")
         says = "since 6 is after the end of the output, 5: use the position"
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             await refused(
                 agent,
                 "_acpterm/terminal/read",
@@ -551,7 +552,7 @@ async def test_only_read_works_after_the_exit():
 
 async def refused_later(agent, method, says, terminal, params):
     """Like `refused`, but retry until the PTY has been closed."""
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         while True:
             try:
                 await agent.request(method, agent.of(terminal, **params))

@@ -138,6 +138,7 @@ async def test_program_whose_path_has_spaces_runs_if_unknown_commands_may(rules,
         assert (await agent.output(terminal))["output"] == "mine\n"
 
 
+@pytest.mark.long
 async def test_huge_command_is_refused_without_being_judged(rules):
     async with open_host(rules(profile="pool"), current()) as host, agent_of(host) as agent:
         assert "MAX_ARG_STRLEN" in await refused(agent, "> " * 5_000_000)

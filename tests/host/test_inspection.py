@@ -8,6 +8,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 import trio
 
@@ -79,6 +80,7 @@ async def test_descriptors_of_a_daemon_cannot_be_copied_but_its_programs_can():
                 assert "environ" in attacked(pid)
 
 
+@pytest.mark.long
 async def test_descriptors_of_a_stdio_host_cannot_be_copied():
     with other_user.directory() as path:
         command = [*as_user(other_user.UID), *ACPTERM, "stdio", "--embedded"]
@@ -176,7 +178,12 @@ async def test_connection_of_an_ended_process_is_not_the_users(tmp_path):
 
 async def left_connection(worker, path, answer):
     """Connect from a process that ends before it is accepted; return the response to its child."""
-    os.kill(worker, signal.SIGSTOP)
-    await trio.run_process([sys.executable, "-c", LEAVE, path, str(answer)])
-    os.kill(worker, signal.SIGCONT)
-    return await poll(lambda: answer.exists() and answer.read_bytes())
+    stopped = psutil.Process(worker)
+    stopped.suspend()
+    try:
+        await poll(lambda: stopped.status() == psutil.STATUS_STOPPED)
+        await trio.run_process([sys.executable, "-c", LEAVE, path, str(answer)])
+    finally:
+        stopped.resume()
+    # The file is there before the response is in it.
+    return await poll(lambda: (answer.exists() and answer.read_bytes()) or None)

@@ -199,6 +199,7 @@ async def test_connections_that_close_with_running_terminals_leave_nothing(
 
 
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
+@pytest.mark.long
 async def test_host_leaves_no_process_and_no_directory(tmp_path, settings, tracking):
     env = settings(tracking)
     async with agent_on_stdio(tmp_path, env=env) as (process, agent):
@@ -232,6 +233,7 @@ async def test_terminals_leave_no_task():
         await poll(lambda: trio.lowlevel.current_statistics().tasks_living <= before)
 
 
+@pytest.mark.long
 async def test_failed_creates_leave_nothing():
     async with agent_here() as agent:
         await run_many(agent, 3)

@@ -111,6 +111,7 @@ async def test_max_output_bytes_setting_caps_the_limit():
         assert await read(agent, "printf 0123456789", outputByteLimit=3) == ("789", True)
 
 
+@pytest.mark.long
 async def test_output_limit_may_exceed_the_default(agent):
     whole = "".join(f"{number}\n" for number in range(1, 300_001))
     assert await read(agent, "seq 300000", outputByteLimit=4 * MIB) == (whole, False)

@@ -10,6 +10,7 @@ import trio
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at, agent_of
 from tests.support.daemon import daemon, user_socket
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 from tests.support.polling import poll
 from tests.support.processes import alive
@@ -139,7 +140,7 @@ async def test_retained_terminal_is_forgotten_when_it_is_too_old():
     async with host_here(keep_released_age=0.2) as host, user_of(host) as user:
         created = await user.request("terminal/create", {"command": "echo", "args": ["x"]})
         await user.terminal_request("wait", created["terminalId"])
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             while await user.list(all=True):
                 await trio.sleep(0.02)
 
@@ -422,3 +423,25 @@ async def test_agents_recordings_never_replace_the_users(tmp_path):
     retained = [path.name for path in (tmp_path / "cast").iterdir()]
     assert all(any(terminal in name for name in retained) for terminal in own)
     assert len(retained) <= 4
+
+
+async def test_released_id_is_stored_before_the_terminal_is_forgotten(monkeypatch):
+    async with host_here() as host, agent_of(host) as agent:
+        terminal = await agent.create("true")
+        await agent.wait(terminal)
+        sent = []
+        keeper = host.state.keeper
+        put, forget = keeper.put, keeper.forget
+        monkeypatch.setattr(
+            keeper,
+            "put",
+            lambda key, value, fds=(): (sent.append((key, value)), put(key, value, fds)),
+        )
+        monkeypatch.setattr(keeper, "forget", lambda name: (sent.append((name, b"")), forget(name)))
+        await agent.release(terminal)
+        session = next(
+            i for i, (key, value) in enumerate(sent) if key[0] == "s" and terminal.encode() in value
+        )
+        assert session < next(i for i, (key, _) in enumerate(sent) if key == f"t/{terminal}")
+        await poll(lambda: (terminal, b"") in sent)
+        assert session < sent.index((terminal, b""))

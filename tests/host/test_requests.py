@@ -11,6 +11,7 @@ from acpterm.host.server import connection
 from acpterm.host.server.connection import PENDING_MAX
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import Agent, agent_of
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, host_here
 from tests.support.keepers import SlowKeeper
 from tests.support.polling import poll
@@ -119,6 +120,7 @@ async def test_large_creates_are_refused_before_the_pending_maximum(monkeypatch)
         await agent.request("terminal/create", params)
 
 
+@pytest.mark.long
 async def test_pending_request_does_not_retain_its_params():
     async with agent_here() as agent:
         terminal = await agent.create("read line")
@@ -274,6 +276,7 @@ async def test_unexpected_responses_and_empty_lines_are_ignored(line):
         assert await is_served(agent)
 
 
+@pytest.mark.long
 async def test_message_of_10_mb_is_answered():
     async with agent_here() as agent:
         ten = "x" * 10_000_000
@@ -375,7 +378,7 @@ async def test_request_cancelled_in_the_same_write_is_answered_as_cancelled():
             id_, line = agent.prepare("terminal/wait_for_exit", agent.of(terminal))
             cancel = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id_}}
             await agent.send(line + json.dumps(cancel).encode() + b"\n")
-            with trio.fail_after(5), pytest.raises(RpcError) as caught:
+            with trio.fail_after(DEADLINE_S), pytest.raises(RpcError) as caught:
                 await agent.result(id_)
             assert caught.value.code == -32800
 

@@ -20,6 +20,7 @@ from acpterm.keeper.client import KeeperLostError
 from acpterm.terminal.pool import Pool
 from tests.support.agent import agent_at, agent_of
 from tests.support.daemon import daemon, listens
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_on_stdio, host_here
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
@@ -159,6 +160,7 @@ async def test_daemon_ends_when_an_agent_reads_nothing(tmp_path):
             assert time.monotonic() - began < 5
 
 
+@pytest.mark.long
 async def test_daemon_ends_while_agents_connect_and_disconnect(tmp_path):
     """Agents that connect meanwhile are served, refused or disconnected; none delays the end."""
     for _ in range(5):
@@ -187,7 +189,7 @@ async def test_connection_made_while_the_host_ends_is_closed():
         nursery.start_soon(host.close)
         await early.closed.wait()
         async with agent_of(host) as late:
-            with trio.fail_after(5):
+            with trio.fail_after(DEADLINE_S):
                 await late.closed.wait()
 
 
@@ -267,7 +269,7 @@ async def test_idle_daemon_waits_for_the_first_connection():
         assert not shutdown.is_set()
         async with agent_of(host) as agent:
             await agent.run("echo here")
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             await shutdown.wait()
 
 
@@ -287,7 +289,7 @@ async def test_idle_daemon_stays_while_a_connection_is_queued(tmp_path):
                     await shutdown.wait()
                 assert not shutdown.is_set()
                 async with await listener.accept():
-                    with trio.fail_after(5):
+                    with trio.fail_after(DEADLINE_S):
                         await shutdown.wait()
 
 

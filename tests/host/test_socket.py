@@ -23,6 +23,7 @@ from acpterm.runtime.unix_socket import ListenError, peer_of
 from tests.support.agent import agent_at
 from tests.support.commands import run
 from tests.support.daemon import daemon, listens, user_socket
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.processes import environment, process
 from tests.support.user import user_at
@@ -77,6 +78,7 @@ async def test_socket_is_by_default_in_a_private_runtime_directory(tmp_path):
     assert os.listdir(path.parent) == []
 
 
+@pytest.mark.long
 async def test_missing_directories_are_created_and_the_last_is_private(tmp_path):
     path = tmp_path / "a" / "b" / "agent.sock"
     async with process(tmp_path, "serve", "--socket", str(path), umask=0o022):
@@ -209,7 +211,7 @@ async def test_sticky_directory_that_others_may_write_to_is_refused(tmp_path):
     assert "choose a --socket in a directory of your own" in message
     # So that the mode of /tmp is not changed.
     assert "chmod" not in message
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         done = await run(str(directory / "agent.sock"), "run", "-d", "true")
     assert done.status == 1
     assert "mode 1777" in done.err
@@ -220,7 +222,7 @@ async def test_fifo_at_the_path_of_the_log_is_an_error(tmp_path):
     directory = tmp_path / "own"
     directory.mkdir(mode=0o700)
     os.mkfifo(directory / "agent.sock.log")
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         done = await run(str(directory / "agent.sock"), "run", "-d", "true")
     assert done.status == 1
     assert "no daemon can be started" in done.err

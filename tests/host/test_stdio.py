@@ -100,6 +100,7 @@ async def test_host_serves_until_the_end_of_its_input(tmp_path):
         assert not alive(child)
 
 
+@pytest.mark.long
 async def test_stdout_has_only_messages(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "", *whose, "--log-level", "debug", **pipes) as running:
@@ -215,6 +216,7 @@ async def test_closed_stdout_is_an_error(tmp_path, whose, redirections):
     assert stderr_of(tmp_path) == "acpterm: stdout is closed: there is nowhere to answer to\n"
 
 
+@pytest.mark.long
 async def test_closed_stderr_changes_nothing(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "2>&-", *whose, **pipes) as running:
@@ -230,6 +232,7 @@ async def test_closed_stderr_changes_nothing(tmp_path, whose):
         assert await poll(running.poll) == 0
 
 
+@pytest.mark.long
 async def test_three_closed_standard_descriptors_are_an_error(tmp_path, whose):
     with hosted(tmp_path, "<&- >&- 2>&-", *whose) as running:
         assert await poll(running.poll) == 1
@@ -308,6 +311,7 @@ async def test_empty_input_ends_the_host(tmp_path, whose):
     assert "Traceback" not in stderr_of(tmp_path)
 
 
+@pytest.mark.long
 async def test_full_stdout_ends_the_host_without_a_crash(tmp_path, whose):
     with hosted(tmp_path, ">/dev/full", *whose, stdin=subprocess.PIPE) as running:
         running.stdin.write(HELLO)

@@ -17,6 +17,7 @@ from acpterm.runtime.send_queue import HIGH_WATER_BYTES, SendQueue
 from acpterm.terminal.terminal import Terminal
 from tests.support.agent import agent_at, agent_of, agent_on
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_on_stdio, host_here
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
@@ -147,6 +148,7 @@ async def test_peer_that_reads_nothing_takes_little_memory(tmp_path, mutes):
         (USER_METHODS, "_acpterm/terminal/read", {"format": "screen"}),
     ],
 )
+@pytest.mark.long
 async def test_responses_to_a_peer_that_reads_nothing_are_not_built(
     monkeypatch, methods, method, own
 ):
@@ -389,7 +391,7 @@ async def test_flush_waits_for_the_new_stream_when_the_queue_was_restarted():
         await queue.flush()
         flushed = True
 
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(flush)
             # A task that spins is never blocked.

@@ -99,6 +99,7 @@ async def test_all_handed_sockets_are_served(tmp_path):
                 assert (await agent.run(f"echo {path}"))[0] == f"{path}\n"
 
 
+@pytest.mark.long
 async def test_users_socket_is_recognised_by_its_path_beside_the_agents(tmp_path):
     paths = [str(tmp_path / name) for name in ("agent.sock", "user.sock")]
     with ExitStack() as stack:
@@ -119,6 +120,7 @@ async def test_users_socket_is_bound_beside_a_handed_agents_socket(tmp_path):
             assert [one["terminalId"] for one in await user.list()] == [terminal]
 
 
+@pytest.mark.long
 async def test_programs_do_not_inherit_systemds_variables(tmp_path):
     path = str(tmp_path / "handed.sock")
     inherited = {
@@ -178,6 +180,7 @@ def no_listener(tmp_path, what):
         "a socket of the network",
     ],
 )
+@pytest.mark.long
 async def test_unusable_descriptor_is_named_in_the_error(tmp_path, what):
     with no_listener(tmp_path, what) as fd, handed(tmp_path, [fd]) as running:
         assert await poll(running.poll) == 1
@@ -186,6 +189,7 @@ async def test_unusable_descriptor_is_named_in_the_error(tmp_path, what):
     assert len(stderr_of(tmp_path).splitlines()) == 1
 
 
+@pytest.mark.long
 async def test_missing_descriptor_is_named_in_the_error(tmp_path):
     path = tmp_path / "handed.sock"
     with bound(path) as sock, handed(tmp_path, [sock.fileno()], count="2") as running:

@@ -88,6 +88,7 @@ async def test_removing_a_terminal_does_not_evict_retained_ones():
         assert [one["name"] for one in await user.list()] == ["a", "b"]
 
 
+@pytest.mark.long
 async def test_event_queue_is_bounded_when_the_client_does_not_read():
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         await user.open("events")

@@ -23,9 +23,10 @@ from acpterm.jsonrpc import (
     encode_response,
     excerpt,
 )
+from tests.support.cases import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "message"),
     [
         (b'{"jsonrpc":"2.0","id":1,"method":"m"}', Request(1, "m")),
@@ -112,7 +113,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("line", "code", "id_", "is_response", "words"), BAD, ids=range(len(BAD)))
+@each_case(("line", "code", "id_", "is_response", "words"), BAD)
 def test_invalid_line_raises_an_error_that_describes_it(line, code, id_, is_response, words):
     with pytest.raises(InvalidMessage) as caught:
         decode(line)

@@ -3,14 +3,14 @@
 import json
 import re
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acpterm.jsonrpc import replace_lone_surrogates
+from tests.support.cases import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "expected"),
     [
         (rb'"a\ud83d"', rb'"a\ufffd"'),

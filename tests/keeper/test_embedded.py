@@ -72,6 +72,7 @@ async def test_programs_are_killed_at_the_end_of_the_block():
 
 
 @pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.long
 async def test_programs_are_killed_when_the_worker_is_killed(copy):
     """With `copy`, another process still has the worker's end of the connection."""
     code = (

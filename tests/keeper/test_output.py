@@ -66,6 +66,7 @@ async def test_exit_is_reported_while_a_background_process_floods(keeper):
     terminal.close()
 
 
+@pytest.mark.long
 async def test_full_ring_stops_the_program_and_loses_no_byte(keeper):
     terminal = await spawn(keeper, "seq 300000", consume=False)
     header = terminal.ring.header

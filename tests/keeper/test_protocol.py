@@ -12,6 +12,7 @@ from acpterm.keeper.client import KeeperLostError, worker_pair
 from acpterm.keeper.connection import Connection
 from acpterm.pty.tracking import marks
 from tests.pty.scarcity import no_descriptors
+from tests.support.depth import DEADLINE_S
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ async def test_flushed_returns_when_the_keeper_is_lost():
     connection = Connection(ours)
     while connection.is_flushed:
         connection.send("put", "key", b"x" * 1000)
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.flushed)
             await trio.testing.wait_all_tasks_blocked()

@@ -8,6 +8,7 @@ import pytest
 
 from acpterm.keeper import ring
 from acpterm.keeper.ring import CAPACITY_MIN_BYTES, CONSUMED, HEAD, RECORD, RESERVED
+from tests.support.cases import each_case
 
 
 @pytest.fixture
@@ -153,8 +154,8 @@ def test_views_stay_valid_when_the_file_is_closed(files):
     os.close(fd)
 
 
-@pytest.mark.parametrize("data", [b"", b"abc", b"x" * 4096, b"a\xffb"])
-@pytest.mark.parametrize("head", [0, 1000, ring.CAPACITY_MIN_BYTES - 2])
+@each_case("data", [b"", b"abc", b"x" * 4096, b"a\xffb"])
+@each_case("head", [0, 1000, ring.CAPACITY_MIN_BYTES - 2])
 def test_interrupted_read_is_recovered_after_the_keeper_was_killed(data, head):
     fd, file = ring.create_ring(ring.CAPACITY_MIN_BYTES)
     try:

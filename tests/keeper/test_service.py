@@ -110,6 +110,7 @@ async def test_sockets_that_were_passed_are_entries_for_each_worker(tmp_path, ma
                 worker.kill()
 
 
+@pytest.mark.long
 async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()

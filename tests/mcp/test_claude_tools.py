@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from acpterm.mcp import call
 from tests.support.mcp import mcp_tools
 from tests.support.user import user_of
@@ -36,6 +38,7 @@ async def test_schemas_are_those_of_claude_code(tmp_path):
     assert listed["Monitor"]["properties"]["timeout_ms"]["default"] == 300000
 
 
+@pytest.mark.long
 async def test_bash_returns_the_output(tmp_path):
     async with mcp_tools(tmp_path, "claude") as tools:
         result = await tools.call("Bash", command="echo hi", description="Says hi")
@@ -45,6 +48,7 @@ async def test_bash_returns_the_output(tmp_path):
     assert failed.data["exitCode"] == 2
 
 
+@pytest.mark.long
 async def test_bash_at_its_time_limit_continues_in_the_background(tmp_path):
     async with mcp_tools(tmp_path, "claude") as tools:
         result = await tools.call("Bash", command="echo begun; sleep 60", timeout=500)

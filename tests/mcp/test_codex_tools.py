@@ -78,12 +78,14 @@ async def test_exec_command_returns_output_and_exit_code(tmp_path):
 async def test_write_stdin_continues_a_session(tmp_path):
     script = "printf 'name? '; read name; echo hello $name"
     async with mcp_tools(tmp_path, "codex") as tools:
-        started = await tools.call("exec_command", cmd=script, yield_time_ms=2000)
+        started = await tools.call("exec_command", cmd=script, yield_time_ms=30_000)
         assert started.data["session_id"] == 1
         assert "Process running with session ID 1\n" in started.text
         assert started.data["output"] == "name? "
         assert started.data["status"] == started.state
-        result = await tools.call("write_stdin", session_id="term-1", chars="you\n")
+        result = await tools.call(
+            "write_stdin", session_id="term-1", chars="you\n", yield_time_ms=30_000
+        )
         again = await tools.call("write_stdin", session_id=1, chars="")
     assert result.data["output"] == "you\nhello you\n"
     assert result.data["exit_code"] == 0
@@ -94,7 +96,9 @@ async def test_write_stdin_polls_and_interrupts(tmp_path):
     async with mcp_tools(tmp_path, "codex") as tools:
         started = await tools.call("exec_command", cmd="sleep 60", yield_time_ms=250)
         number = started.data["session_id"]
-        result = await tools.call("write_stdin", session_id=number, chars="\x03")
+        result = await tools.call(
+            "write_stdin", session_id=number, chars="\x03", yield_time_ms=30_000
+        )
     assert result.data["exit_code"] != 0
 
 

@@ -51,7 +51,7 @@ async def test_daemon_that_cannot_start_is_an_error_of_each_call():
         raise DaemonError("the daemon cannot be started")
         yield
 
-    async with mcp.Client(create_server("session", Settings(), connect)) as client:
+    async with mcp.Client(create_server("session", Settings(), connect, "/")) as client:
         for _ in range(2):
             result = result_of(await client.call_tool("terminal_start", {"command": "true"}))
             assert result.is_error

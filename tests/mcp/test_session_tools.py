@@ -249,6 +249,7 @@ SLOW = "(a+)+$"
         ("terminal_output", {"grep": SLOW}),
     ],
 )
+@pytest.mark.long
 async def test_pattern_that_takes_too_long_is_an_error(tmp_path, tool, arguments):
     async with mcp_tools(tmp_path) as tools:
         script = f"echo {'a' * 5000}!; sleep 60"

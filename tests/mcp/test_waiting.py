@@ -199,3 +199,23 @@ async def test_wait_for_no_session_in_particular_is_for_any(tmp_path, identifier
     assert none.is_error
     assert "there is no session to wait for" in none.text
     assert result.data["id"] == "term-1"
+
+
+@pytest.mark.parametrize("pattern", ["(?:(?:a{1000}){1000}){1000}", "a{1000000}", "(" * 600])
+async def test_pattern_that_takes_much_memory_is_refused(tmp_path, pattern):
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command="echo a; sleep 60")
+        result = await tools.call("terminal_output", sessionId="term-1", grep=pattern)
+    assert result.is_error
+    assert "regular expression" in result.text
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"^[0-9a-f]{64} [0-9a-f]{64}$", r"\{100000\}|[{]100000}|(0|f){64} .*"]
+)
+async def test_pattern_with_usual_repetitions_is_accepted(tmp_path, pattern):
+    command = f"echo {'0f' * 32} {'f0' * 32}; sleep 60"
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command=command)
+        result = await tools.call("terminal_output", sessionId="term-1", grep=pattern)
+    assert result.data["lines"] == 1

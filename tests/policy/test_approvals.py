@@ -14,6 +14,7 @@ from acpterm.policy.approvals import (
 )
 from acpterm.policy.decisions import SessionDecisions
 from acpterm.policy.questions import Answer, Question
+from tests.support.depth import DEADLINE_S
 
 ALLOW = Answer(decision="allow", by="approvals")
 DENY = Answer(decision="deny", by="editor", reason="no")
@@ -379,7 +380,7 @@ async def test_question_is_withdrawn_when_its_turn_is_cancelled_just_after_it_is
     # The order in which the tasks run is random, so several times.
     for number in range(20):
         begun = trio.Event()
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(ask, question(f"q{number}"), begun)
                 nursery.start_soon(cancel, begun)

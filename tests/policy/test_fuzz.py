@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from acpterm.config.profiles import BUILTIN
 from acpterm.policy.judge import Judge
+from tests.support.cases import each_case
 
 CPU_S_MAX = 0.05
 PIECES = [
@@ -70,7 +71,7 @@ def test_judge_returns_a_verdict_in_bounded_time_for_any_arguments(command, args
     assert min(cpu_time(command, args) for _ in range(2)) < CPU_S_MAX
 
 
-@pytest.mark.parametrize(
+@each_case(
     "piece",
     [
         "a;",

@@ -10,6 +10,7 @@ from acpterm.policy.rules import Rule
 from acpterm.policy.syntax.parse import LINE_BYTES_MAX
 from acpterm.policy.syntax.walk import COMMANDS_MAX
 from acpterm.policy.words import EXPANSIONS_MAX
+from tests.support.cases import each_case
 
 GUARDED, CONFIRM, POOL = BUILTIN["guarded"], BUILTIN["confirm"], BUILTIN["pool"]
 
@@ -51,7 +52,7 @@ def test_line_is_no_shell_text_when_it_is_one_word():
     assert not decide("ls").is_shell
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     [
         "PATH",
@@ -101,7 +102,7 @@ def test_strictest_matching_rule_decides():
     assert decide("git push", rules=[*rules, rule("deny", "git", "push")]).decision == "deny"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "cargo build",
@@ -122,7 +123,7 @@ def test_rule_allows_exact_words_in_plain_lines(command):
     assert (verdict.decision, verdict.level) == ("allow", Level.UNKNOWN)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "cargo build > x",
@@ -146,7 +147,7 @@ def test_rule_allows_nothing_else(command):
     assert decide(command, rules=[rule("allow", "cargo", "build")]).decision == "ask"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "git push",
@@ -171,7 +172,7 @@ def test_rule_denies_wherever_the_command_is(command):
     assert (verdict.decision, verdict.rule) == ("deny", "deny git push")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "X=1; rm -r x",
@@ -205,7 +206,7 @@ def test_allowed_prefix_of_a_dangerous_part_has_to_be_the_whole_part():
     assert decide("rm -r build /", allowed=[("rm", "-r", "build")]).decision == "ask"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "prefix"),
     [
         ("cargo build --release", ("cargo", "build")),

@@ -12,6 +12,7 @@ from acpterm.providers.container_trial import describe
 from acpterm.providers.podman import ContainerProvider
 from acpterm.providers.provider import Command, ProviderError
 from acpterm.providers.workspace import Workspace
+from tests.support.cases import each_case
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_container_that_isolates_is_described():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("output", "problem"),
     [
         ("", "capabilities"),

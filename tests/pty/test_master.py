@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from acpterm.pty.master import Master
+from tests.support.depth import DEADLINE_S
 from tests.support.ptys import open_pair
 
 
@@ -58,7 +59,7 @@ async def test_wait_writable_returns_when_a_full_input_queue_was_read(pair):
     with contextlib.suppress(BlockingIOError):
         while os.read(slave, 4096):
             pass
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         await master.wait_writable()
     assert master.write(b"y") == 1
 

@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from acpterm.pty.signals import name_of, number_of
+from tests.support.cases import each_case
 
 REALTIME = pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="no real-time signals")
 
@@ -50,7 +51,7 @@ def test_number_of_ignores_prefix_and_case(name):
     assert number_of(name) == signal.SIGTERM
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     ["", "SIG", "SIGNOPE", "15", "SIG_DFL", "SIGRTMIN+99", "SIG15", "SIG500", "SIG032", "TERM "],
 )

@@ -1,9 +1,23 @@
 """A daemon for the tests of a file, and the settings of clients of it."""
 
+from pathlib import Path
+
 import pytest
 
 from acpterm.config import Settings
 from tests.support.daemon import blocking_daemon
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave to `make test-all` the other shells on asyncio: bash runs on both event loops."""
+    here = Path(__file__).parent
+    for item in items:
+        if not item.path.is_relative_to(here):  # pytest passes the tests of all directories
+            continue
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        if params.get("backend") == "asyncio" and params.get("kind") in ("zsh", "fish"):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="module")

@@ -56,10 +56,15 @@ _connectors: list[_Connector] = []
 _lock = threading.Lock()
 
 
-async def connect_as_agent(path: str) -> trio.SocketStream:
-    """Connect to the agents' socket at `path`."""
+def connect_as_agent_blocking(path: str) -> socket.socket:
+    """Connect to the agents' socket at `path`; return a blocking socket."""
     with _lock:
         if not _connectors:
             _connectors.append(_Connector())
-    sock = await trio.to_thread.run_sync(_connectors[0].connect, path)
+    return _connectors[0].connect(path)
+
+
+async def connect_as_agent(path: str) -> trio.SocketStream:
+    """Connect to the agents' socket at `path`."""
+    sock = await trio.to_thread.run_sync(connect_as_agent_blocking, path)
     return trio.SocketStream(trio.socket.from_stdlib_socket(sock))

@@ -108,12 +108,11 @@ class BlockingDaemon:
         self.env = environment(
             ACPTERM_SOCKET=self.socket,
             HOME=str(directory),
-            XDG_CONFIG_HOME=str(directory / "none"),
             LC_ALL="C.UTF-8",
             PS1="$ ",
             # An interactive shell ignores SIGTERM.
             ACPTERM_KILL_GRACE="0.3",
-            **settings,
+            **{"XDG_CONFIG_HOME": str(directory / "none")} | settings,
         )
         for name in "PROMPT_COMMAND", "COLUMNS", "LINES":
             self.env.pop(name, None)
@@ -157,6 +156,20 @@ class BlockingDaemon:
                 response = json.loads(stream.readline())
                 assert "error" not in response, response
         return response["result"]
+
+    def run(self, *words: str) -> str:
+        """Run `acpterm` to its end; return what it prints."""
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with start(list(words), env=self.env, **pipes) as process:
+            out, err = process.communicate()
+        assert process.returncode == 0, err
+        return out.decode()
+
+    def kill_worker(self) -> None:
+        """Kill the worker, and wait until its process has ended."""
+        pid = self.request("status")["workerPid"]
+        os.kill(pid, signal.SIGKILL)
+        poll_blocking(lambda: not Path(f"/proc/{pid}").exists())
 
     def create(self, *command: str, size: tuple[int, int] = (COLS, ROWS), **params: Any) -> str:
         """Create a terminal to which no window is attached; return its name."""

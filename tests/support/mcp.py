@@ -113,7 +113,7 @@ async def mcp_tools(
                 profile=pool_profile,
             )
 
-        server = create_server(tools, Settings(**chosen), connect)
+        server = create_server(tools, Settings(**chosen), connect, os.getcwd())
         async with mcp.Client(
             server,
             mode=mode,

@@ -4,6 +4,7 @@ import base64
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import trio
@@ -99,11 +100,12 @@ async def user_on(stream: trio.abc.Stream) -> AsyncIterator[User]:
 
 
 @asynccontextmanager
-async def user_of(host: Host) -> AsyncIterator[User]:
-    """Connect a user to a host in this process, over a socket pair."""
+async def user_of(host: Host, **more: Any) -> AsyncIterator[User]:
+    """Connect a user to a host in this process; `more` are arguments of `Host.serve_user`."""
     ours, theirs = trio.socket.socketpair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(host.serve_user, trio.SocketStream(theirs), host.context)
+        serve = partial(host.serve_user, **more)
+        nursery.start_soon(serve, trio.SocketStream(theirs), host.context)
         async with user_on(trio.SocketStream(ours)) as user:
             yield user
 

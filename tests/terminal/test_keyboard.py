@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from acpterm.pty.master import Master
 from acpterm.terminal import keyboard as keyboards
 from acpterm.terminal.keyboard import InputFullError, Keyboard
+from tests.support.depth import DEADLINE_S
 from tests.support.ptys import open_pair
 
 
@@ -111,7 +112,7 @@ async def test_input_is_dropped_when_it_fails_later_and_later_input_is_typed(pai
     async with trio.open_nursery() as waiting:
         waiting.start_soon(wait, lost[0])
         await wait_all_tasks_blocked()
-        with failing(master), trio.fail_after(5):
+        with failing(master), trio.fail_after(DEADLINE_S):
             while nursery.child_tasks:
                 with suppress(BlockingIOError):
                     os.read(slave, 65536)
@@ -136,7 +137,7 @@ async def test_input_is_dropped_when_no_task_can_be_started(pair):
     with pytest.raises(trio.ClosedResourceError):
         keyboard.type(bytes(100_000))
     # The dropped input does not block later input.
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         await keyboard.wait(keyboard.type(b""))
 
 
@@ -160,7 +161,7 @@ async def test_replies_are_typed_in_order_and_not_passed_to_listeners(pair, nurs
     keyboard.reply(b"LAST")
     data = await read(slave, 70_011)
     assert data == b"a" * 70_000 + b"ANSWER" + b"b" + b"LAST"
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         while b"".join(typed_data) != b"a" * 70_000 + b"b":
             await trio.sleep(0.001)
 

@@ -23,6 +23,7 @@ from acpterm.pty.tracking.trees import TrackingError, Trees, open_trees
 from acpterm.terminal.pool import Pool, ShutDownError, TerminalSpec
 from acpterm.terminal.status import EndedBy
 from tests.pty.tracer import tracing
+from tests.support.depth import DEADLINE_S
 from tests.support.keepers import SlowKeeper
 from tests.support.polling import poll, poll_blocking
 from tests.support.pools import running_pool
@@ -267,7 +268,7 @@ async def test_terminal_closes_when_the_keeper_is_lost_before_it_reports_the_exi
         terminal = await pool.create(program("exec sleep 60"))
         pool._keeper.unwatch(terminal.id)
         terminal.kill(EndedBy.AGENT)
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             await ended.wait()
             pool.lose_keeper()
             await terminal.wait_closed()

@@ -7,6 +7,7 @@ import pytest
 
 from acpterm.terminal.text.line import WIDTH
 from acpterm.terminal.text.stream import TextView
+from tests.support.cases import each_case
 
 MIB = 1 << 20
 SAMPLE = "aé→🙂bc"
@@ -103,8 +104,8 @@ def test_internal_marks_in_the_output_are_dropped():
 # -- Limits
 
 
-@pytest.mark.parametrize("limit", range(len(SAMPLE.encode()) + 3))
-@pytest.mark.parametrize("line", [False, True])
+@each_case("limit", range(len(SAMPLE.encode()) + 3))
+@each_case("line", [False, True])
 def test_text_is_cut_exactly_at_every_limit(limit, line):
     data = SAMPLE.encode() + (b"\n" if line else b"")
     view = view_of(data, limit=limit)
@@ -170,7 +171,7 @@ def test_limit_is_exact_for_any_chunk_size(limit, step):
 # -- Lines
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "expected"),
     [
         (b"a\r\nb\r\n", "a\nb\n"),
@@ -229,7 +230,7 @@ def test_long_line_is_cut_exactly():
 # -- Escape sequences
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sequence",
     [
         b"\x1b[m",
@@ -300,8 +301,8 @@ def test_unterminated_title_removes_one_line():
     assert text(*(bytes([byte]) for byte in data)) == "\nimportant\n"
 
 
-@pytest.mark.parametrize("introducer", [b"\x1b]", b"\x1bP", b"\x1bX", b"\x1b[", b"\x1b("])
-@pytest.mark.parametrize("filler", [b"0", b"\t"])
+@each_case("introducer", [b"\x1b]", b"\x1bP", b"\x1bX", b"\x1b[", b"\x1b("])
+@each_case("filler", [b"0", b"\t"])
 def test_sequence_removes_no_more_than_its_maximum(introducer, filler):
     filler = b" " if introducer == b"\x1b(" and filler == b"0" else filler
     data = introducer + filler * (8192 - 2) + b"text\n"

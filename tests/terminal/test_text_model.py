@@ -10,6 +10,7 @@ from acpterm.terminal.text import line, simple_output
 from acpterm.terminal.text.controls import Controls
 from acpterm.terminal.text.slices import SLICE_MIN_BYTES, resync, text_of
 from acpterm.terminal.text.stream import TextView
+from tests.support.cases import each_case
 from tests.support.depth import examples
 from tests.terminal.models import TextModel, render
 
@@ -160,7 +161,7 @@ def test_reader_gets_the_whole_text_slice_by_slice(data, step):
     assert read == "".join(render(data, final=True))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "expected"),
     [
         (b"abc", ("abc", 3)),
@@ -189,7 +190,7 @@ def test_slice_of_the_minimum_length_always_counts_bytes(filler):
     assert text_of(data, final=False)[1] > 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "rest"),
     [
         (b"\nab", b"ab"),

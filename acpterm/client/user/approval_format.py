@@ -6,7 +6,7 @@ from typing import Final
 
 from acpterm.acp.approvals import ApprovalInfo, WithdrawnNotification
 from acpterm.client.sanitize import one_line
-from acpterm.client.user.format import ago, span, summary_line
+from acpterm.client.user.format import ago, columns, span, summary_line
 
 # Characters shown of an id: more than enough to be unambiguous.
 _ID_CHARS: Final = 8
@@ -14,6 +14,7 @@ _WORD_CHARS_MAX: Final = 24
 _HEADER: Final = ("ID", "AGE", "LEFT", "AGENT", "LEVEL", "DIRECTORY", "COMMAND")
 _WORDS: Final = {
     "approvals": "with acpterm approve or deny",
+    "page": "on the page",
     "editor": "in the editor",
     "prompt": "at acpterm prompt",
     "timeout": "no answer in time",
@@ -29,13 +30,7 @@ def short_id(identifier: str) -> str:
 
 def table(questions: Sequence[ApprovalInfo], now: float) -> str:
     """Return a table of questions; `now` is in seconds since 1970."""
-    rows = [_HEADER, *(_row(info, now) for info in questions)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
-    lines = [
-        "  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join(lines)
+    return columns([_HEADER, *(_row(info, now) for info in questions)])
 
 
 def _row(info: ApprovalInfo, now: float) -> tuple[str, ...]:

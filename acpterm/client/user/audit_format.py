@@ -101,7 +101,8 @@ def _ended(entry: Entry) -> str:
 
 def _typed(entry: Entry) -> str:
     unit = "byte" if entry.bytes == 1 else "bytes"
-    return f"{entry.bytes or 0} {unit} typed by {entry.by or 'unknown'}"
+    by = " ".join(word for word in (entry.by or "unknown", entry.share) if word)
+    return f"{entry.bytes or 0} {unit} typed by {by}"
 
 
 def _gap(entry: Entry) -> str:
@@ -114,9 +115,8 @@ def _other(entry: Entry) -> str:
     """Return the details of other events: what there is of them."""
     pid = None if entry.pid is None else f"pid {entry.pid}"
     by = entry.by and f"by {entry.by}"
-    return _join(
-        entry.signal, _notes(entry.limit, entry.rule), pid, by, _reason(entry), _command(entry)
-    )
+    notes = _notes(entry.limit, entry.rule)
+    return _join(entry.signal, notes, pid, by, entry.share, _reason(entry), _command(entry))
 
 
 def _reason(entry: Entry) -> str:

@@ -1,13 +1,15 @@
-"""Candidates for the completion of terminal names and ids in the user's shell.
+"""Candidates for the completion of names and ids in the user's shell.
 
 The user has just pressed Tab, so this must be quick and silent: no daemon is started, no error is
 printed, and if the daemon does not respond within `TIMEOUT_S`, there are no candidates.
 """
 
 import time
-from typing import Final
+from typing import Final, TypeVar
 
-from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
+from acpterm.acp.base import Wire
+from acpterm.acp.shares import ShareInfo, SharesResponse
+from acpterm.acp.user_api import ListRequest, ListResponse, NoParams, TerminalInfo
 from acpterm.client.daemon import DaemonError
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.blocking_client import open_blocking_client
@@ -15,8 +17,10 @@ from acpterm.client.user.blocking_connection import DeadlineError
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 
+W = TypeVar("W", bound=Wire)
+
 TIMEOUT_S: Final = 0.3
-"""Seconds to wait for the list of terminals."""
+"""Seconds to wait for the list of terminals or shares."""
 
 # Minimum length of a shown id, even if fewer characters are unique.
 _ID_MIN: Final = 8
@@ -27,13 +31,25 @@ _KIND: Final = "term_"
 
 def terminals(settings: Settings) -> list[TerminalInfo]:
     """Return the daemon's terminals, including released ones; an empty list on any failure."""
+    found = _request(settings, "terminal/list", ListRequest(all=True), ListResponse)
+    return [] if found is None else found.terminals
+
+
+def shares(settings: Settings) -> list[ShareInfo]:
+    """Return the daemon's shares; an empty list on any failure."""
+    found = _request(settings, "share/list", NoParams(), SharesResponse)
+    return [] if found is None else found.shares
+
+
+def _request(settings: Settings, method: str, params: Wire, into: type[W]) -> W | None:
+    """Return the result of a request to the daemon, decoded as `into`; None on any failure."""
     deadline = time.monotonic() + TIMEOUT_S
     try:
         with open_blocking_client(settings, start=False, answer_timeout_s=TIMEOUT_S) as client:
             client.deadline = deadline
-            return client.call("terminal/list", ListRequest(all=True), ListResponse).terminals
+            return client.call(method, params, into)
     except (OSError, DaemonError, DeadlineError, RpcError):
-        return []
+        return None
 
 
 def short_ids(ids: list[str]) -> dict[str, str]:

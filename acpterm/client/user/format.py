@@ -7,7 +7,7 @@ invisible and control characters in them are escaped.
 import math
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -56,6 +56,15 @@ class Item(NamedTuple):
 HEADER: Final = Row(
     "ID", "NAME", "STATE", "OWNER", "AGENT", "SESSION", "WHERE", "SIZE", "AGE", "OUTPUT", "COMMAND"
 )
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Return the rows of a table as lines, with the columns aligned; all have equally many."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
 
 
 def in_list_order(terminals: Iterable[TerminalInfo]) -> list[TerminalInfo]:

@@ -26,6 +26,7 @@ W = TypeVar("W", bound=Wire)
 REPEATABLE: Final = {
     "approval/list": 1,
     "session/list": 1,
+    "share/list": 1,
     "status": 1,
     "terminal/get": 1,
     "terminal/kill": 1,

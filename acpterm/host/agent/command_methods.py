@@ -10,12 +10,13 @@ from typing import Any
 
 from msgspec import UNSET
 
-from acpterm.acp.agent_api import CheckedPart, CheckRequest, CheckResponse
+from acpterm.acp.agent_api import CheckRequest, CheckResponse
 from acpterm.host.agent import gate
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
 from acpterm.host.agent.judgement import Judgement
 from acpterm.host.agent.refusals import BLOCKED
+from acpterm.host.checked_command import checked
 from acpterm.host.launch.validation import check_absolute
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 
@@ -50,18 +51,11 @@ def check(
 
 
 def _response(judgement: Judgement) -> CheckResponse:
-    verdict = judgement.verdict
-    # Such a profile refuses without the reason and the rule.
-    is_terse = judgement.profile.short_messages and verdict.decision == "deny"
-    reason = BLOCKED if is_terse else verdict.reason
-    return CheckResponse(
-        level=judgement.level.value,
-        decision=verdict.decision,
-        parts=[
-            CheckedPart(list(part.words), part.level.value, "" if is_terse else part.reason)
-            for part in verdict.parts
-        ],
-        profile=judgement.profile.name,
-        reason=reason or UNSET,
-        rule=UNSET if is_terse or verdict.rule is None else verdict.rule,
-    )
+    response = checked(judgement.verdict, judgement.profile)
+    response.level = judgement.level.value
+    if judgement.profile.short_messages and response.decision == "deny":
+        # Such a profile refuses without the reason and the rule.
+        response.reason, response.rule = BLOCKED, UNSET
+        for part in response.parts:
+            part.reason = ""
+    return response

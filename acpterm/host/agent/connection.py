@@ -447,6 +447,14 @@ class AgentConnection:
         terminal. `by` is recorded as the cause. Raises `RpcError` (-32002) if the id is unknown.
         """
         entry = session.release(identifier)
+        # Before the keeper forgets the terminal: if the worker dies in between, the client repeats
+        # the request, and the next worker has to know the id.
+        self.flush_state()
+        return self._release(session, entry, by)
+
+    def _release(
+        self, session: Session, entry: TerminalEntry | None, by: EndedBy
+    ) -> Terminal | None:
         self.count_memory(session)
         if entry is None or entry.is_users:
             return None
@@ -467,7 +475,7 @@ class AgentConnection:
         self._memory.close()
         for session in self.sessions.values():
             for identifier in list(session.entries):
-                self.release(session, identifier, EndedBy.DISCONNECT)
+                self._release(session, session.release(identifier), EndedBy.DISCONNECT)
             self.host.policy.end_session(self.session_key(session))
             session.closed.set()
             session.forget()

@@ -300,9 +300,11 @@ class Session:
             raise self._no_such(identifier)
         del self.entries[entry.id]
         self._creates.confirm(entry)
-        entry.record_id_release()
+        # The session's record is stored before the terminal's. If the worker dies in between, the
+        # next one still has the terminal, and a repeated request releases it.
         self._released[entry.id] = None
         self._changed()
+        entry.record_id_release()
         return entry
 
     @contextmanager

@@ -27,9 +27,10 @@ from acpterm.host.recording.asciicast import MARKER, Encoder, Event
 from acpterm.terminal.terminal import Terminal
 
 _FULL_MARKER_BYTES: Final = 256  # reserved for the marker that says that the file is full
-_NAME: Final = re.compile(r"\d{8}T\d{6}Z-[\w-]+\.cast")
+SUFFIX: Final = ".cast"
+NAME: Final = re.compile(rf"\d{{8}}T\d{{6}}Z-[\w-]+{re.escape(SUFFIX)}")
 # The end of the file name if an agent created the terminal.
-_AGENT_SUFFIX: Final = "-agent.cast"
+AGENT_SUFFIX: Final = "-agent.cast"
 
 
 class CastFile:
@@ -70,7 +71,7 @@ class CastFile:
                 return
             directory = _open_directory(os.path.dirname(self.path))
             try:
-                is_agents = self.path.endswith(_AGENT_SUFFIX)
+                is_agents = self.path.endswith(AGENT_SUFFIX)
                 _remove_old(directory, self._settings.record_files - 1, is_agents=is_agents)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 self._fd = os.open(os.path.basename(self.path), flags, 0o600, dir_fd=directory)
@@ -150,7 +151,7 @@ def path_of(terminal: Terminal, settings: Settings, *, is_agents: bool) -> str:
     """Return the path of a recording; `is_agents`: whether an agent created the terminal."""
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(terminal.started))
     directory = settings.record_dir or default_record_dir()
-    return os.path.join(directory, f"{when}-{terminal.id}{_AGENT_SUFFIX if is_agents else '.cast'}")
+    return os.path.join(directory, f"{when}-{terminal.id}{AGENT_SUFFIX if is_agents else SUFFIX}")
 
 
 def _open_directory(path: str) -> int:
@@ -179,8 +180,8 @@ def _remove_old(directory: int, number: int, *, is_agents: bool) -> None:
     agents created are counted and removed; otherwise only those of terminals that the user created.
     A recording that is being written is counted, but not removed.
     """
-    found = filter(_NAME.fullmatch, os.listdir(directory))
-    names = sorted(name for name in found if name.endswith(_AGENT_SUFFIX) == is_agents)
+    found = filter(NAME.fullmatch, os.listdir(directory))
+    names = sorted(name for name in found if name.endswith(AGENT_SUFFIX) == is_agents)
     surplus = len(names) - number
     for name in names:
         if surplus <= 0:

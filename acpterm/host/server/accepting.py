@@ -6,7 +6,6 @@ connections are refused while the reserve is incomplete: the response to the fir
 error that says so, and the connection is closed.
 """
 
-import errno
 import resource
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -15,10 +14,8 @@ import structlog
 import trio
 
 from acpterm.jsonrpc import INTERNAL_ERROR, Peer, RequestReceived, RpcError
-from acpterm.runtime.descriptors import EXHAUSTED, reserve
+from acpterm.runtime.descriptors import NO_ROOM, reserve
 
-# Errors of accept(2) when the system lacks a resource for another connection.
-_NO_ROOM: Final = (*EXHAUSTED, errno.ENOMEM, errno.ENOBUFS)
 _RETRY_S: Final = 0.1
 # A refused connection is read for at most this many seconds and bytes, until its first request.
 # More than `_REFUSALS_MAX` refused connections at a time are closed without an error.
@@ -65,7 +62,7 @@ class Acceptor:
         try:
             return await listener.accept()
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno not in NO_ROOM:
                 raise
         # accept(2) fails even if no connection is queued, so wait until there is a connection.
         await trio.lowlevel.wait_readable(listener.socket)

@@ -124,6 +124,15 @@ class ListenRecord(Record, kw_only=True, omit_defaults=True):
     """Device and inode of the socket file, which the daemon removes at its end."""
 
 
+class HttpRecord(Record, kw_only=True, omit_defaults=True):
+    """The HTTP server's listening socket; the socket's descriptor is stored with the record."""
+
+    KIND: ClassVar[str] = "HTTP server"
+
+    setting: str | None = None
+    """The setting `http` when the socket was bound. If it has changed, the socket is closed."""
+
+
 class RightsRecord(Struct, kw_only=True, omit_defaults=True):
     """What decides which commands an agent's connection may run, and how the user is asked.
 

@@ -7,6 +7,7 @@
 | `host` | `HostRecord` |
 | `listen/agent`, `listen/user` | `ListenRecord`, with the sockets that a worker has bound |
 | `listen/0`, `listen/1`, … | put by the keeper: a socket that the service manager has handed over |
+| `http` | `HttpRecord`, with the listening socket of the HTTP server |
 | `lock`, `lock/user` | the descriptors that hold the locks of `listen/agent` and `listen/user` |
 | `trees` | the state that `pty.tracking.trees` hands over to the next worker |
 | `c/CONNECTION` | `ConnectionRecord` |
@@ -49,6 +50,7 @@ class StateStore(Protocol):
 
 HOST_KEY: Final = "host"
 TREES_KEY: Final = "trees"
+HTTP_KEY: Final = "http"
 LISTEN_PREFIX: Final = "listen/"
 LISTEN_KEYS: Final = (f"{LISTEN_PREFIX}agent", f"{LISTEN_PREFIX}user")
 _CONNECTION: Final = "c/"

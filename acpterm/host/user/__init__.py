@@ -5,7 +5,11 @@
 - `methods`: the table of the user's methods.
 - `terminal_methods`: the handlers of `_acpterm/terminal/*`.
 - `daemon_methods`: the handlers about the host as a whole: status, events, sessions, shutdown.
+- `web_methods`, `share_methods`: the handlers of `_acpterm/web/*` and `_acpterm/share/*`.
+- `shared_terminal`: the methods of a visitor, who has a link to one terminal.
 - `approval_methods`: the handlers of `_acpterm/approval/*` and `_acpterm/approver`.
+- `policy_methods`: the handlers that judge commands, and list the profiles.
+- `review_methods`: the handlers that read the audit log and the recordings.
 - `launches`: inspects terminals, and restarts terminals that the user created.
 - `attach`: keeps an attached window up to date.
 - `follow`: sends the output of a terminal live, as bytes.

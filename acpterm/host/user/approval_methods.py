@@ -38,7 +38,7 @@ def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
     approvals = user.host.approvals
     given = Answer(
         decision=params.decision,
-        by="approvals",
+        by=user.answers_as,
         scope=params.scope,
         reason=params.reason or "",
     )

@@ -60,10 +60,11 @@ _LEAVE_ALTERNATE: Final = re.compile(
 
 
 async def attach(
-    user: UserConnection, entry: TerminalEntry, params: AttachRequest
+    user: UserConnection, entry: TerminalEntry, params: AttachRequest, share: str | None = None
 ) -> AttachResponse:
     """Show a terminal in a window until its program ends or the terminal is released.
 
+    `share` is the id of the share that a visitor uses.
     Raises `RpcError` (-32602) if the client runs in the terminal, or in one that is attached inside
     the terminal (`Windows.is_shown_in`); if the terminal is too large for a screen; or if showing
     it needs an emulator and none is installed.
@@ -71,7 +72,9 @@ async def attach(
     nested_in = user.terminals
     if user.host.windows.is_shown_in(nested_in, entry):
         raise RpcError(INVALID_PARAMS, _loop_message(entry, nested_in))
-    window = Window(params.cols, params.rows, read_only=params.read_only, nested_in=nested_in)
+    window = Window(
+        params.cols, params.rows, read_only=params.read_only, nested_in=nested_in, share=share
+    )
     with user.ongoing_request(params.token, (entry, window)):
         user.host.windows.open(entry, window)
         try:

@@ -18,6 +18,7 @@ from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.terminal_info import gives_signal_code
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quote
+from acpterm.policy.questions import AnsweredBy
 from acpterm.pty.tracking import marks
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.terminal import Terminal
@@ -41,9 +42,12 @@ class UserConnection:
         terminals: Collection[str] = (),
         *,
         process: tuple[int, float] | None = None,
+        answers_as: AnsweredBy = "approvals",
     ) -> None:
         self.context = context
         self.process: Final = process
+        self.answers_as: Final = answers_as
+        """How the client answers questions about commands."""
         self._terminals: Final = frozenset(terminals)
         self.host: Final = host
         self.sessions: Final = sessions

@@ -60,6 +60,7 @@ def status(user: UserConnection, params: NoParams) -> StatusResponse:
         users=host.users,
         rss_bytes=linux.resident_memory(),
         output_bytes=sum(entry.terminal.retained_bytes for entry in entries),
+        http=None if daemon.web is None else daemon.web.status(),
     )
 
 

@@ -14,6 +14,7 @@ from acpterm.acp.approvals import (
     SubscribeApprovalsRequest,
 )
 from acpterm.acp.initialize import InitializeRequest
+from acpterm.acp.shares import ShareCreateRequest, ShareRevokeRequest
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import (
     GetRequest,
@@ -27,6 +28,11 @@ from acpterm.acp.user_api import (
     UserTerminalRequest,
     UserWriteRequest,
 )
+from acpterm.acp.user_review import (
+    AuditReadRequest,
+    RecordingReadRequest,
+    UserCheckRequest,
+)
 from acpterm.acp.user_streams import (
     AttachRequest,
     EventsRequest,
@@ -35,8 +41,18 @@ from acpterm.acp.user_streams import (
     SubscribeRequest,
     WindowRequest,
 )
+from acpterm.acp.web_api import WebOpenRequest
 from acpterm.host.server.dispatch import Method, MethodTable
-from acpterm.host.user import approval_methods, daemon_methods, launches, terminal_methods
+from acpterm.host.user import (
+    approval_methods,
+    daemon_methods,
+    launches,
+    policy_methods,
+    review_methods,
+    share_methods,
+    terminal_methods,
+    web_methods,
+)
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 USER_METHODS = MethodTable(
@@ -76,7 +92,17 @@ USER_METHODS = MethodTable(
             SubscribeApprovalsRequest, approval_methods.subscribe
         ),
         "_acpterm/approver": Method(ApproverRequest, approval_methods.approver),
+        "_acpterm/command/check": Method(UserCheckRequest, policy_methods.check),
+        "_acpterm/profile/list": Method(NoParams, policy_methods.profiles),
+        "_acpterm/audit/read": Method(AuditReadRequest, review_methods.read_audit),
+        "_acpterm/recording/list": Method(NoParams, review_methods.list_recordings),
+        "_acpterm/recording/read": Method(RecordingReadRequest, review_methods.read_recording),
         "_acpterm/events": Method(EventsRequest, daemon_methods.events),
+        "_acpterm/web/open": Method(WebOpenRequest, web_methods.open_page, acts_first=True),
+        "_acpterm/web/status": Method(NoParams, web_methods.status),
+        "_acpterm/share/create": Method(ShareCreateRequest, share_methods.create, acts_first=True),
+        "_acpterm/share/list": Method(NoParams, share_methods.list_all),
+        "_acpterm/share/revoke": Method(ShareRevokeRequest, share_methods.revoke),
         "_acpterm/status": Method(NoParams, daemon_methods.status),
         "_acpterm/restart": Method(NoParams, daemon_methods.restart),
         "_acpterm/shutdown": Method(NoParams, daemon_methods.shutdown),

@@ -152,16 +152,20 @@ def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any,
 
     A name, and `@last`, mean a terminal that the user has created or taken over, if there is one.
     """
-    if params.encoding is None:
-        data = params.data.encode()
-    else:
-        try:
-            data = base64.b64decode(params.data, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise RpcError(INVALID_PARAMS, f"data is not base64: {error}") from error
+    data = input_of(params)
     entry = user.entry(params.terminal_id, own=True)
     user.host.trail.input(entry, "user", len(data))
     return terminal_ops.write(entry.terminal, data)
+
+
+def input_of(params: UserWriteRequest) -> bytes:
+    """Return the bytes to write. Raises `RpcError` (-32602) if they are not base64, but must be."""
+    if params.encoding is None:
+        return params.data.encode()
+    try:
+        return base64.b64decode(params.data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise RpcError(INVALID_PARAMS, f"data is not base64: {error}") from error
 
 
 def resize(user: UserConnection, params: UserResizeRequest) -> Empty:

@@ -34,7 +34,7 @@ async def _execute(call: Call, params: Params) -> Reply:
         completed, new = shell
         ended = state_of_command(completed) == "exited"
         status = "completed" if ended else "running"
-        text = _text(status, completed.exit_code if ended else None, _matching(new, pattern))
+        text = _text(status, completed.exit_code if ended else None, await _matching(new, pattern))
         return command_reply(
             session,
             completed,
@@ -44,7 +44,7 @@ async def _execute(call: Call, params: Params) -> Reply:
             note=REST,
         )
     view = await read_new(call, session)
-    view.text = _matching(view.text, pattern)
+    view.text = await _matching(view.text, pattern)
     note = cropped(view)
     status = {"exited": "completed", "killed": "killed"}.get(state_of(view), "running")
     code = None if view.exit is None else view.exit.code
@@ -52,11 +52,12 @@ async def _execute(call: Call, params: Params) -> Reply:
     return await session_reply(call, session, view, text, note)
 
 
-def _matching(text: str, pattern: ModelPattern | None) -> str:
+async def _matching(text: str, pattern: ModelPattern | None) -> str:
     """Return the lines that match, or all of them without a pattern."""
     if pattern is None:
         return text
-    return "".join(line for _, line in pattern.matching(text.splitlines(keepends=True)))
+    found = await pattern.matching(text.splitlines(keepends=True))
+    return "".join(line for _, line in found)
 
 
 def _text(status: str, code: int | None, output: str) -> str:

@@ -2,8 +2,9 @@
 
 from msgspec import Struct
 
+from acpterm.acp.pool import PoolTerminal
 from acpterm.mcp.call import Call
-from acpterm.mcp.pool_tools.entries import Entry, entry_of
+from acpterm.mcp.pool_tools.entries import entry_of
 from acpterm.mcp.tool import Reply, Tool, as_json
 
 
@@ -14,7 +15,7 @@ class Params(Struct):
 class Terminals(Struct, kw_only=True):
     """The structured content of `list_terminals`."""
 
-    terminals: list[Entry]
+    terminals: list[PoolTerminal]
 
 
 async def _execute(call: Call, params: Params) -> Reply:

@@ -1,7 +1,8 @@
 """`promote_terminal`: give a terminal to the user."""
 
+from acpterm.acp.pool import PoolTerminal
 from acpterm.mcp.call import Call
-from acpterm.mcp.pool_tools.entries import Entry, TerminalParams, entry_of
+from acpterm.mcp.pool_tools.entries import TerminalParams, entry_of
 from acpterm.mcp.tool import Reply, Tool, as_json
 
 
@@ -18,7 +19,7 @@ TOOL = Tool(
         "it, but no longer kill it, and it does not time out. Use it when a dev server is ready."
     ),
     params=TerminalParams,
-    result=Entry,
+    result=PoolTerminal,
     execute=_execute,
     idempotent=True,
 )

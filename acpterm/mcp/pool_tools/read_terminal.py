@@ -1,15 +1,12 @@
 """`read_terminal`: the end of a terminal's output."""
 
-from typing import Final
-
 from msgspec import Struct
 
+from acpterm.acp.pool import HISTORY_BYTES
 from acpterm.api.errors import RequestError
 from acpterm.mcp.call import Call
 from acpterm.mcp.pool_tools.entries import TerminalParams
 from acpterm.mcp.tool import Reply, Tool, as_json
-
-HISTORY_BYTES: Final = 64 * 1024
 
 
 class History(Struct, kw_only=True):

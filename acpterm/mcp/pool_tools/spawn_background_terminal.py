@@ -4,8 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from acpterm.acp.pool import NAME, PoolTerminal
 from acpterm.mcp.call import Call
-from acpterm.mcp.pool_tools.entries import NAME, Entry, entry_of
+from acpterm.mcp.pool_tools.entries import entry_of
 from acpterm.mcp.sessions import Launch
 from acpterm.mcp.tool import Reply, Tool, as_json
 from acpterm.mcp.waiting import removed_on_failure
@@ -37,7 +38,7 @@ TOOL = Tool(
         "list_terminals first for one that exists already."
     ),
     params=Params,
-    result=Entry,
+    result=PoolTerminal,
     execute=_execute,
     destructive=True,
 )

@@ -65,7 +65,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     lines = retained.text.splitlines(keepends=True)
     numbered = list(enumerate(lines))
     if params.grep is not None:
-        numbered = ModelPattern(params.grep).matching(lines)
+        numbered = await ModelPattern(params.grep).matching(lines)
     start, chosen = _page(numbered, params)
     found = "".join(f"{n + 1}: {line}" if params.grep is not None else line for n, line in chosen)
     remaining = len(numbered) - start - len(chosen)

@@ -4,7 +4,10 @@
 - `log`: `AuditLog`, which queues entries, and the task that writes them;
 - `input_counts`: input to terminals, counted instead of recorded;
 - `file`: appends to the file, and rotates it;
-- `reader`: reads the files in order, and follows them.
+- `files`: finds and opens the files to read them;
+- `reader`: reads the files in order, and follows them;
+- `newest_first`: reads pages, from the newest entry back;
+- `selection`: what a reader asks for.
 
-Commands import `entry` and `reader` only, without trio and structlog.
+Commands import `entry`, `reader` and `selection` only, without trio and structlog.
 """

@@ -18,6 +18,10 @@ FILE_NAME: Final = "audit.jsonl"
 OLD_NAME: Final = re.compile(rf"{re.escape(FILE_NAME)}\.([1-9]\d{{0,5}})")
 """The names of older files; group 1 is the number."""
 
+LATE_S: Final = 600.0
+"""How many seconds an entry may be out of order: it is written some time after it was made, by a
+clock that may have been changed."""
+
 EVENTS: Final = {
     "create": "An agent or the user requests a terminal.",
     "check": "An agent asks whether a command may run, without a terminal.",
@@ -27,10 +31,14 @@ EVENTS: Final = {
     "kill": "The program is killed on request.",
     "exit": "The program has ended.",
     "promote": "The user takes a terminal over from its agent.",
-    "attach": "The user attaches to a terminal.",
-    "detach": "The user detaches from a terminal.",
+    "attach": "The user, or a visitor of a share, attaches to a terminal.",
+    "detach": "The user, or a visitor of a share, detaches from a terminal.",
     "input": "Input was typed. What was typed is never recorded.",
     "release": "The agent or the user releases a terminal.",
+    "share": "The user makes a link to a terminal: a share.",
+    "unshare": "A share is revoked, or its terminal is removed.",
+    "login": "A browser logs in, as the user or with a share.",
+    "logout": "A browser logs out.",
     "gap": "The log could not be written for some time.",
 }
 """The events, and what each means."""
@@ -67,11 +75,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     by: Annotated[
         Text,
         Meta(
-            title="Who decided (`rule`, `profile`, `editor`, `prompt`, `approvals`, `timeout`), or "
-            "who did it (`agent`, `user`)."
+            title="Who decided (`rule`, `profile`, `editor`, `prompt`, `approvals`, `page`, "
+            "`timeout`), or who did it (`agent`, `user`, `share`)."
         ),
     ] = None
-    reason: Annotated[Text, Meta(title="The reason of a decision, a refusal or a gap.")] = None
+    share: Annotated[Text, Meta(title="Id of the share.")] = None
+    reason: Annotated[
+        Text,
+        Meta(title="The reason of a decision, a refusal, a gap or the end of a share."),
+    ] = None
     pid: Annotated[Number, Meta(title="Pid of the program.")] = None
     code: Annotated[Number, Meta(title="Exit status of the program.")] = None
     signal: Annotated[Text, Meta(title="Signal that ended the program, or that it was sent.")] = (

@@ -10,21 +10,20 @@ Incomplete lines, and lines that are no entries, are skipped and counted. Memory
 the size of the files.
 """
 
-import contextlib
 import os
-import stat
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import msgspec
 
-from acpterm.policy.audit.entry import FILE_NAME, OLD_NAME, Entry, old_name
-
-_CHUNK_BYTES: Final = 256 * 1024
-# A longer line is no entry. The texts of an entry are limited, and escapes make them longer.
-_LINE_BYTES_MAX: Final = 4 * 1024 * 1024
-# An entry is written some time after it was made, by a clock that may have been changed.
-_MTIME_MARGIN_S: Final = 600.0
+from acpterm.policy.audit.entry import FILE_NAME, LATE_S, Entry
+from acpterm.policy.audit.files import (
+    CHUNK_BYTES,
+    LINE_BYTES_MAX,
+    find_files,
+    open_file,
+    status_of,
+)
 
 
 class Line(NamedTuple):
@@ -46,7 +45,7 @@ class AuditReader:
         self.skipped = 0
         """The number of lines that were skipped, because they are no entries."""
         self._directory: Final = directory
-        self._oldest_mtime: Final = None if since is None else since - _MTIME_MARGIN_S
+        self._oldest_mtime: Final = None if since is None else since - LATE_S
         self._fd = -1
         self._position = 0
         self._decoder: Final = msgspec.json.Decoder(Entry)
@@ -57,7 +56,7 @@ class AuditReader:
             while lines := self._read_lines():
                 yield from self._entries(lines)
             identity = os.fstat(self._fd)
-            if os.path.samestat(identity, self._stat(FILE_NAME) or identity):
+            if os.path.samestat(identity, status_of(self._directory, FILE_NAME) or identity):
                 return
             # Rotated. Lines may have been appended between the last read and the rotation.
             while lines := self._read_lines():
@@ -77,8 +76,7 @@ class AuditReader:
         The names change when a rotation happens meanwhile: then look again.
         """
         while True:
-            names = self._names()
-            found = [(name, status) for name in names if (status := self._stat(name))]
+            found = find_files(self._directory)
             if current is None:
                 found = [item for item in found if self._is_wanted(*item)]
             else:
@@ -87,32 +85,11 @@ class AuditReader:
                     found = found[places.index(True) + 1 :]
             if not found:
                 return False
-            name, status = found[0]
-            with contextlib.suppress(FileNotFoundError):
-                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-                fd = os.open(os.path.join(self._directory, name), flags)
-                if os.path.samestat(os.fstat(fd), status):
-                    self.close()
-                    self._fd, self._position = fd, 0
-                    return True
-                os.close(fd)
-
-    def _names(self) -> list[str]:
-        """Return the names of the files, the oldest first."""
-        try:
-            names = os.listdir(self._directory)
-        except FileNotFoundError:
-            return []
-        numbers = sorted(int(match[1]) for name in names if (match := OLD_NAME.fullmatch(name)))
-        return [old_name(number) for number in [*reversed(numbers), 0]]
-
-    def _stat(self, name: str) -> os.stat_result | None:
-        """Return the status of a file; None if it is missing or is no regular file."""
-        try:
-            status = os.lstat(os.path.join(self._directory, name))
-        except FileNotFoundError:
-            return None
-        return status if stat.S_ISREG(status.st_mode) else None
+            fd = open_file(self._directory, *found[0])
+            if fd is not None:
+                self.close()
+                self._fd, self._position = fd, 0
+                return True
 
     def _is_wanted(self, name: str, status: os.stat_result) -> bool:
         is_old = self._oldest_mtime is not None and status.st_mtime < self._oldest_mtime
@@ -122,12 +99,12 @@ class AuditReader:
         """Read and return some whole lines; empty bytes if there are none at the position."""
         if os.fstat(self._fd).st_size < self._position:
             self._position = 0  # another program has emptied the file
-        chunk = os.pread(self._fd, _CHUNK_BYTES, self._position)
+        chunk = os.pread(self._fd, CHUNK_BYTES, self._position)
         end = chunk.rfind(b"\n") + 1
-        if not end and len(chunk) == _CHUNK_BYTES:
-            chunk = os.pread(self._fd, _LINE_BYTES_MAX, self._position)
+        if not end and len(chunk) == CHUNK_BYTES:
+            chunk = os.pread(self._fd, LINE_BYTES_MAX, self._position)
             end = chunk.rfind(b"\n") + 1
-            if not end and len(chunk) == _LINE_BYTES_MAX:
+            if not end and len(chunk) == LINE_BYTES_MAX:
                 # Skip this part of the line. What is left of it is no entry either.
                 end = len(chunk)
                 chunk = b"\n" * end

@@ -207,6 +207,10 @@ class Subreaper:
         if self.parent != os.getpid():
             return
         before: set[tuple[int, float]] = set()
+        # The receiver restores this handler in the end. If that were the default, Python would
+        # print an error about a child that ends just then ("ignored due to race condition").
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL:
+            signal.signal(signal.SIGCHLD, _ignore_signal)
         with trio.open_signal_receiver(signal.SIGCHLD) as child_signals:
             async for _ in child_signals:
                 while not busy():
@@ -235,6 +239,10 @@ def _tree_with_marks(found: marks.Marks, trees: Iterable[DescendantTree]) -> Des
     by_tag = (tree for tree in trees if tree.tag == found.tag)
     by_name = (tree for tree in trees if tree.name == found.terminal)
     return next(by_tag, None) or next(by_name, None)
+
+
+def _ignore_signal(_number: int, _frame: object) -> None:
+    """Do nothing."""
 
 
 def _reap(pid: int) -> None:

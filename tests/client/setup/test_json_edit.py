@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from acpterm.client.setup.json_edit import add, remove
 from acpterm.client.setup.json_parser import ParseError, parse
+from tests.support.cases import each_case
 
 ENTRY = {"command": "acpterm", "args": ["mcp"]}
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
@@ -47,7 +48,7 @@ def test_member_is_added_and_removed_again(settings, servers, style, crlf):
     assert removed == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         '{\n  "a": 1 // one\n}\n',

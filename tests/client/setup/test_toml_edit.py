@@ -6,12 +6,13 @@ import pytest
 
 from acpterm.client.setup.json_parser import ParseError
 from acpterm.client.setup.toml_edit import add, remove
+from tests.support.cases import each_case
 
 PATH = ("servers", "own")
 ENTRY = {"command": "acpterm", "args": ["mcp"], "env": {"A": "b"}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "",

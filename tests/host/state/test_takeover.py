@@ -407,6 +407,7 @@ async def test_worker_that_fails_by_a_bug_ends_no_program(tmp_path):
         assert (await daemon.status())["takeovers"] == 1
 
 
+@pytest.mark.long
 async def test_log_does_not_contain_the_secret(tmp_path):
     async with shut_down_daemon(tmp_path, settings={"log_level": "debug"}) as daemon:
         async with daemon.agent() as (_, own):

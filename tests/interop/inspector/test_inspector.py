@@ -19,6 +19,7 @@ from tests.interop.agents.ways import EXIT_TIMEOUT_S, Place
 from tests.support.daemon import Daemon, daemon
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
+from tests.support.web import web_daemon
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
@@ -31,11 +32,14 @@ QUICK = {"ACPTERM_TOOL_MIN_INTERVAL": "0.1", "ACPTERM_TOOL_SETTLE_INTERVAL": "0.
 
 
 class Inspector:
-    """The inspector's commands, for a server that uses the daemon `running`."""
+    """The inspector's commands, for a server that uses the daemon `running`.
+
+    `server` are the words that name the server: its command, or a URL and headers.
+    """
 
     def __init__(self, place: Place, running: Daemon) -> None:
         self.place = place
-        self.server = [*ACPTERM, "mcp", "--socket", running.path]
+        self.server = ["--", *ACPTERM, "mcp", "--socket", running.path]
 
     async def run(self, command: list[str], *words: str) -> Any:
         """Return the JSON that a command has printed."""
@@ -52,7 +56,7 @@ class Inspector:
 
     async def request(self, method: str, *words: str) -> Any:
         """Start the server for one request; return the result."""
-        printed = await self.run(INSPECTOR, "--method", method, *words, "--", *self.server)
+        printed = await self.run(INSPECTOR, "--method", method, *words, *self.server)
         return printed["result"]
 
     async def call(self, name: str, **arguments: object) -> Any:
@@ -74,7 +78,7 @@ async def inspector(tmp_path: Path) -> AsyncIterator[Inspector]:
 async def connected(inspector: Inspector, era: str) -> AsyncIterator[None]:
     """Keep a connection open while the block lasts."""
     name = ["--connection", "acpterm"]
-    await inspector.run(MCPDO, *name, "connect", "--era", era, "--", *inspector.server)
+    await inspector.run(MCPDO, *name, "connect", "--era", era, *inspector.server)
     try:
         yield
     finally:
@@ -129,3 +133,24 @@ async def test_connection_uses_a_terminal_and_its_resource(inspector, era):
         assert texts(stopped)[-1] == "Terminal session term-1 terminated."
         listed = await inspector.call("terminal_list")
         assert texts(listed)[-1] == "No active terminal sessions."
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_connection_over_http_uses_a_terminal(tmp_path, era):
+    place = Place(tmp_path, {"XDG_CONFIG_HOME": str(tmp_path / "none"), **QUICK})
+    async with web_daemon(tmp_path, settings={"profile": "open"}) as web:
+        inspector = Inspector(place, web.daemon)
+        token = (await trio.Path(web.agent_token_file).read_text()).strip()
+        inspector.server = [
+            *("--transport", "http", "--server-url", f"{web.origin}/mcp"),
+            *("--header", f"Authorization: Bearer {token}", f"Acpterm-Cwd: {tmp_path}"),
+        ]
+        arguments = ["--tool-name", "terminal_bash", "--tool-arg", "command=pwd; exit 3"]
+        result = await inspector.request("tools/call", "--protocol-era", era, *arguments)
+        assert result["structuredContent"]["exitCode"] == 3
+        assert result["structuredContent"]["output"] == f"{tmp_path}\n"
+        async with connected(inspector, era):
+            await inspector.call("terminal_start", command="exec cat")
+            continued = await inspector.call("terminal_continue", sessionId="term-1", stdin="hi\n")
+            assert texts(continued)[-1] == "Terminal Session: term-1\n\nOutput:\nhi\nhi\n"
+        await poll(lambda: not place.left(), EXIT_TIMEOUT_S)

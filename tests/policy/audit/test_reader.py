@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from acpterm.policy.audit import files
 from acpterm.policy.audit.file import AuditFile, Batch
 from acpterm.policy.audit.reader import AuditReader
 
@@ -98,16 +99,16 @@ def test_reader_sees_each_entry_once_while_another_thread_of_writes_rotates(tmp_
 def test_line_that_is_appended_just_before_a_rotation_is_read(tmp_path, reader, monkeypatch):
     file = AuditFile(str(tmp_path), file_bytes=2 * len(line(10)), files=5)
     file.append(Batch([line(10)]))
-    stat_of = reader._stat
+    status_of = files.status_of
 
-    def append_and_rotate(name):
+    def append_and_rotate(directory, name):
         monkeypatch.undo()
         file.append(Batch([line(11)]))
         file.append(Batch([line(12)]))
-        return stat_of(name)
+        return status_of(directory, name)
 
     assert next(reader.read()).entry.pid == 10
-    monkeypatch.setattr(reader, "_stat", append_and_rotate)
+    monkeypatch.setattr("acpterm.policy.audit.reader.status_of", append_and_rotate)
     assert pids(reader) == [11, 12]
 
 

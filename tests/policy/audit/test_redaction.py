@@ -11,6 +11,7 @@ from acpterm.runtime.redaction import REDACTED, may_have_secret, redact, redact_
 from acpterm.runtime.redaction.log_events import redact_event
 from acpterm.runtime.redaction.tokens import _LITERALS
 from tests.policy.audit.secrets import ARGS, LINES, ORDINARY, TOKENS, fake, wrapped
+from tests.support.cases import each_case
 
 TEXT_CHARS = 64 * 1024
 TIME_MAX_S = 0.05
@@ -21,7 +22,7 @@ def test_tables_are_long_enough():
     assert len(ORDINARY) >= 40
 
 
-@pytest.mark.parametrize(("prefix", "secret"), TOKENS)
+@each_case(("prefix", "secret"), TOKENS)
 def test_token_is_redacted_and_its_prefix_is_kept(prefix, secret):
     text = f"run {prefix}{secret}"
     assert may_have_secret(text)
@@ -29,7 +30,7 @@ def test_token_is_redacted_and_its_prefix_is_kept(prefix, secret):
     assert secret[:24] not in redact(text)
 
 
-@pytest.mark.parametrize(("text", "secret"), list(wrapped()))
+@each_case(("text", "secret"), list(wrapped()))
 def test_token_is_redacted_inside_other_text(text, secret):
     assert secret.strip() not in redact(text)
     before, _, after = text.partition(secret.strip())
@@ -37,28 +38,26 @@ def test_token_is_redacted_inside_other_text(text, secret):
     assert redact(text).endswith(after[-1:])
 
 
-@pytest.mark.parametrize(("text", "secret", "expected"), LINES)
+@each_case(("text", "secret", "expected"), LINES)
 def test_value_of_a_secret_is_redacted_and_the_rest_is_kept(text, secret, expected):
     assert may_have_secret(text)
     assert secret not in redact(text)
     assert expected in redact(text)
 
 
-@pytest.mark.parametrize(("program", "args", "expected"), ARGS)
+@each_case(("program", "args", "expected"), ARGS)
 def test_arguments_are_redacted_item_by_item(program, args, expected):
     assert redact_args(args, program) == expected
 
 
-@pytest.mark.parametrize("text", ORDINARY)
+@each_case("text", ORDINARY)
 def test_ordinary_text_is_not_changed(text):
     assert redact(text) == text
     program, *args = shlex.split(text)
     assert redact_args(args, program) == args
 
 
-@pytest.mark.parametrize(
-    "text", [text for text, _, _ in LINES] + [prefix + secret for prefix, secret in TOKENS]
-)
+@each_case("text", [text for text, _, _ in LINES] + [prefix + secret for prefix, secret in TOKENS])
 def test_redacted_text_is_not_changed_again(text):
     assert redact(redact(text)) == redact(text)
 

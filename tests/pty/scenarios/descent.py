@@ -1,6 +1,7 @@
 """Scenarios of trees that are tracked by descent."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -257,6 +258,31 @@ async def tree_ends_and_orphans_are_reaped_when_there_are_no_descriptors_for_a_w
         assert await reap(tree, process) in (-signal.SIGTERM, -signal.SIGKILL)
         await poll(lambda: linux.read_stat(orphan) is None)
         nursery.cancel_scope.cancel()
+
+
+@scenario
+async def child_that_ends_when_reaping_does_causes_no_error():
+    """Python reports an error for a signal that has no handler any more when it comes to it."""
+    errors = []
+    sys.unraisablehook = lambda error: errors.append(error.exc_value)
+    interrupt = ctypes.pythonapi.PyErr_SetInterruptEx
+    interrupt_again = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.py_object)(
+        ("PyErr_SetInterruptEx", ctypes.pythonapi)
+    )
+    install = signal.signal
+
+    def install_during_a_signal(number, handler):
+        install(number, interrupt_again)
+        interrupt(number)
+        return install(number, handler)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Subreaper().run, lambda: False)
+        await trio.testing.wait_all_tasks_blocked()
+        signal.signal = install_during_a_signal
+        nursery.cancel_scope.cancel()
+    signal.signal = install
+    assert errors == []
 
 
 @scenario

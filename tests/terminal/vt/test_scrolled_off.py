@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from acpterm.terminal.text import simple_output
 from acpterm.terminal.vt import scrolled_off
 from acpterm.terminal.vt.emulator import Emulator
+from tests.support.cases import each_case
 from tests.terminal.vt.fuzzing import piece
 
 ROWS = 5
@@ -97,7 +98,7 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("odd", [*ODD, b"\v", b"\xc3\xa4"])
+@each_case("odd", [*ODD, b"\v", b"\xc3\xa4"])
 def test_output_with_any_other_sequence_is_not_simple(odd):
     assert simple_output.find_end(b"a\r\n" + odd + b"\r\n") == 0
 

@@ -2,12 +2,12 @@
 
 import re
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.queries import INCOMPLETE_MAX, QueryFilter
+from tests.support.cases import each_case
 from tests.support.depth import examples
 from tests.terminal.vt.streams import ALL, COLOURS, MOVES, QUERIES, TEXT
 
@@ -77,7 +77,7 @@ PASSED = [
 ]
 
 
-@pytest.mark.parametrize("query", REMOVED)
+@each_case("query", REMOVED)
 def test_query_is_removed_however_it_is_split(query):
     around = b"before" + query + b"after"
     # The terminator of a removed string may remain: it has no effect on its own.
@@ -85,9 +85,7 @@ def test_query_is_removed_however_it_is_split(query):
     assert passed(*single_bytes(around)).replace(b"\x1b\\", b"") == b"beforeafter"
 
 
-@pytest.mark.parametrize(
-    "data", [data if isinstance(data, bytes) else bytes([data]) for data in PASSED]
-)
+@each_case("data", [data if isinstance(data, bytes) else bytes([data]) for data in PASSED])
 def test_other_output_passes_unchanged(data):
     assert passed(data) == data
     assert passed(*single_bytes(data + b" ")) == data + b" "

@@ -1,12 +1,12 @@
 """Each query gets one reply, which never contains text that the program chose."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acpterm import __version__
 from acpterm.terminal.vt import replies
 from acpterm.terminal.vt.emulator import Emulator
+from tests.support.cases import each_case
 from tests.support.depth import examples
 from tests.terminal.vt.streams import ALL, MARKER, QUERIES
 
@@ -19,7 +19,7 @@ def replies_to(*chunks, cols=20, rows=5):
     return b"".join(sent)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "answer"),
     [
         (b"\x1b[6n", b"\x1b[1;1R"),
@@ -56,7 +56,7 @@ def test_query_is_answered_once_however_it_is_split(query, answer):
     assert replies_to(*(bytes([byte]) for byte in query)) == answer
 
 
-@pytest.mark.parametrize(
+@each_case(
     "query",
     [
         *(b"\x05", b"\x1b]2;" + MARKER + b"\a\x1b[21t", b"\x1b]52;c;?\a", b"\x1b[20t", b"\x1b[11t"),
@@ -87,7 +87,7 @@ def test_size_reports_have_the_new_size_after_a_resize():
     assert b"".join(replied).endswith(b"\x1b[8;1;1t")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "reply",
     [
         *(b"", b"text", b"\x1b[1;1R\r", b"\x1b]l" + MARKER + b"\x1b\\", b"\x1b[?62;22c;ls\n"),

@@ -15,6 +15,7 @@ from acpterm.terminal.vt.style import (
     Style,
     sgr,
 )
+from tests.support.cases import each_case
 from tests.terminal.vt.streams import COLOURS, SEQUENCES, STATE
 
 
@@ -50,7 +51,7 @@ def test_text_is_written_at_the_cursor_position():
     assert text_of(data) == ">\n  meNUX\n\nstatus"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "expected"),
     [
         (b"abc\x1b[2D\x1b[P", "ac"),
@@ -162,7 +163,7 @@ CHANGED_TEXT = {
 }
 
 
-@pytest.mark.parametrize("sequence", [*SEQUENCES, *COLOURS, *STATE])
+@each_case("sequence", [*SEQUENCES, *COLOURS, *STATE])
 def test_sequence_itself_is_not_shown_on_the_screen(sequence):
     expected = CHANGED_TEXT.get(sequence, "ab")
     assert text_of(b"a" + sequence + b"b") == expected
@@ -204,7 +205,7 @@ def style(*chunks, x=0, y=0, cols=20, rows=5):
     return cells[x].style if x < len(cells) else PLAIN
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("parameters", "expected"),
     [
         ("", PLAIN),
@@ -230,7 +231,7 @@ def test_sgr_parameters_set_the_style(parameters, expected):
     assert style(b"\x1b[1;7;41m", sgr(expected).encode(), b"x") == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "cells"),
     [
         (b"\x1b[2J", [(0, 0), (19, 4)]),
@@ -284,7 +285,7 @@ def test_screen_has_the_modes_of_the_viewers_terminal():
     assert screen_of(b"\x1b[?25l").cursor_visible is False
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("stream", "flags"),
     [
         (b"", 0),

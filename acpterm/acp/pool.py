@@ -1,0 +1,56 @@
+"""A terminal as a PTY pool describes it: for the pool's MCP tools, and for its WebSocket protocol.
+
+Ownership decides what an agent can do: a terminal that it spawned is its own (`agent`) and not
+visible, until it is promoted. Then, and if the user created it, it belongs to the user (`user`) and
+is visible: the agent can read it, and cannot kill it.
+"""
+
+import shlex
+from typing import Annotated, Final, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from acpterm.acp.user_api import TerminalInfo
+
+NAME: Final = "pty-#"
+"""The name that a terminal of the pool requests: the number is the host's to choose."""
+HISTORY_BYTES: Final = 64 * 1024
+"""How much output a history has at most."""
+
+
+class PoolTerminal(Struct, kw_only=True, omit_defaults=True):
+    """A terminal. `command` is present if an agent spawned it."""
+
+    id: Annotated[str, Meta(description="Unique terminal identifier")]
+    cwd: Annotated[str, Meta(description="Working directory")]
+    owner: Literal["user", "agent"]
+    visible: Annotated[bool, Meta(description="Whether the terminal is visible to the user")]
+    createdAt: Annotated[int, Meta(description="Unix timestamp in milliseconds")]  # noqa: N815
+    command: list[str] | UnsetType = UNSET
+
+
+def pool_terminal(info: TerminalInfo, argv: list[str] | None = None) -> PoolTerminal:
+    """Return a terminal as a pool describes it; `argv` is the command that an agent spawned.
+
+    If `argv` is not known, an agent's command is split into words.
+    """
+    command: list[str] | UnsetType = UNSET
+    if argv is not None:
+        command = argv
+    elif info.agent is not None or info.session_id is not None:
+        command = _words(info.command)
+    return PoolTerminal(
+        id=info.name or info.terminal_id,
+        cwd=info.cwd,
+        owner="agent" if info.owner == "agent" else "user",
+        visible=info.owner != "agent",
+        createdAt=info.created_at,
+        command=command,
+    )
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return [line]

@@ -1,0 +1,160 @@
+"""The user's requests about what agents may run, and what they did: policy, audit log, recordings.
+
+A text that filters entries matches the beginning of the member. Times are in milliseconds since
+1970, durations (`…_ms`) in milliseconds, sizes in bytes.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Raw
+
+from acpterm.acp.agent_api import CheckResponse, Natural
+from acpterm.acp.base import Wire
+
+AUDIT_ENTRIES_MAX = 500
+_TEXT_CHARS_MAX = 1024
+
+Filter: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=_TEXT_CHARS_MAX, description="the beginning of it")
+]
+Place: TypeAlias = Annotated[
+    str, Meta(max_length=_TEXT_CHARS_MAX, description="a place that an earlier response contained")
+]
+Milliseconds: TypeAlias = Annotated[
+    int, Meta(ge=0, le=10**14, description="milliseconds since 1970")
+]
+
+
+class UserCheckRequest(Wire, omit_defaults=True):
+    """The params of the user's ``_acpterm/command/check``: judge a command without running it.
+
+    `command` and `args` are as in ``terminal/create``: without `args`, `command` is a line for the
+    shell. Without `profile`, the profile is that of agents in `cwd`, by default the directory of
+    the client; profiles that the settings select for an agent by its name are not used.
+    """
+
+    command: Annotated[str, Meta(description="the command to judge")]
+    args: list[str] | None = None
+    cwd: Annotated[str | None, Meta(description="an absolute path")] = None
+    profile: str | None = None
+
+
+class UserCheckResponse(CheckResponse):
+    """The response to the user's ``_acpterm/command/check``.
+
+    `decision` says what would happen if an agent ran the command: `allow`, `ask` or `deny`. `parts`
+    are the commands of the line, each with its level, and why it is not safe; a part without words
+    is the line itself. `reason` says why the command is not allowed or not safe. `rule` is the rule
+    or list that has decided, if one has. `prefix` has the words that an answer for always is for;
+    it is null if the command is not asked about, or cannot be allowed always.
+    """
+
+    prefix: list[str] | None = None
+
+
+class ProfileInfo(Wire):
+    """A profile, with its decisions on safe, unknown and dangerous commands."""
+
+    name: str
+    safe: Literal["allow", "ask", "deny"]
+    unknown: Literal["allow", "ask", "deny"]
+    dangerous: Literal["allow", "ask", "deny"]
+
+
+class ProfilesResponse(Wire):
+    """The response to ``_acpterm/profile/list``; `selected` is the name of the default profile."""
+
+    selected: str
+    profiles: list[ProfileInfo]
+
+
+class AuditReadRequest(Wire, omit_defaults=True):
+    """The params of ``_acpterm/audit/read``: read entries of the audit log, the newest first.
+
+    At most `limit` entries are returned: those from `since` to `until`, of sessions, agents and
+    terminals whose id or name begins with the given text, with this `event` and this `decision`.
+    Entries of the event `gap` are returned whatever is asked for. To read older entries, repeat the
+    request with `before` set to the `next` of the response; to read new ones, with `after` set to
+    the `newest` of the first response.
+    """
+
+    limit: Annotated[int, Meta(ge=1, le=AUDIT_ENTRIES_MAX)] = 100
+    since: Milliseconds | None = None
+    until: Milliseconds | None = None
+    session: Filter | None = None
+    agent: Filter | None = None
+    terminal: Filter | None = None
+    event: Annotated[str, Meta(max_length=_TEXT_CHARS_MAX)] | None = None
+    decision: Annotated[str, Meta(max_length=_TEXT_CHARS_MAX)] | None = None
+    before: Place | None = None
+    after: Place | None = None
+
+
+class AuditReadResponse(Wire):
+    """The response to ``_acpterm/audit/read``.
+
+    The members of an entry are those that policy.md describes. `next` is null if there are no older
+    entries; otherwise there may be some, even if `entries` has fewer than the limit or none: one
+    request searches a part of the log only. `newest` is null if the log is empty. `enabled` says
+    whether the daemon writes the log.
+    """
+
+    entries: list[Raw]
+    next: str | None
+    newest: str | None
+    enabled: bool
+
+
+class RecordingInfo(Wire):
+    """A recording of a terminal, an asciicast file.
+
+    `owner` says who created the terminal. `command` is the title of the recording. `duration_ms`,
+    `command`, `cols` and `rows` are null if the file cannot be parsed. `recording` is true while
+    the file is written.
+    """
+
+    name: str
+    terminal_id: str
+    owner: Literal["agent", "user"]
+    started_at: int
+    bytes: int
+    recording: bool
+    command: str | None
+    cols: int | None
+    rows: int | None
+    duration_ms: int | None
+
+
+class RecordingsResponse(Wire):
+    """The response to ``_acpterm/recording/list``: the recordings, the newest first.
+
+    `omitted` is the number of recordings that are not listed, because there are too many. `enabled`
+    says whether the daemon records new terminals.
+    """
+
+    recordings: list[RecordingInfo]
+    omitted: int
+    enabled: bool
+
+
+class RecordingReadRequest(Wire, omit_defaults=True):
+    """The params of ``_acpterm/recording/read``: read a piece of a recording.
+
+    `name` is a name that ``recording/list`` has returned. `offset` is where the piece begins, in
+    bytes from the beginning of the file.
+    """
+
+    name: Annotated[str, Meta(max_length=_TEXT_CHARS_MAX)]
+    offset: Natural = 0
+
+
+class RecordingReadResponse(Wire):
+    """The response to ``_acpterm/recording/read``: a piece of an asciicast.
+
+    `data` may end in the middle of a line. The next piece begins at `offset`; if that is `bytes`,
+    the size of the file, there is no more.
+    """
+
+    data: str
+    offset: int
+    bytes: int

@@ -1,0 +1,50 @@
+"""`acpterm open`: open the page in a browser."""
+
+import os
+
+import click
+
+from acpterm.acp.web_api import WebOpenRequest, WebOpenResponse, WebStatusResponse
+from acpterm.cli._daemon import call
+from acpterm.cli._options import at_daemon, fail
+from acpterm.cli._output import echo_once
+from acpterm.client.user.blocking_client import BlockingClient
+
+
+@click.command("open")
+@click.option("--no-browser", is_flag=True, help="Print the link and start no browser.")
+@click.option(
+    "--http",
+    "address",
+    metavar="ADDRESS:PORT",
+    help="Listen on ADDRESS:PORT, if the server does not run yet.",
+)
+@at_daemon
+def command(no_browser: bool, address: str | None, config: str | None, socket: str | None) -> None:
+    """Open the page that shows all terminals in a browser.
+
+    The daemon serves the page, also over ssh -L or behind a proxy. If its HTTP server does not run
+    yet, it is started: on the address of the setting http, else on that used last, else on a free
+    port of 127.0.0.1. It then runs until the daemon ends.
+
+    The link logs one browser in, once, within ten minutes; the login lasts 30 days. Without a
+    graphical browser, the link is printed, as with --no-browser. A browser that may not read files
+    in your home directory, as in a snap, needs --no-browser.
+
+    Exit status: 0; 1 if the server cannot be started, with the reason on stderr.
+    """
+    from acpterm.client.user.browser import open_in_browser  # noqa: PLC0415  slow to import
+
+    def work(client: BlockingClient) -> tuple[WebOpenResponse, str | None]:
+        opened = client.call("web/open", WebOpenRequest(address), WebOpenResponse)
+        return opened, client.request_no_params("web/status", WebStatusResponse).token_file
+
+    opened, token_file = call(config, socket, work, start=True)
+    if not no_browser and token_file is not None:
+        try:
+            if open_in_browser(opened.url, os.path.dirname(token_file)):
+                echo_once(f"opened the page in a browser; it is at {opened.address}")
+                return
+        except OSError as error:
+            fail(str(error))
+    echo_once(opened.url)

@@ -1,0 +1,46 @@
+"""`acpterm share`: make a link to one terminal."""
+
+import click
+
+from acpterm.acp.shares import SHARE_MS_MAX, ShareCreateRequest, ShareCreateResponse
+from acpterm.cli._daemon import call
+from acpterm.cli._options import at_daemon
+from acpterm.cli._output import echo_once
+from acpterm.cli._params import Span, terminal_argument
+
+
+@click.command("share")
+@click.option("--write", is_flag=True, help="Let visitors type, too.")
+@click.option(
+    "--for",
+    "span_s",
+    metavar="TIME",
+    type=Span(SHARE_MS_MAX // 1000),
+    default="1h",
+    show_default=True,
+    help="How long the link is valid: such as 10m, 1h30m or 2d, at most 30d.",
+)
+@terminal_argument()
+@at_daemon
+def command(
+    terminal: str, write: bool, span_s: float, config: str | None, socket: str | None
+) -> None:
+    """Print a link to a page that shows TERMINAL, and nothing else.
+
+    Everyone with the link can watch the terminal, any number of times, until the link expires or
+    acpterm unshare ends it. With --write they can also type, but only into a terminal that is
+    yours: what they type runs with your rights, as if you had typed it.
+
+    The page is the daemon's, as with acpterm open. Other machines can only reach it through a
+    reverse proxy or a tunnel, or if the settings let the daemon listen on another address.
+
+    Exit status: 0; 1 if the terminal cannot be shared, or the HTTP server cannot be started.
+    """
+    request = ShareCreateRequest(terminal, write=write, for_ms=max(1, round(1000 * span_s)))
+    echo_once(
+        call(
+            config,
+            socket,
+            lambda client: client.call("share/create", request, ShareCreateResponse),
+        ).url
+    )

@@ -1,0 +1,32 @@
+"""`acpterm shares`: list the links to terminals."""
+
+import time
+
+import click
+
+from acpterm.acp.shares import ShareInfo, SharesResponse
+from acpterm.cli._daemon import call_running
+from acpterm.cli._options import at_daemon
+from acpterm.cli._output import echo_once, json_text
+from acpterm.client.user.share_format import table
+
+
+@click.command("shares")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@at_daemon
+def command(*, as_json: bool, config: str | None, socket: str | None) -> None:
+    """List the links that acpterm share has made, and that are still valid.
+
+    ID is the beginning of the link's id; acpterm unshare accepts it. LEFT is the time until the
+    link expires, and PAGES the number of pages that use it now. The links themselves are not
+    stored.
+
+    With --json the list is an array of the daemon's objects.
+
+    Exit status: 0 on success, 1 if the daemon cannot be reached.
+    """
+    response = call_running(
+        config, socket, lambda client: client.request_no_params("share/list", SharesResponse)
+    )
+    found: list[ShareInfo] = response.shares if response else []
+    echo_once(json_text(found) if as_json else table(found, time.time()))

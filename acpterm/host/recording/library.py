@@ -1,0 +1,162 @@
+"""Lists and reads the recordings in a directory, also those of earlier daemons.
+
+All functions block, so they run in threads. Files are found by the names that `cast_file` gives
+them, and opened relative to the directory without following links: no other file can be read.
+A recording may be removed between two calls, or grow.
+"""
+
+import os
+import stat
+import time
+from calendar import timegm
+from codecs import utf_8_decode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+import msgspec
+
+from acpterm.host.recording.cast_file import AGENT_SUFFIX, NAME, SUFFIX
+
+LISTED_MAX: Final = 1000
+PIECE_BYTES: Final = 256 * 1024
+# A header has a title of 1000 characters at most. The last line is a marker, unless it is output of
+# up to 16 KiB, each byte of which may be escaped.
+_HEADER_BYTES: Final = 16 * 1024
+_LAST_LINE_BYTES: Final = (4 * 1024, 128 * 1024)
+_STARTED: Final = "%Y%m%dT%H%M%SZ"
+_STAMP_CHARS: Final = len("20260131T103000Z-")
+
+
+class Header(msgspec.Struct):
+    """The first line of a recording."""
+
+    width: int
+    height: int
+    title: str = ""
+
+
+class Recording(NamedTuple):
+    """A recording in the directory. `header` and `seconds` are None if they cannot be read."""
+
+    name: str
+    terminal: str
+    is_agents: bool
+    started: float
+    size: int
+    header: Header | None
+    seconds: float | None
+
+
+class Listing(NamedTuple):
+    """The newest recordings of a directory, and how many more there are."""
+
+    recordings: list[Recording]
+    omitted: int
+
+
+class Piece(NamedTuple):
+    """A piece of a recording, where the next one begins, and the size of the file."""
+
+    text: str
+    end: int
+    size: int
+
+
+def list_recordings(directory: str) -> Listing:
+    """Return the newest recordings, the newest first. Raises `OSError`.
+
+    A directory that does not exist has none.
+    """
+    try:
+        names = sorted(filter(NAME.fullmatch, os.listdir(directory)), reverse=True)
+    except FileNotFoundError:
+        return Listing([], 0)
+    with _opened(directory) as fd:
+        found = [_recording(fd, name) for name in names[:LISTED_MAX]]
+    return Listing([one for one in found if one is not None], max(0, len(names) - LISTED_MAX))
+
+
+def read_piece(directory: str, name: str, offset: int) -> Piece:
+    """Return the piece of a recording that begins at `offset`, at most `PIECE_BYTES` bytes.
+
+    A character that the piece does not have whole is left to the next one. Raises `OSError`;
+    `FileNotFoundError` also for a name that is no recording's.
+    """
+    if not NAME.fullmatch(name):
+        raise FileNotFoundError(f"{name!r} is not the name of a recording")
+    with _opened(directory) as fd, _file(fd, name) as (file, size):
+        data = os.pread(file, PIECE_BYTES, min(offset, size))
+    is_end = offset + len(data) >= size
+    text, used = utf_8_decode(data, "replace", is_end)
+    return Piece(text, offset + used, size)
+
+
+def _recording(directory: int, name: str) -> Recording | None:
+    """Return a recording; None if it cannot be opened, such as one that was removed meanwhile."""
+    is_agents = name.endswith(AGENT_SUFFIX)
+    try:
+        started = time.strptime(name[: _STAMP_CHARS - 1], _STARTED)
+        with _file(directory, name) as (file, size):
+            first = os.pread(file, _HEADER_BYTES, 0).partition(b"\n")[0]
+            seconds = _last_time(file, size)
+    except (OSError, ValueError):
+        return None
+    return Recording(
+        name=name,
+        terminal=name[_STAMP_CHARS:].removesuffix(AGENT_SUFFIX if is_agents else SUFFIX),
+        is_agents=is_agents,
+        started=timegm(started),
+        size=size,
+        header=_header(first),
+        seconds=seconds,
+    )
+
+
+def _header(line: bytes) -> Header | None:
+    try:
+        return msgspec.json.decode(line, type=Header)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _last_time(file: int, size: int) -> float | None:
+    """Return the time of the last event, in seconds; 0 if there is none, None if it is damaged."""
+    for most in _LAST_LINE_BYTES:
+        # What follows the last newline is being written.
+        lines = os.pread(file, most, max(0, size - most)).split(b"\n")[:-1]
+        if len(lines) > 1:
+            return _time(lines[-1])
+        if size <= most:
+            return 0.0
+    return None
+
+
+def _time(event: bytes) -> float | None:
+    try:
+        return float(msgspec.json.decode(event)[0])
+    except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, ValueError):
+        return None
+
+
+@contextmanager
+def _opened(directory: str) -> Iterator[int]:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _file(directory: int, name: str) -> Iterator[tuple[int, int]]:
+    """Open a recording during the block; yield its descriptor and its size. Raises `OSError`."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(name, flags, dir_fd=directory)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise FileNotFoundError(f"{name} is no regular file")
+        yield fd, status.st_size
+    finally:
+        os.close(fd)

@@ -1,0 +1,50 @@
+"""The handlers of the user's methods about the policy for agents: nothing is run or recorded."""
+
+from msgspec.structs import asdict
+
+from acpterm.acp.user_api import NoParams
+from acpterm.acp.user_review import (
+    ProfileInfo,
+    ProfilesResponse,
+    UserCheckRequest,
+    UserCheckResponse,
+)
+from acpterm.host.checked_command import checked
+from acpterm.host.launch.validation import check_absolute, check_command, check_size
+from acpterm.host.user.connection import UserConnection
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.policy.rules import RulesError
+
+
+def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
+    """`_acpterm/command/check`: return the policy's judgement on a command of an agent.
+
+    Raises `RpcError`: -32602 for an invalid command or an unknown profile, -32603 if the file of
+    rules is invalid.
+    """
+    check_command(params.command, params.args)
+    check_size((params.command, *(params.args or ())), {}, user.context.rlimits)
+    if params.cwd is not None:
+        check_absolute(params.cwd)
+    policy = user.host.policy
+    profile = policy.profiles.choose(params.profile, params.cwd or user.context.cwd)
+    try:
+        judge = policy.judge()
+    except RulesError as error:
+        raise RpcError(INTERNAL_ERROR, f"no command can be judged: {error}") from error
+    path = user.context.env.get("PATH")
+    verdict = judge.judge(params.command, params.args, profile=profile, path=path)
+    prefix = None if verdict.prefix is None else list(verdict.prefix)
+    return UserCheckResponse(**asdict(checked(verdict, profile)), prefix=prefix)
+
+
+def profiles(user: UserConnection, params: NoParams) -> ProfilesResponse:
+    """`_acpterm/profile/list`: return the profiles, and which is the default one."""
+    del params
+    found = user.host.policy.profiles.by_name
+    return ProfilesResponse(
+        selected=user.settings.profile,
+        profiles=[
+            ProfileInfo(name, one.safe, one.unknown, one.dangerous) for name, one in found.items()
+        ],
+    )

@@ -1,0 +1,90 @@
+"""The handlers of the user's methods about shares, `_acpterm/share/*`.
+
+The HTTP server stores the shares (`host.web_door`), and ends those of a terminal that is removed.
+"""
+
+import msgspec
+
+from acpterm.acp.shares import (
+    ShareCreateRequest,
+    ShareCreateResponse,
+    ShareInfo,
+    ShareRevokeRequest,
+    SharesResponse,
+)
+from acpterm.acp.terminal import Empty
+from acpterm.acp.user_api import NoParams
+from acpterm.host.host_state import HostState
+from acpterm.host.user.connection import UserConnection
+from acpterm.host.user.web_methods import door_of
+from acpterm.host.web_door import Share
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
+
+
+async def create(user: UserConnection, params: ShareCreateRequest) -> ShareCreateResponse:
+    """`_acpterm/share/create`: make a link to one terminal; start the HTTP server if needed.
+
+    A name, and `@last`, mean a terminal that the user has created or taken over, if there is one.
+    """
+    door = door_of(user)
+    entry = user.entry(params.terminal_id, own=True)
+    if entry.released_at is not None:
+        raise RpcError(
+            INVALID_PARAMS, f"terminal {entry.id!r} has been released: there is nothing to share"
+        )
+    if params.write and not entry.is_users:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"terminal {entry.id!r} is an agent's, into which only the agent can type: take it "
+            "over first (acpterm promote), or share it without `write`",
+        )
+    with user.cancel_on_close():
+        share, url = await door.new_share(
+            entry.id, write=params.write, lifetime_s=params.for_ms / 1000
+        )
+    user.host.trail.share(
+        "share",
+        share.id,
+        by="user",
+        terminal=entry,
+        reason="visitors can type" if share.write else "visitors can watch",
+    )
+    return ShareCreateResponse(**msgspec.structs.asdict(_info(user.host, share)), url=url)
+
+
+def list_all(user: UserConnection, params: NoParams) -> SharesResponse:
+    """`_acpterm/share/list`: return the shares that are valid."""
+    del params
+    door = door_of(user)
+    return SharesResponse([_info(user.host, share) for share in door.shares()])
+
+
+def revoke(user: UserConnection, params: ShareRevokeRequest) -> Empty:
+    """`_acpterm/share/revoke`: end a share, and close the pages that use it."""
+    door, wanted = door_of(user), params.share_id
+    # Those that have ended, but are still stored, can be revoked again, to store that.
+    ids = [*(share.id for share in door.shares()), *sorted(door.revoked_shares())]
+    found = [wanted] if wanted in ids else [one for one in ids if wanted and one.startswith(wanted)]
+    if not found:
+        raise RpcError(
+            RESOURCE_NOT_FOUND,
+            f"there is no share {quote(wanted)}: it was revoked or has expired; see acpterm shares",
+        )
+    if len(found) > 1:
+        raise RpcError(INVALID_PARAMS, f"{len(found)} shares begin with {quote(wanted)}")
+    user.host.trail.share("unshare", found[0], by="user")
+    door.revoke_share(found[0])
+    return Empty()
+
+
+def _info(host: HostState, share: Share) -> ShareInfo:
+    entry = host.registry.get(share.terminal_id)
+    return ShareInfo(
+        share_id=share.id,
+        terminal_id=share.terminal_id,
+        name=None if entry is None else entry.name,
+        write=share.write,
+        created_at=round(1000 * share.created_at),
+        ends_at=round(1000 * share.ends_at),
+        connections=share.connections,
+    )

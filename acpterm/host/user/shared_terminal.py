@@ -1,0 +1,112 @@
+"""What a visitor, who has the link of a share, may call: a few methods, for one terminal.
+
+Each connection has a dispatch table of its own (`share_methods_table`). A method that names another
+terminal fails, and so does every method that is not in the table. Windows do not change the size of
+the terminal, unless the share allows to write. What is typed is recorded in the audit log as typed
+by `share`.
+"""
+
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from acpterm import __version__
+from acpterm.acp.agent_api import WriteResponse
+from acpterm.acp.initialize import InitializeAnswer, InitializeRequest, host_answer
+from acpterm.acp.shares import SharedTerminalInfo
+from acpterm.acp.user_api import GetRequest, UserWriteRequest
+from acpterm.acp.user_streams import AttachRequest, AttachResponse, WindowRequest
+from acpterm.host import terminal_ops
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.server.dispatch import Method, MethodTable
+from acpterm.host.user.attach import attach
+from acpterm.host.user.connection import UserConnection
+from acpterm.host.user.terminal_methods import input_of, window
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
+
+WINDOWS_MAX: Final = 4
+"""How many windows one connection may have attached: a page has one."""
+
+
+def share_methods_table(share: str, terminal_id: str, *, write: bool) -> MethodTable:
+    """Return the methods of one connection that uses a share of a terminal; both are ids."""
+    shared = _SharedTerminal(share, terminal_id, write=write)
+    return MethodTable(
+        {
+            "initialize": Method(InitializeRequest, _initialize),
+            "_acpterm/terminal/get": Method(GetRequest, shared.get),
+            "_acpterm/terminal/attach": Method(AttachRequest, shared.attach),
+            "_acpterm/terminal/window": Method(WindowRequest, window),
+            **(
+                {"_acpterm/terminal/write": Method(UserWriteRequest, shared.write, acts_first=True)}
+                if write
+                else {}
+            ),
+        },
+        {},
+    )
+
+
+def _initialize(user: UserConnection, params: InitializeRequest) -> InitializeAnswer:
+    """`initialize`: return the capabilities; what the client sends has no effect."""
+    del user, params
+    return host_answer(__version__, {"share": True})
+
+
+class _SharedTerminal:
+    """The handlers of one connection, for the terminal with the id `terminal_id`."""
+
+    def __init__(self, share: str, terminal_id: str, *, write: bool) -> None:
+        self._share: Final = share
+        self._id: Final = terminal_id
+        self._write: Final = write
+        self._windows = 0
+
+    def get(self, user: UserConnection, params: GetRequest) -> SharedTerminalInfo:
+        """`_acpterm/terminal/get`: return what may be known about the terminal."""
+        entry = self._entry(user, params.terminal_id)
+        info = user.host.terminal_info(entry)
+        names = (name for name in SharedTerminalInfo.__struct_fields__ if name != "write")
+        fields = {name: getattr(info, name) for name in names}
+        return SharedTerminalInfo(**fields, write=self._write and entry.is_users)
+
+    async def attach(self, user: UserConnection, params: AttachRequest) -> AttachResponse:
+        """`_acpterm/terminal/attach`: show the terminal in a window."""
+        entry = self._entry(user, params.terminal_id)
+        read_only = params.read_only or not self._write or not entry.is_users
+        with self._window():
+            params = msgspec.structs.replace(params, read_only=read_only)
+            return await attach(user, entry, params, self._share)
+
+    def write(
+        self, user: UserConnection, params: UserWriteRequest
+    ) -> Coroutine[Any, Any, WriteResponse]:
+        """`_acpterm/terminal/write`: write keyboard input, if the terminal is the user's."""
+        entry = self._entry(user, params.terminal_id)
+        if not entry.is_users:
+            raise RpcError(
+                INVALID_PARAMS, f"terminal {self._id!r} is an agent's: it takes no input"
+            )
+        data = input_of(params)
+        user.host.trail.input(entry, "share", len(data), self._share)
+        return terminal_ops.write(entry.terminal, data)
+
+    def _entry(self, user: UserConnection, terminal_id: str) -> TerminalEntry:
+        entry = user.host.registry.get(self._id)
+        if terminal_id != self._id:
+            raise RpcError(INVALID_PARAMS, f"this share is of terminal {self._id!r} only")
+        if entry is None:
+            raise RpcError(RESOURCE_NOT_FOUND, f"terminal {self._id!r} was removed")
+        return entry
+
+    @contextmanager
+    def _window(self) -> Iterator[None]:
+        if self._windows >= WINDOWS_MAX:
+            raise RpcError(INVALID_PARAMS, f"{WINDOWS_MAX} windows are attached: detach one")
+        self._windows += 1
+        try:
+            yield
+        finally:
+            self._windows -= 1

@@ -1,0 +1,45 @@
+"""Selects entries of the audit log, for `acpterm audit` and for the user's clients."""
+
+from typing import NamedTuple
+
+from acpterm.policy.audit.entry import Entry
+
+_ID_PREFIX = "term_"
+
+
+class Selection(NamedTuple):
+    """What an entry must have to be selected; None selects any.
+
+    `since` and `until` are times as in an entry (`entry.time_text`). `session`, `agent` and
+    `terminal` are the beginning of an id or a name; `term_` may be left out. A gap is selected
+    whatever else is asked for, since the entries that it has lost may have been selected.
+    """
+
+    since: str | None = None
+    until: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    terminal: str | None = None
+    event: str | None = None
+    decision: str | None = None
+
+    def has(self, entry: Entry) -> bool:
+        """Return whether an entry is selected."""
+        if self.since is not None and entry.time < self.since:
+            return False
+        if self.until is not None and entry.time > self.until:
+            return False
+        return entry.event == "gap" or (
+            _begins(entry.session, self.session)
+            and _begins(entry.agent, self.agent)
+            and (
+                _begins(entry.terminal, self.terminal)
+                or _begins((entry.terminal or "").removeprefix(_ID_PREFIX), self.terminal)
+            )
+            and self.event in (None, entry.event)
+            and self.decision in (None, entry.decision)
+        )
+
+
+def _begins(text: str | None, start: str | None) -> bool:
+    return start is None or (text or "").startswith(start)

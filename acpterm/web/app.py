@@ -1,0 +1,59 @@
+"""The ASGI application: which path is served by what, and which access it needs.
+
+Requests pass `ResponseHeaders`, then `Guard`, then the routes. Each route except the page's and the
+login is `Protected`, and says there which access it needs.
+"""
+
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Route, WebSocketRoute
+
+from acpterm.host.host import Host
+from acpterm.web.access import AccessStore
+from acpterm.web.endpoint import Endpoint
+from acpterm.web.guard import Guard, Protected
+from acpterm.web.login import Logins
+from acpterm.web.mcp_door import McpDoor
+from acpterm.web.pages import DIRECTORY, ResponseHeaders, page_routes
+from acpterm.web.pool_door import PoolDoor
+from acpterm.web.sockets import JsonRpcSockets
+
+_USER: Final = Middleware(Protected)
+_USER_OR_SHARE: Final = Middleware(Protected, share=True)
+_BEARER: Final = Middleware(Protected, bearer_only=True)
+
+
+def make_app(
+    host: Host, endpoint: Endpoint, access: AccessStore, page: str = DIRECTORY
+) -> Starlette:
+    """Return the application that serves `host` at `endpoint`.
+
+    `page` is the directory of the page's files.
+    """
+    logins = Logins(endpoint, access, host.state.trail)
+    sockets = JsonRpcSockets(host, access)
+    mcp, pool = McpDoor(host), PoolDoor(host, access)
+    app = Starlette(
+        routes=[
+            *page_routes(page),
+            Route("/login", logins.log_in, methods=["POST"]),
+            Route("/logout", logins.log_out, methods=["POST"], middleware=[_USER_OR_SHARE]),
+            Route("/access", logins.describe, methods=["POST"], middleware=[_USER_OR_SHARE]),
+            WebSocketRoute("/user", sockets.user, middleware=[_USER_OR_SHARE]),
+            Route("/mcp", mcp, middleware=[_BEARER]),
+            Route("/mcp/{tools}", mcp, middleware=[_BEARER]),
+            WebSocketRoute("/acp", sockets.agent, middleware=[_BEARER]),
+            WebSocketRoute("/ws", pool.socket, middleware=[_USER]),
+            Route("/pty/spawn", pool.spawn, methods=["POST"], middleware=[_USER]),
+        ],
+        middleware=[
+            Middleware(ResponseHeaders),
+            Middleware(Guard, endpoint=endpoint, access=access),
+        ],
+        lifespan=mcp.lifespan,
+    )
+    # A path is served as it is documented, or not at all.
+    app.router.redirect_slashes = False
+    return app

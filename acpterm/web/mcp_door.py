@@ -1,0 +1,89 @@
+"""`/mcp`: the tools of `acpterm mcp` over streamable HTTP, for clients with the bearer token.
+
+The path selects the tools: `/mcp` or `/mcp/session`, `/mcp/pool`, `/mcp/codex`, `/mcp/claude`. Two
+headers say what a client on stdio says with its process and its command line: `Acpterm-Cwd` is the
+directory that its agent works in (percent-encoded; by default the home directory), and
+`Acpterm-Profile` an additional profile of the policy.
+
+The SDK is large, and most daemons do not need it: the first request imports it, in a thread.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote_to_bytes
+
+import trio
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from acpterm.host.host import Host
+from acpterm.runtime.threads import run_blocking
+
+if TYPE_CHECKING:
+    from acpterm.web.mcp_sessions import McpSessions
+
+CWD_HEADER: Final = "acpterm-cwd"
+PROFILE_HEADER: Final = "acpterm-profile"
+_SESSIONS: Final = "acpterm.web.mcp_sessions"
+
+
+class McpDoor:
+    """The ASGI application at `/mcp` and `/mcp/{tools}`, which works within its `lifespan`."""
+
+    def __init__(self, host: Host) -> None:
+        self._host: Final = host
+        self._nursery: trio.Nursery | None = None
+        self._loading: Final = trio.Lock()
+        self._home: Final = os.path.expanduser("~")
+        self._sessions: McpSessions | None = None
+
+    @asynccontextmanager
+    async def lifespan(self, app: object) -> AsyncIterator[None]:
+        """Run the sessions of all clients during the block; then end them and their terminals."""
+        del app
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                yield
+            finally:
+                self._nursery = self._sessions = None
+                nursery.cancel_scope.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        nursery = self._nursery
+        if nursery is None:
+            await PlainTextResponse("the server is ending\n", 503)(scope, receive, send)
+            return
+        try:
+            async with self._loading:
+                if self._sessions is None:
+                    self._sessions = await self._load(nursery)
+        except ImportError:
+            why = "this path needs the MCP SDK: pip install 'acpterm[mcp]'\n"
+            await PlainTextResponse(why, 501)(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        cwd = os.fsdecode(unquote_to_bytes(headers.get(CWD_HEADER, "")))
+        if cwd and (not os.path.isabs(cwd) or "\0" in cwd):
+            why = f"{CWD_HEADER} must be an absolute path\n"
+            await PlainTextResponse(why, 400)(scope, receive, send)
+            return
+        tools = scope.get("path_params", {}).get("tools", "session")
+        await self._sessions.handle(
+            scope,
+            receive,
+            send,
+            tools=tools,
+            cwd=cwd or self._home,
+            profile=headers.get(PROFILE_HEADER) or None,
+        )
+
+    async def _load(self, nursery: trio.Nursery) -> "McpSessions":
+        module = await run_blocking(lambda: import_module(_SESSIONS))
+        sessions: McpSessions = module.McpSessions(self._host, nursery)
+        return sessions

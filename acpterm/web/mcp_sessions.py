@@ -1,0 +1,234 @@
+"""The sessions of the MCP clients at `/mcp`: each has a server of its own, as on stdio.
+
+A session begins with `initialize`. It has its own connection to the host, as an agent with the
+client's name, which its first call opens; the host ends the terminals of that connection with it. A
+session ends when the client deletes it, when no request of it was open for `IDLE_TIMEOUT_S` (the
+stream of a GET is one), or when the daemon's worker is replaced, which knows no sessions. Requests
+that name an ended session are answered with 404, so that the client initializes again.
+
+The protocol of 2026 has no sessions over HTTP, and so nothing that terminals could belong to. It is
+refused, with the versions that are served: clients then use the handshake.
+
+A session that fails ends, and is logged; no failure leaves its task.
+"""
+
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, NamedTuple, TypeGuard, get_args
+
+import mcp_types as types
+import msgspec
+import structlog
+import trio
+from anyio.abc import UNIXSocketStream
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
+from mcp.server.transport_security import RequestBodyLimitMiddleware
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from acpterm.api.client import Client, connect_stream
+from acpterm.api.errors import DaemonError
+from acpterm.api.questions import Asks
+from acpterm.host.host import Host
+from acpterm.mcp.profiles import ToolProfile, policy_profile
+from acpterm.mcp.server import create_server, initialization_options
+
+SESSIONS_MAX: Final = 64
+IDLE_TIMEOUT_S: Final = 30 * 60.0
+REQUEST_BYTES_MAX: Final = 1 << 20
+_END_TIMEOUT_S: Final = 1.0
+
+_log = structlog.get_logger("acpterm.web")
+
+
+class _Options(NamedTuple):
+    """What a client has chosen: its tools, its directory, and an additional profile."""
+
+    tools: ToolProfile
+    cwd: str
+    profile: str | None
+
+
+class _Envelope(msgspec.Struct):
+    """The part of a request that an error needs."""
+
+    id: str | int | None = None
+
+
+class McpSessions:
+    """The sessions of all clients. Their tasks run in `nursery`."""
+
+    def __init__(self, host: Host, nursery: trio.Nursery) -> None:
+        self._host: Final = host
+        self._nursery: Final = nursery
+        self._transports: Final[dict[str, StreamableHTTPServerTransport]] = {}
+
+    async def handle(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        tools: str,
+        cwd: str,
+        profile: str | None,
+    ) -> None:
+        """Serve one request; the options apply if it begins a session."""
+        if not _is_tool_profile(tools):
+            known = ", ".join(get_args(ToolProfile))
+            await _failure(404, f"there are no such tools; there are {known}")(scope, receive, send)
+            return
+        options = _Options(tools, cwd, profile)
+
+        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._serve(options, Request(scope, receive), send)
+
+        await RequestBodyLimitMiddleware(serve, REQUEST_BYTES_MAX)(scope, receive, send)
+
+    async def _serve(self, options: _Options, request: Request, send: Send) -> None:
+        version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
+        identifier = request.headers.get(MCP_SESSION_ID_HEADER)
+        if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            response = await _unsupported(request, version)
+        elif identifier is not None:
+            transport = self._transports.get(identifier)
+            if transport is not None:
+                await transport.handle_request(request.scope, request.receive, send)
+                return
+            response = _failure(404, "there is no such session: initialize again")
+        elif request.method != "POST":
+            response = _failure(400, f"{MCP_SESSION_ID_HEADER} is missing: initialize first")
+        elif len(self._transports) >= SESSIONS_MAX:
+            response = _failure(
+                503, f"{SESSIONS_MAX} sessions are open: end some of them with DELETE"
+            )
+        else:
+            await self._open(options, request, send)
+            return
+        await response(request.scope, request.receive, send)
+
+    async def _open(self, options: _Options, request: Request, send: Send) -> None:
+        """Begin a session, and end it again if its first request fails."""
+        identifier = secrets.token_hex(16)
+        transport = StreamableHTTPServerTransport(identifier, idle_timeout=IDLE_TIMEOUT_S)
+        self._transports[identifier] = transport
+        has_begun = False
+
+        async def watch(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = message["status"] < 400
+            await send(message)
+
+        try:
+            await self._nursery.start(self._run, identifier, transport, options)
+            await transport.handle_request(request.scope, request.receive, watch)
+        finally:
+            if not has_begun:
+                await self._end(identifier, transport)
+
+    async def _run(
+        self,
+        identifier: str,
+        transport: StreamableHTTPServerTransport,
+        options: _Options,
+        *,
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        """Run a session until its transport is terminated, or it was idle for too long."""
+        server = create_server(
+            options.tools,
+            self._host.settings,
+            _Connecting(self._host, self._nursery, options),
+            options.cwd,
+        )
+        try:
+            async with transport.connect() as (received, sent):
+                task_status.started()
+                with transport.idle_scope or trio.CancelScope():
+                    await server.run(received, sent, initialization_options(server))
+        except Exception as error:  # noqa: BLE001  it must not end the other sessions
+            _log.error("an MCP session failed", exc_info=error)
+        finally:
+            await self._end(identifier, transport)
+
+    async def _end(self, identifier: str, transport: StreamableHTTPServerTransport) -> None:
+        self._transports.pop(identifier, None)
+        if not transport.is_terminated:
+            with trio.move_on_after(_END_TIMEOUT_S, shield=True):
+                await transport.terminate()
+
+
+class _Connecting:
+    """Connects the agent of a session to the host in this process. Implements `Connect`.
+
+    The host's end is served in `nursery`, where it outlives the client's end until the host has
+    noticed that the agent is gone.
+    """
+
+    def __init__(self, host: Host, nursery: trio.Nursery, options: _Options) -> None:
+        self._host: Final = host
+        self._nursery: Final = nursery
+        self._options: Final = options
+
+    def __call__(self, agent: str, asks: Asks | None) -> AbstractAsyncContextManager[Client]:
+        return self._connect(agent, asks)
+
+    @asynccontextmanager
+    async def _connect(self, agent: str, asks: Asks | None) -> AsyncIterator[Client]:
+        options = self._options
+        try:
+            agents_end, hosts_end = socket.socketpair()
+        except OSError as error:
+            raise DaemonError(f"no connection can be made now: {error.strerror}") from error
+        self._nursery.start_soon(self._serve, hosts_end)
+        async with connect_stream(
+            await UNIXSocketStream.from_socket(agents_end),
+            self._host.settings,
+            agent=agent,
+            session="mcp",
+            cwd=options.cwd,
+            profile=policy_profile(options.tools, options.profile),
+            asks=asks,
+        ) as client:
+            yield client
+
+    async def _serve(self, sock: socket.socket) -> None:
+        context = self._host.context._replace(cwd=self._options.cwd)
+        try:
+            await self._host.serve(trio.SocketStream(trio.socket.from_stdlib_socket(sock)), context)
+        except Exception as error:  # noqa: BLE001  it must not end the other sessions
+            _log.error("a connection failed", exc_info=error)
+
+
+def _is_tool_profile(name: str) -> TypeGuard[ToolProfile]:
+    return name in get_args(ToolProfile)
+
+
+async def _unsupported(request: Request, version: str) -> Response:
+    """Return the response to a request in a protocol that is not served."""
+    try:
+        identifier = msgspec.json.decode(await request.body(), type=_Envelope).id
+    except msgspec.MsgspecError:
+        identifier = None
+    data = {"supported": HANDSHAKE_PROTOCOL_VERSIONS, "requested": version}
+    why = "over HTTP, this server speaks the protocols with a handshake: begin with initialize"
+    return _failure(400, why, types.UNSUPPORTED_PROTOCOL_VERSION, data, identifier)
+
+
+def _failure(
+    status: int,
+    message: str,
+    code: int = types.INVALID_REQUEST,
+    data: object = None,
+    identifier: str | int | None = None,
+) -> Response:
+    """Return a response with an error of JSON-RPC."""
+    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
+    body = msgspec.json.encode({"jsonrpc": "2.0", "id": identifier, "error": error})
+    return Response(body, status, media_type="application/json")

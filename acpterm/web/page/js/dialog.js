@@ -1,0 +1,103 @@
+// Dialogs, notices and announcements.
+//
+// A dialog is modal, closes with Escape, and gives the focus back to where it was. Only one notice
+// is visible at a time; it is announced to screen readers, too. What notices and announcements say
+// may come from the daemon, and so from an agent: its invisible characters are shown as escapes.
+
+import { el, newId } from "./dom.js";
+import { visible } from "./text.js";
+
+const NOTICE_MS = 6000;
+
+/**
+ * Show a dialog. `fill(close)` returns its content; `close(value)` closes it. Return a promise of
+ * that value; null if the dialog was cancelled.
+ */
+export function openDialog(title, fill, { wide = false } = {}) {
+  return new Promise((resolve) => {
+    let result = null;
+    const opener = document.activeElement;
+    const close = (value) => {
+      result = value;
+      dialog.close();
+    };
+    const heading = el("h2", { id: newId("dialog") }, title);
+    const dialog = el(
+      "dialog",
+      { class: wide ? "dialog dialog-wide" : "dialog", "aria-labelledby": heading.id },
+      heading,
+    );
+    dialog.append(...[fill(close)].flat());
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      opener?.focus?.({ preventScroll: true });
+      resolve(result);
+    });
+    dialog.addEventListener("click", (event) => {
+      if (event.target === dialog && isOutside(dialog, event)) dialog.close();
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+function isOutside(dialog, { clientX, clientY }) {
+  const box = dialog.getBoundingClientRect();
+  const isInside =
+    clientX >= box.left && clientX <= box.right && clientY >= box.top && clientY <= box.bottom;
+  return !isInside;
+}
+
+/**
+ * Ask the user to confirm an action; return a promise of whether they did.
+ *
+ * `text` says what the action means, one paragraph an item. `code` is shown as it is. The button
+ * that does not act has the focus first if the action is dangerous.
+ */
+export async function confirm({ title, text, code = null, action, danger = false }) {
+  const paragraphs = [text].flat().map((line) => el("p", {}, line));
+  const answer = await openDialog(title, (close) => [
+    ...paragraphs,
+    code === null ? "" : el("pre", { class: "dialog-code", tabindex: "0" }, code),
+    el(
+      "div",
+      { class: "dialog-actions" },
+      el("button", { class: "button", type: "button", autofocus: danger, onclick: () => close(false) }, "Cancel"),
+      el(
+        "button",
+        {
+          class: danger ? "button button-danger" : "button button-primary",
+          type: "button",
+          autofocus: !danger,
+          onclick: () => close(true),
+        },
+        action,
+      ),
+    ),
+  ]);
+  return answer === true;
+}
+
+/** Show a notice for some seconds, and announce it. */
+export function notify(text, { danger = false } = {}) {
+  document.querySelector(".toast")?.remove();
+  const toast = el("div", { class: danger ? "toast toast-danger" : "toast" }, visible(text));
+  document.body.append(toast);
+  setTimeout(() => toast.remove(), NOTICE_MS);
+  announce(text);
+}
+
+/** Show the error of a request. A lost connection is shown in the page's header already. */
+export function notifyError(error) {
+  notify(error.message, { danger: true });
+}
+
+/** Have screen readers read `text`, after what they are reading now. */
+export function announce(text) {
+  const live = document.getElementById("live");
+  // The same text twice is announced twice only if it was removed in between.
+  live.textContent = "";
+  requestAnimationFrame(() => {
+    live.textContent = visible(text);
+  });
+}

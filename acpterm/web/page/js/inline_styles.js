@@ -1,0 +1,40 @@
+// Lets xterm.js style its elements under a Content-Security-Policy that forbids inline styles.
+//
+// xterm.js fills `<style>` elements and sets `style` attributes, which the policy blocks. The same
+// through the CSS object model is allowed. So a script that creates a `<style>` element gets another,
+// invisible element, whose text goes to a style sheet of the document until the element is removed;
+// and a `style` attribute that a script sets is set as `style.cssText`.
+
+/** Replace the two ways to set inline styles, for all scripts of the page. */
+export function allowInlineStyles() {
+  const createElement = Document.prototype.createElement;
+  Document.prototype.createElement = function (name, ...rest) {
+    return name === "style"
+      ? asStyle(createElement.call(this, "template"))
+      : createElement.call(this, name, ...rest);
+  };
+  const setAttribute = Element.prototype.setAttribute;
+  Element.prototype.setAttribute = function (name, value) {
+    if (name === "style") this.style.cssText = value;
+    else setAttribute.call(this, name, value);
+  };
+}
+
+function asStyle(element) {
+  const sheet = new CSSStyleSheet();
+  let text = "";
+  const withoutSheet = () => document.adoptedStyleSheets.filter((one) => one !== sheet);
+  Object.defineProperty(element, "textContent", {
+    get: () => text,
+    set: (value) => {
+      text = value;
+      sheet.replaceSync(value);
+      document.adoptedStyleSheets = [...withoutSheet(), sheet];
+    },
+  });
+  element.remove = function () {
+    document.adoptedStyleSheets = withoutSheet();
+    Element.prototype.remove.call(this);
+  };
+  return element;
+}

@@ -1,0 +1,71 @@
+// What the user can do with a terminal as a whole. What cannot be undone is confirmed first.
+//
+// Each function takes `{rpc, store, navigate, info}`, where `info` is the terminal's TerminalInfo. An
+// error, such as one of a terminal that was removed meanwhile, is shown as a notice.
+
+import { confirm, notifyError } from "./dialog.js";
+import { visible } from "./text.js";
+
+/** Make an agent's terminal the user's. */
+export async function takeOver(context) {
+  const isConfirmed = await confirm({
+    title: "Take over this terminal?",
+    text: [
+      "It becomes yours: you can type, and it gets the size of your window.",
+      "The agent can still read its output and exit status, but no longer type, resize, signal or kill it. " +
+        "Its time limit no longer applies, and it outlives the agent.",
+      "This cannot be undone.",
+    ],
+    code: visible(context.info.command),
+    action: "Take over",
+  });
+  if (isConfirmed) await request(context, "_acpterm/terminal/promote", (result) => context.store.put(result));
+}
+
+/** Kill the program. */
+export async function killProgram(context) {
+  const { info } = context;
+  const isConfirmed = await confirm({
+    title: "Kill this program?",
+    text: info.owner === "agent"
+      ? "The program and everything that it has started is killed. The agent sees that you did it."
+      : "The program and everything that it has started is killed.",
+    code: visible(info.command),
+    action: "Kill",
+    danger: true,
+  });
+  if (isConfirmed) await request(context, "_acpterm/terminal/kill");
+}
+
+/** Run the same command in a new terminal, and show that. */
+export async function restartProgram(context) {
+  await request(context, "_acpterm/terminal/restart", (info) => {
+    context.store.put(info);
+    context.store.refresh();
+    context.navigate(`#/terminal/${encodeURIComponent(info.terminalId)}`);
+  });
+}
+
+/** Remove the terminal and its output, and show the list. */
+export async function removeTerminal(context) {
+  const isConfirmed = await confirm({
+    title: "Remove this terminal?",
+    text: "Its output is removed, too.",
+    code: visible(context.info.command),
+    action: "Remove",
+    danger: true,
+  });
+  if (!isConfirmed) return;
+  await request(context, "_acpterm/terminal/release", () => {
+    context.store.refresh();
+    context.navigate("#/");
+  });
+}
+
+async function request({ rpc, info }, method, onResult = () => {}) {
+  try {
+    onResult(await rpc.request(method, { terminalId: info.terminalId }));
+  } catch (error) {
+    notifyError(error);
+  }
+}

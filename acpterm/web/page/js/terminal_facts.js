@@ -1,0 +1,22 @@
+// What is shown about a terminal above its screen, besides its title and its state.
+
+import { duration, endedBy, NOTHING, summaryLine } from "./words.js";
+
+/** Return pairs of a name and a text for what is known about a terminal; `now` is in seconds. */
+export function factsOf(info, now) {
+  const status = info.exitStatus;
+  const facts = {
+    Owner: info.owner,
+    Agent: info.agent ? summaryLine(info.agent) : null,
+    Level: info.level,
+    Where: (info.isolation ?? "none") === "none" ? null : `${info.provider} (${info.isolation})`,
+    Size: `${info.cols}x${info.rows}`,
+    Age: duration(Math.max(0, now - info.createdAt / 1000)),
+    Ran: status ? `${duration(status.wallMs / 1000)}${status.endedBy === "exited" ? "" : `, ended ${endedBy(status)}`}` : null,
+    Directory: info.cwd ? summaryLine(info.cwd) : null,
+    Pid: info.pid == null ? null : String(info.pid),
+    "Tool calls": info.toolCalls?.length ? String(info.toolCalls.length) : null,
+    "Not enforced": info.unenforcedLimits?.length ? summaryLine(info.unenforcedLimits.join(" ")) : null,
+  };
+  return Object.entries(facts).filter(([, value]) => value && value !== NOTHING);
+}

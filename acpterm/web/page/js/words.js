@@ -1,0 +1,144 @@
+// The words for terminals: how a terminal's state, times and sizes are shown.
+//
+// They are the words of `acpterm ls` (`acpterm/client/user/format.py`); a test compares the two.
+// All results are safe to show. Times are in milliseconds since 1970 on the wire, and `now` is in
+// seconds, as in the Python module.
+
+import { cut, oneLine } from "./text.js";
+
+export const WAITS = "waits for input";
+export const ENDING = "ending";
+export const NOTHING = "-";
+
+const KIB = 1024;
+const SPANS = [
+  [24 * 3600, "d"],
+  [3600, "h"],
+  [60, "m"],
+  [1, "s"],
+];
+const ORDER = ["running", "exited", "released"];
+const COMMAND_MAX = 1000;
+
+/** Return the columns of `acpterm ls` for a terminal. `short` is the short id to show. */
+export function row(terminal, short, now) {
+  return {
+    id: short,
+    name: word(terminal.name),
+    state: state(terminal, now),
+    owner: terminal.owner,
+    agent: word(terminal.agent),
+    session: word(terminal.sessionId),
+    where: (terminal.isolation ?? "none") === "none" ? NOTHING : terminal.provider,
+    size: `${terminal.cols}x${terminal.rows}`,
+    age: ago(terminal.createdAt, now),
+    output: ago(terminal.lastOutputAt, now),
+    command: cut(summaryLine(terminal.command), COMMAND_MAX),
+  };
+}
+
+/** Compare two terminals by state: running ones first. */
+export function byState(one, other) {
+  return ORDER.indexOf(one.state) - ORDER.indexOf(other.state);
+}
+
+/** Return the state of a terminal: running, or how it ended; if released, how long ago. */
+export function state(terminal, now) {
+  const status = terminal.exitStatus;
+  let how;
+  if (status == null) {
+    how = terminal.ending ? ENDING : terminal.state;
+    if (how === "running" && terminal.waitingForInput) how = WAITS;
+  } else {
+    how = status.signal == null ? `exited ${status.exitCode ?? "None"}` : ended(status);
+  }
+  if (terminal.state !== "released" || how === "released") return how;
+  const when = ago(terminal.releasedAt, now);
+  return when === NOTHING ? `${how}, released` : `${how}, released ${when} ago`;
+}
+
+/** Return the time from `moment` to `now`, such as "5m"; "-" if `moment` is null. */
+export function ago(moment, now) {
+  return moment == null ? NOTHING : span(now - moment / 1000);
+}
+
+/** Return a duration in one unit, such as "5m". */
+export function span(seconds) {
+  for (const [size, unit] of SPANS) {
+    if (seconds >= size) return `${Math.floor(seconds / size)}${unit}`;
+  }
+  return "0s";
+}
+
+/** Return a duration in at most two units, such as "1h 5m". */
+export function duration(seconds) {
+  for (let at = 0; at + 1 < SPANS.length; at++) {
+    const [size, unit] = SPANS[at];
+    const [smaller, less] = SPANS[at + 1];
+    if (seconds >= size) {
+      const rest = Math.floor((seconds % size) / smaller);
+      return `${Math.floor(seconds / size)}${unit}${rest ? ` ${rest}${less}` : ""}`;
+    }
+  }
+  return span(seconds);
+}
+
+/** Return a number of bytes with a unit, such as "1.5 KiB". */
+export function memory(size) {
+  if (size < KIB) return `${size} B`;
+  if (size < KIB * KIB) return `${(size / KIB).toFixed(1)} KiB`;
+  return `${(size / KIB / KIB).toFixed(1)} MiB`;
+}
+
+/** Return untrusted text as one line, uncut, with invisible characters as escapes. */
+export function summaryLine(text) {
+  return oneLine(text, Infinity);
+}
+
+function word(text) {
+  return text ? summaryLine(text) || NOTHING : NOTHING;
+}
+
+/** Return the name of a terminal, or the first eight digits of its id. */
+export function title(terminal) {
+  const plain = terminal.name || terminal.terminalId.replace(/^term_/, "").slice(0, 8);
+  return summaryLine(plain);
+}
+
+/** Return how a program ended, such as "exited with 3". */
+export function ended(status) {
+  if (status.signal != null) return `ended by ${oneLine(status.signal)}`;
+  return `exited with ${status.exitCode ?? "None"}`;
+}
+
+/** Return what ended a program, such as "by user" or "by idle: idle = 300". */
+export function endedBy(status) {
+  const by = `by ${summaryLine(status.endedBy)}`;
+  if (status.limit === undefined || status.limitValue === undefined) return by;
+  return `${by}: ${summaryLine(status.limit)} = ${Number(status.limitValue.toPrecision(15))}`;
+}
+
+/** Return whether a terminal's program waits for input. */
+export function isWaiting(terminal) {
+  return terminal.state === "running" && Boolean(terminal.waitingForInput) && !terminal.ending;
+}
+
+/**
+ * Return whether a terminal needs the user: an agent's, whose program waits for input. The user's
+ * own are shells, most of the time, which always wait.
+ */
+export function needsUser(terminal) {
+  return terminal.owner === "agent" && isWaiting(terminal);
+}
+
+/** Return the short id of a terminal, of at least eight digits, that `acpterm` accepts. */
+export function shortId(id) {
+  return id.replace(/^term_/, "").slice(0, 8);
+}
+
+/** Return what the coloured dot shows; the state is in words beside it. */
+export function dotOf(info) {
+  if (info.state === "running") return info.waitingForInput ? "waits" : "running";
+  const status = info.exitStatus;
+  return status && status.exitCode === 0 ? "done" : status ? "failed" : "ended";
+}

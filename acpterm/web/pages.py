@@ -1,0 +1,69 @@
+"""The files of the page, and the headers of every response.
+
+The page holds no secret, so it needs no access. It loads nothing from other hosts, and no other
+site may show it in a frame, where a user could be made to click on it.
+"""
+
+import os
+from typing import Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+DIRECTORY: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
+# Higher levels take several times as long for a few percent.
+_GZIP_LEVEL: Final = 5
+_RESPONSE_STARTS: Final = ("http.response.start", "websocket.http.response.start")
+
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self' data:; font-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def page_routes(directory: str = DIRECTORY) -> list[BaseRoute]:
+    """Return the routes of the page. The page itself handles the paths of links and shares."""
+    files = StaticFiles(directory=directory, check_dir=False)
+
+    async def index(request: Request) -> FileResponse:
+        del request
+        return FileResponse(os.path.join(directory, "index.html"))
+
+    paths = ("/", "/login", "/share")
+    return [
+        *(Route(path, index, methods=["GET"]) for path in paths),
+        Mount("/assets", GZipMiddleware(files, compresslevel=_GZIP_LEVEL)),
+    ]
+
+
+class ResponseHeaders:
+    """ASGI middleware: adds `HEADERS` to each response, and `Cache-Control` if it has none."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app: Final = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        # Files are checked for changes each time, other responses are not stored.
+        is_file = scope["path"].startswith("/assets/")
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] in _RESPONSE_STARTS:
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("Cache-Control", "no-cache" if is_file else "no-store")
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)

@@ -1,0 +1,70 @@
+"""The paths of a PTY pool, `/ws` and `/pty/spawn`, for clients with the user's access."""
+
+from typing import Final
+
+import msgspec
+import trio
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from acpterm.host.host import Host
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.web.access import AccessStore
+from acpterm.web.login_socket import accept, ending_with_login
+from acpterm.web.pool_socket import serve_pool
+from acpterm.web.pool_spawn import spawn
+from acpterm.web.request_body import BodyError, read_body
+from acpterm.web.websocket_stream import GOING_AWAY, close
+
+# A command line can be long.
+_BODY_MAX: Final = 4 * 1024 * 1024
+
+
+class PoolDoor:
+    """The handlers of the paths of a PTY pool."""
+
+    def __init__(self, host: Host, access: AccessStore) -> None:
+        self._host: Final = host
+        self._access: Final = access
+
+    async def socket(self, websocket: WebSocket) -> None:
+        """Serve a client on `/ws` until it closes the WebSocket, or its login ends."""
+        await accept(websocket)
+        async with ending_with_login(websocket, self._access):
+            with self._host.local_user() as user:
+                await serve_pool(_Frames(websocket), user)
+        await close(websocket, GOING_AWAY)
+
+    async def spawn(self, request: Request) -> Response:
+        """Create a terminal of the user; return it, or `{"error": …}`."""
+        try:
+            body = await read_body(request, _BODY_MAX)
+            with self._host.local_user() as user:
+                terminal = await spawn(user, body)
+        except BodyError as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except RpcError as error:
+            status = 500 if error.code == INTERNAL_ERROR else 400
+            return JSONResponse({"error": error.message}, status)
+        return Response(msgspec.json.encode(terminal), media_type="application/json")
+
+
+class _Frames:
+    """A WebSocket as `pool_channel.TextSocket`."""
+
+    def __init__(self, websocket: WebSocket) -> None:
+        self._websocket: Final = websocket
+
+    async def receive(self) -> str | bytes | None:
+        message = await self._websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            return None
+        text: str | None = message.get("text")
+        return message.get("bytes") or b"" if text is None else text
+
+    async def send(self, text: str) -> None:
+        try:
+            await self._websocket.send_text(text)
+        except (WebSocketDisconnect, RuntimeError) as error:
+            raise trio.BrokenResourceError from error

@@ -1,0 +1,165 @@
+"""The events about terminals that a client of a PTY pool's WebSocket is sent.
+
+A client is sent `created` for each terminal that runs, first for those that run already; then
+`output`, `promoted`, and at last `closed`, when the program has exited or the terminal is released.
+
+    (none) ──created──▶ open ──closed──▶ (none)
+
+One task reads the host's events; for each open terminal another task sends its output. If the
+client is slow, the host drops events (`host.events`): the open terminals are then compared with
+those of the host, and what has changed meanwhile is sent as events.
+
+`output` has all output of a client that keeps up, in parts: at most one every `INTERVAL_S` seconds
+for a terminal. A part has at most `PART_BYTES`; what was printed before that is left out.
+"""
+
+from typing import Final
+
+import trio
+
+from acpterm.acp.pool import PoolTerminal
+from acpterm.acp.user_api import TerminalInfo
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.events import Event
+from acpterm.host.user.connection import UserConnection
+from acpterm.web.pool_channel import Channel, Send, SendingTask
+from acpterm.web.pool_ids import PoolIds
+from acpterm.web.pool_messages import TerminalEvent
+from acpterm.web.pool_output import OutputText, last_output
+
+INTERVAL_S: Final = 0.1
+PART_BYTES: Final = 16 * 1024
+
+_KINDS: Final = frozenset({"created", "promoted", "exited", "released"})
+
+
+class EventFeed:
+    """Sends the events of all terminals to one client. Its tasks run in `nursery`."""
+
+    def __init__(
+        self, user: UserConnection, ids: PoolIds, channel: Channel, nursery: trio.Nursery
+    ) -> None:
+        self._user: Final = user
+        self._ids: Final = ids
+        self._channel: Final = channel
+        self._nursery: Final = nursery
+        self._open: Final[dict[str, _OpenTerminal]] = {}
+
+    async def run(self) -> None:
+        """Send events until cancelled."""
+        host = self._user.host
+        with host.events.subscribe(lambda event: event.event in _KINDS) as subscription:
+            for info in self._running():
+                await self._created(info, is_new=False)
+            while True:
+                event, dropped = await subscription.next()
+                if dropped:
+                    await self._compare()
+                await self._apply(event)
+
+    def _running(self) -> list[TerminalInfo]:
+        host = self._user.host
+        return [
+            host.terminal_info(entry)
+            for entry in host.registry
+            if entry.terminal.exit is None and entry.released_at is None
+        ]
+
+    async def _compare(self) -> None:
+        """Send what has changed since the last event that was sent."""
+        running = {info.terminal_id: info for info in self._running()}
+        for terminal_id in self._open.keys() - running.keys():
+            await self._closed(terminal_id, None)
+        for info in running.values():
+            await self._created(info)
+            await self._promoted(info)
+
+    async def _apply(self, event: Event) -> None:
+        info = event.terminal
+        if info is None:
+            return
+        if event.event == "created":
+            await self._created(info)
+        elif event.event == "promoted":
+            await self._promoted(info)
+        else:
+            await self._closed(info.terminal_id, info)
+
+    async def _created(self, info: TerminalInfo, *, is_new: bool = True) -> None:
+        if info.terminal_id in self._open:
+            return
+        terminal = self._ids.describe(info)
+        entry = self._user.host.registry.get(info.terminal_id)
+        position = 0 if is_new else info.position
+        opened = _OpenTerminal(self._user, terminal, entry, position, self._channel)
+        self._open[info.terminal_id] = opened
+        await self._channel.send(TerminalEvent("created", terminal))
+        if entry is not None:
+            self._nursery.start_soon(opened.run)
+
+    async def _promoted(self, info: TerminalInfo) -> None:
+        found = self._open.get(info.terminal_id)
+        if found is None or info.owner == found.terminal.owner:
+            return
+        found.terminal = self._ids.describe(info)
+        await self._channel.send(TerminalEvent("promoted", found.terminal))
+
+    async def _closed(self, terminal_id: str, info: TerminalInfo | None) -> None:
+        found = self._open.pop(terminal_id, None)
+        if found is None:
+            return
+        found.stop()
+        terminal = found.terminal if info is None else self._ids.describe(info)
+        async with self._channel.turn() as send:
+            await found.send_output(send)
+            await send(TerminalEvent("closed", terminal))
+        self._ids.forget(terminal_id)
+
+
+class _OpenTerminal:
+    """A terminal that the client was sent, and how much of its output."""
+
+    def __init__(
+        self,
+        user: UserConnection,
+        terminal: PoolTerminal,
+        entry: TerminalEntry | None,
+        position: int,
+        channel: Channel,
+    ) -> None:
+        self.terminal = terminal
+        self._clipboard: Final = user.settings.clipboard
+        self._entry: Final = entry
+        self._position = position
+        self._text = OutputText(clipboard=self._clipboard)
+        self._task: Final = SendingTask(channel)
+
+    def stop(self) -> None:
+        """Send no more output after the part that is being sent. Idempotent."""
+        self._task.stop()
+
+    async def run(self) -> None:
+        """Send output until `stop` is called."""
+        await self._task.run(self._send_all)
+
+    async def _send_all(self) -> None:
+        if self._entry is None:
+            return
+        terminal = self._entry.terminal
+        while True:
+            while terminal.ring.end == self._position:
+                await terminal.wait_changed()
+            async with self._task.turn() as send:
+                await self.send_output(send)
+            await trio.sleep(INTERVAL_S)
+
+    async def send_output(self, send: Send) -> None:
+        """Send the end of the output that was not sent yet, if there is any."""
+        if self._entry is None or self._entry.terminal.ring.end == self._position:
+            return
+        data, end = last_output(self._entry.terminal, PART_BYTES, self._position)
+        if end - self._position > len(data):
+            self._text = OutputText(clipboard=self._clipboard)
+        self._position = end
+        if text := self._text.feed(data):
+            await send(TerminalEvent("output", self.terminal, text))

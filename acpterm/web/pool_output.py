@@ -1,0 +1,147 @@
+"""The output of one terminal, as the messages of a PTY pool's WebSocket have it: text.
+
+`OutputText` turns bytes into text, part by part. `history` is where a client begins. `Attachment`
+sends history and output to one client that is attached:
+
+- `pty:attached` is sent first, with the history up to a position, then each `pty:output` continues
+  there. No byte is sent twice.
+- A client that has fallen behind by more than `BEHIND_BYTES`, or by more than the ring retains, is
+  sent another `pty:attached` in place of the output that it missed. Its history begins with a full
+  reset (`ESC c`).
+- `pty:exit` is the last message, once the program has exited and all its output was sent.
+
+A message is made only when the socket can take it (`Channel.turn`): a client that stops reading
+costs one message, however much output there is.
+"""
+
+import codecs
+from typing import Final
+
+import trio
+
+from acpterm.acp.pool import HISTORY_BYTES
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.terminal_info import exit_code
+from acpterm.host.terminal_ops import current_screen
+from acpterm.host.user.attach import BEHIND_BYTES, CHUNK_BYTES, POLL_INTERVAL_S
+from acpterm.host.user.connection import UserConnection
+from acpterm.jsonrpc import RpcError
+from acpterm.terminal.terminal import Terminal
+from acpterm.terminal.text.slices import resync
+from acpterm.terminal.vt.paint import mode_sequences, snapshot
+from acpterm.terminal.vt.queries import QueryFilter
+from acpterm.web.pool_channel import Channel, Send, SendingTask
+from acpterm.web.pool_messages import AttachedMessage, ExitMessage, OutputMessage
+
+_RESET: Final = "\x1bc"
+
+
+class OutputText:
+    """Turns consecutive output into text, without a program's queries (`vt.queries`).
+
+    A browser's terminal would answer the queries too, and type its answers. `clipboard` is true if
+    programs may write to the clipboard. A character or query that is not complete is held.
+    """
+
+    def __init__(self, *, clipboard: bool) -> None:
+        self._queries: Final = QueryFilter(clipboard=clipboard)
+        self._decoder: Final = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, data: bytes) -> str:
+        """Return the text of the next bytes."""
+        return self._decoder.decode(self._queries.feed(data))
+
+
+def last_output(terminal: Terminal, limit: int, since: int = 0) -> tuple[bytes, int]:
+    """Return the end of the output after the position `since`, and the position just past it.
+
+    It has at most `limit` bytes. If output before it is left out, it begins with a whole line, or
+    at least not within an escape sequence.
+    """
+    ring = terminal.ring
+    end = ring.end
+    begin = max(since, ring.start, end - limit)
+    if begin == since:
+        return ring.read(begin, end - begin).data, end
+    # The byte before says whether the rest begins with a whole line.
+    part = ring.read(max(ring.start, begin - 1))
+    data = part.data[: end - part.position]
+    if part.position < begin and data[:1] == b"\n":
+        return data[1:], end
+    data = data[begin - part.position :]
+    return data[resync(data) :], end
+
+
+async def history(user: UserConnection, terminal: Terminal) -> tuple[bytes, int]:
+    """Return what shows a terminal to a client that attaches, and the position just past it.
+
+    That is the end of the output, at most `HISTORY_BYTES`. If a full-screen program runs, it is a
+    snapshot of the screen, main and alternate, since the output would not show it completely. If
+    the output is longer than a history, the modes that the program has set follow it.
+    """
+    try:
+        screen, position = await current_screen(user.sender, terminal)
+    except RpcError:  # there is no emulator, or the screen is too large for a snapshot
+        return last_output(terminal, HISTORY_BYTES)
+    if screen.is_alternate:
+        return snapshot(screen) + screen.held, position
+    data, end = last_output(terminal, HISTORY_BYTES)
+    if end == position > len(data):
+        data = data.removesuffix(screen.held) + "".join(mode_sequences(screen)).encode()
+        data += screen.held
+    return data, end
+
+
+class Attachment:
+    """One terminal that a client is attached to; `identifier` is what the client calls it."""
+
+    def __init__(
+        self, user: UserConnection, entry: TerminalEntry, identifier: str, channel: Channel
+    ) -> None:
+        self._user: Final = user
+        self._terminal: Final = entry.terminal
+        self._id: Final = identifier
+        self._task: Final = SendingTask(channel)
+        # Just past the output that the client was sent; None before it was sent a history.
+        self._position: int | None = None
+        self._text = OutputText(clipboard=user.settings.clipboard)
+
+    def stop(self) -> None:
+        """Send no more messages after the one that is being sent. Idempotent."""
+        self._task.stop()
+
+    async def run(self) -> None:
+        """Send history and output until the program has ended, or `stop` is called."""
+        await self._task.run(self._send_all)
+
+    async def _send_all(self) -> None:
+        terminal = self._terminal
+        while True:
+            async with self._task.turn() as send:
+                # Read `exit` first: once it is set, the output up to `ring.end` is complete.
+                status = terminal.exit
+                await self._send_next(send)
+                is_done = self._position == terminal.ring.end
+                if is_done and status is not None:
+                    code = exit_code(status, signal_code=True) or 0
+                    await send(ExitMessage(self._id, code))
+                    return
+            if not is_done:
+                await trio.sleep(POLL_INTERVAL_S)
+            elif terminal.exit is None and self._position == terminal.ring.end:
+                await terminal.wait_changed()
+
+    async def _send_next(self, send: Send) -> None:
+        """Send the next chunk of output; first, or if too much is unread, send a history."""
+        ring, position = self._terminal.ring, self._position
+        if position is not None and ring.end - position <= BEHIND_BYTES:
+            part = ring.read(position, CHUNK_BYTES)
+            if not part.lost:
+                self._position = part.position + len(part.data)
+                if text := self._text.feed(part.data):
+                    await send(OutputMessage(self._id, text))
+                return
+        self._text = OutputText(clipboard=self._user.settings.clipboard)
+        data, self._position = await history(self._user, self._terminal)
+        reset = "" if position is None else _RESET
+        await send(AttachedMessage(self._id, reset + self._text.feed(data)))

@@ -1,0 +1,94 @@
+"""The task of one request: runs the ASGI application, between the protocol and its messages.
+
+The application ends when it has answered, or some time after the peer has disconnected: then it
+receives the disconnect, and everything that it sends raises an `OSError`. An error in it is logged,
+and ends no other request.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import structlog
+import trio
+from starlette.requests import ClientDisconnect
+from starlette.websockets import WebSocketDisconnect
+
+_log = structlog.get_logger("acpterm.web")
+
+App: TypeAlias = Callable[..., Awaitable[None]]
+"""An ASGI application."""
+
+
+class _PeerGoneError(OSError):
+    """The application sends to a peer that has disconnected. ASGI says: an `OSError`."""
+
+
+class Mailbox:
+    """The messages from the protocol to the application: at most one, and the disconnect.
+
+    The sender waits while there is a message, so that a peer which sends faster than the
+    application reads is not read. It never waits to send the disconnect, since that may be sent by
+    the application's own task, nor once the application has ended.
+    """
+
+    def __init__(self) -> None:
+        self._messages: deque[Any] = deque()
+        self._changed = trio.Event()
+        self._is_closed = False
+        self.is_disconnected = False
+        """Whether the disconnect was sent: nothing can be sent to the peer any more."""
+
+    def _set_changed(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def put(self, message: Any) -> None:
+        """Send a message to the application."""
+        if message["type"].endswith(".disconnect"):
+            self.is_disconnected = True
+        else:
+            while self._messages and not self._is_closed:
+                await self._changed.wait()
+        if not self._is_closed:
+            self._messages.append(message)
+            self._set_changed()
+
+    async def receive(self) -> Any:
+        """Wait for the next message; ASGI's `receive`."""
+        await trio.lowlevel.checkpoint()
+        while not self._messages:
+            await self._changed.wait()
+        message = self._messages.popleft()
+        self._set_changed()
+        return message
+
+    def close(self) -> None:
+        """Drop all messages from now on: the application has ended."""
+        self._is_closed = True
+        self._messages.clear()
+        self._set_changed()
+
+
+async def run_app(
+    app: App, scope: Any, mailbox: Mailbox, send: Callable[[Any], Awaitable[None]]
+) -> None:
+    """Run the application for one request; log its errors, and then `send` None, for its end."""
+
+    async def send_to_peer(message: Any) -> None:
+        if mailbox.is_disconnected:
+            # The protocol would drop the message without a checkpoint: a loop that sends would
+            # stop the whole worker.
+            await trio.lowlevel.checkpoint()
+            raise _PeerGoneError
+        await send(message)
+
+    try:
+        await app(scope, mailbox.receive, send_to_peer)
+    except* (_PeerGoneError, ClientDisconnect, WebSocketDisconnect):
+        pass
+    except* Exception as errors:  # noqa: BLE001  a bug in a request must not end the others
+        _log.error("a request failed", exc_info=errors)
+    finally:
+        mailbox.close()
+    await send(None)

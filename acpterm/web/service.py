@@ -1,0 +1,308 @@
+"""The HTTP server of a daemon: when it starts, where it listens, and what later workers take over.
+
+States: *off*; *listening*. It starts listening when the worker starts, if the setting `http` or the
+previous worker's socket says so, or on `open`. It stops with the daemon, or if it fails: then
+`status` has the error, and `open` starts it again. Nothing that fails here ends the worker.
+
+The listening socket is in the keeper's store, as those of the daemon are: a browser that connects
+while no worker runs waits for the next one. The socket is closed if the setting `http` has changed.
+"""
+
+import errno
+import importlib
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple, TypeVar
+
+import structlog
+import trio
+
+from acpterm.acp.web_api import WebOpenResponse, WebStatusResponse
+from acpterm.config import Settings, agent_socket, web_dir
+from acpterm.config.http import HttpAddress, check_exposure, parse_address
+from acpterm.host.host import Host
+from acpterm.host.state.records import HttpRecord, StateError
+from acpterm.host.state.store import HTTP_KEY, StoredEntry
+from acpterm.host.web_door import Share
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
+from acpterm.web.access import AccessStore, TooManySharesError
+from acpterm.web.access_file import AccessFile, AccessFileError, ShareRecord
+from acpterm.web.endpoint import Endpoint, bind
+from acpterm.web.tls import TlsError, tls_context
+
+T = TypeVar("T")
+
+_ANY_PORT: Final = HttpAddress("127.0.0.1", 0)
+
+_log = structlog.get_logger("acpterm.web")
+
+
+class StartError(Exception):
+    """The server cannot listen; the message says why, and what to do."""
+
+
+class _Running(NamedTuple):
+    """What exists while the worker serves: the host, and the nursery of the server's task."""
+
+    host: Host
+    nursery: trio.Nursery
+
+
+class WebService:
+    """The HTTP server of a daemon. Implements `host.web_door.WebDoor`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings: Final = settings
+        self._directory: Final = web_dir(agent_socket(settings))
+        self._file: Final = AccessFile(self._directory)
+        self._restored: socket.socket | None = None
+        self._is_outdated = False
+        self._running: _Running | None = None
+        self._access: AccessStore | None = None
+        self._endpoint: Endpoint | None = None
+        self._error: str | None = None
+        self._starting: Final = trio.Lock()
+
+    @property
+    def private_paths(self) -> list[str]:
+        """The paths of its files, which programs in a sandbox must not reach."""
+        return [self._directory]
+
+    def restore(self, entry: StoredEntry | None) -> None:
+        """Take over the previous worker's socket."""
+        if entry is None or not entry.fds:
+            return
+        sock = socket.socket(fileno=entry.fds[0])
+        try:
+            record = HttpRecord.decode(entry.value)
+        except StateError as error:
+            _log.error("the HTTP server's socket is lost", why=str(error))
+            record = None
+        if record is not None and record.setting == self._settings.http:
+            self._restored = sock
+        else:
+            sock.close()
+            self._is_outdated = True
+
+    async def run(self, host: Host) -> None:
+        """Serve requests to `host` until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._running = _Running(host, nursery)
+            if self._is_outdated:
+                host.state.keeper.delete(HTTP_KEY)
+            if self._restored is not None or self._settings.http is not None:
+                try:
+                    async with self._starting:
+                        await self._start(self._running, None)
+                except StartError as error:
+                    _log.error("the HTTP server does not listen", why=str(error))
+            await trio.sleep_forever()
+
+    async def open(self, address: str | None) -> WebOpenResponse:
+        """Listen, if the server does not; return a new link. Raises `RpcError`."""
+        try:
+            wanted = None if address is None else parse_address(address)
+        except ValueError as error:
+            raise RpcError(INVALID_PARAMS, f"address {quote(str(address))} {error}") from error
+        endpoint, token = await self._listening(wanted, AccessStore.new_link)
+        if wanted is not None and not _is_same(wanted, endpoint.address):
+            raise RpcError(
+                INVALID_PARAMS,
+                f"the HTTP server listens on {endpoint.address} already, not on {wanted}: leave "
+                "the address out, or change the setting http and run acpterm restart",
+            )
+        return WebOpenResponse(f"{endpoint.origin}/login#{token}", str(endpoint.address))
+
+    async def new_share(
+        self, terminal_id: str, *, write: bool, lifetime_s: float
+    ) -> tuple[Share, str]:
+        """Listen, if the server does not; return a new share and its link. Raises `RpcError`."""
+        try:
+            endpoint, (record, token) = await self._listening(
+                None,
+                lambda access: access.new_share(terminal_id, write=write, lifetime_s=lifetime_s),
+            )
+        except TooManySharesError as error:
+            raise RpcError(
+                INVALID_PARAMS, "there are too many shares: revoke some (acpterm unshare)"
+            ) from error
+        return _share(record, 0), f"{endpoint.origin}/share#{token}"
+
+    def shares(self) -> list[Share]:
+        """Return the shares that are valid, oldest first. Raises `RpcError`."""
+        with _failing():
+            access = self._store()
+            return [_share(one, access.connections_of(one.id)) for one in access.shares]
+
+    def revoke_share(self, identifier: str) -> None:
+        """End a share, and close the connections that use it. Idempotent. Raises `RpcError`."""
+        try:
+            self._store().revoke_share(identifier)
+        except AccessFileError as error:
+            raise RpcError(
+                INTERNAL_ERROR,
+                f"{identifier} has ended, but may be valid again after acpterm restart: {error}; "
+                "try again",
+            ) from error
+
+    def end_shares_of(self, terminal_id: str) -> None:
+        """End the shares of a terminal that was removed."""
+        self._end_shares(lambda share: share.terminal_id == terminal_id)
+
+    def revoked_shares(self) -> set[str]:
+        """Return the ids of shares that have ended, which could not be stored yet."""
+        with _failing():
+            return self._store().revoked_shares
+
+    async def _listening(
+        self, wanted: HttpAddress | None, make: Callable[[AccessStore], T]
+    ) -> tuple[Endpoint, T]:
+        """Listen, if the server does not; return what `make` makes then. Raises `RpcError`."""
+        if self._running is None:
+            raise RpcError(INTERNAL_ERROR, "the daemon is starting: try again")
+        async with self._starting:
+            with _failing():
+                endpoint = self._endpoint or await self._start(self._running, wanted)
+                return endpoint, make(self._store())
+
+    def status(self) -> WebStatusResponse:
+        """Return whether and where the server listens."""
+        endpoint = self._endpoint
+        return WebStatusResponse(
+            address=None if endpoint is None else str(endpoint.address),
+            origin=None if endpoint is None else endpoint.origin,
+            error=self._error,
+            token_file=None if self._access is None else self._file.token_path,
+            agent_token_file=None if self._access is None else self._file.agent_token_path,
+        )
+
+    def _store(self) -> AccessStore:
+        if self._access is None:
+            self._access = AccessStore(self._file)
+            if self._running is not None:
+                registry = self._running.host.state.registry
+                self._end_shares(lambda share: registry.get(share.terminal_id) is None)
+        return self._access
+
+    def _end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> None:
+        """End shares of which the terminal was removed."""
+        if self._access is not None and self._running is not None:
+            for share in self._access.end_shares(is_ended):
+                self._running.host.state.trail.share(
+                    "unshare", share.id, reason="its terminal was removed"
+                )
+
+    async def _start(self, running: _Running, wanted: HttpAddress | None) -> Endpoint:
+        """Listen and start to serve. Raises `StartError`, which `status` then reports."""
+        sock, self._restored = self._restored, None
+        try:
+            # Importing takes some 300 ms, and the worker is not to stop for that long.
+            await trio.to_thread.run_sync(_import_packages)
+            tls = await trio.to_thread.run_sync(tls_context, self._settings)
+            access = self._store()
+            sock = sock or self._bind(access, wanted)
+            endpoint = Endpoint(sock, self._settings)
+            check_exposure(self._settings, endpoint.address)
+            access.set_last_address(str(endpoint.address))
+        except (OSError, AccessFileError, ValueError, StartError, TlsError) as error:
+            if sock is not None:
+                sock.close()
+            running.host.state.keeper.delete(HTTP_KEY)
+            self._error = str(error)
+            raise StartError(self._error) from error
+        record = HttpRecord(setting=self._settings.http)
+        running.host.state.keeper.put(HTTP_KEY, record.encode(), (sock.fileno(),))
+        self._error, self._endpoint = None, endpoint
+        running.nursery.start_soon(self._serve, running.host, endpoint, access, tls)
+        _log.info("the HTTP server listens", address=str(endpoint.address))
+        if not endpoint.address.is_loopback:
+            _log.warning("other machines can reach the HTTP server", address=str(endpoint.address))
+        return endpoint
+
+    def _bind(self, access: AccessStore, wanted: HttpAddress | None) -> socket.socket:
+        """Return a new listening socket: see `WebOpenRequest` for the address."""
+        chosen = wanted
+        if chosen is None and self._settings.http is not None:
+            chosen = parse_address(self._settings.http)
+        if chosen is not None:
+            check_exposure(self._settings, chosen)
+            return _listen(chosen)
+        try:
+            last = parse_address(access.last_address or str(_ANY_PORT))
+            check_exposure(self._settings, last)
+            return _listen(last)
+        except (ValueError, StartError):
+            return _listen(_ANY_PORT)
+
+    async def _serve(
+        self, host: Host, endpoint: Endpoint, access: AccessStore, tls: ssl.SSLContext | None
+    ) -> None:
+        # They need the extra `web`.
+        from acpterm.web.app import make_app  # noqa: PLC0415
+        from acpterm.web.http_connection import server_config  # noqa: PLC0415
+        from acpterm.web.server import HttpServer  # noqa: PLC0415
+
+        try:
+            app = make_app(host, endpoint, access)
+            server = HttpServer(app, server_config(self._settings.max_message_bytes), tls)
+            async with app.router.lifespan_context(app), trio.open_nursery() as nursery:
+                nursery.start_soon(access.maintain)
+                await server.run(
+                    trio.SocketListener(trio.socket.from_stdlib_socket(endpoint.socket))
+                )
+        except Exception as error:  # noqa: BLE001  the worker must not end with it
+            _log.error("the HTTP server failed", exc_info=error)
+            self._error = f"the HTTP server failed: {type(error).__name__}: {error}"
+            host.state.keeper.delete(HTTP_KEY)
+        finally:
+            self._endpoint = None
+            endpoint.socket.close()
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Raise `RpcError` if the server cannot start, or its files cannot be used."""
+    try:
+        yield
+    except StartError as error:
+        raise RpcError(INTERNAL_ERROR, f"no HTTP server: {error}") from error
+    except AccessFileError as error:
+        raise RpcError(INTERNAL_ERROR, str(error)) from error
+
+
+def _share(record: ShareRecord, connections: int) -> Share:
+    return Share(
+        id=record.id,
+        terminal_id=record.terminal_id,
+        write=record.write,
+        created_at=record.created_at,
+        ends_at=record.ends_at,
+        connections=connections,
+    )
+
+
+def _import_packages() -> None:
+    """Import what the extra `web` installs. Raises `StartError`."""
+    try:
+        importlib.import_module("acpterm.web.app")
+        importlib.import_module("acpterm.web.server")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "acpterm":
+            raise
+        raise StartError(
+            f"it needs more packages ({error.name} is missing): pip install 'acpterm[web]'"
+        ) from error
+
+
+def _listen(address: HttpAddress) -> socket.socket:
+    try:
+        return bind(address)
+    except OSError as error:
+        advice = ": choose another port" if error.errno == errno.EADDRINUSE else ""
+        raise StartError(f"cannot listen on {address}: {error.strerror}{advice}") from error
+
+
+def _is_same(wanted: HttpAddress, found: HttpAddress) -> bool:
+    return wanted.host == found.host and wanted.port in (0, found.port)

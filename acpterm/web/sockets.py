@@ -1,0 +1,62 @@
+"""The WebSockets that speak JSON-RPC, one message a text frame: `/user` and `/acp`.
+
+They are served like the daemon's Unix sockets, by the same handlers. A connection of the user ends
+when its login does.
+"""
+
+import uuid
+from typing import Final
+
+from starlette.websockets import WebSocket
+
+from acpterm.host.host import Host
+from acpterm.host.server.dispatch import MethodTable
+from acpterm.host.user.methods import USER_METHODS
+from acpterm.host.user.shared_terminal import share_methods_table
+from acpterm.web.access import SHARE_CONNECTIONS_MAX, AccessStore
+from acpterm.web.guard import access_of
+from acpterm.web.login_socket import accept, ending_with_login
+from acpterm.web.websocket_stream import TRY_LATER, WebSocketStream, close
+
+# Code that gets into the page must not end or replace the daemon, nor obtain a link or a token that
+# it could use elsewhere.
+_NOT_FOR_PAGES: Final = frozenset(
+    {"_acpterm/approver", "_acpterm/restart", "_acpterm/shutdown", "_acpterm/web/open"}
+)
+SHARE_MESSAGE_BYTES: Final = 1 << 20
+"""The largest message from a page with a share: its link may be known to many."""
+PAGE_METHODS: Final = MethodTable(
+    {name: one for name, one in USER_METHODS.requests.items() if name not in _NOT_FOR_PAGES}, {}
+)
+"""The methods of the user that are available over HTTP."""
+
+
+class JsonRpcSockets:
+    """The handlers of the WebSockets that speak JSON-RPC."""
+
+    def __init__(self, host: Host, access: AccessStore) -> None:
+        self._host: Final = host
+        self._access: Final = access
+
+    async def user(self, websocket: WebSocket) -> None:
+        """Serve a client of the user, or a visitor with a share, who gets fewer methods."""
+        await accept(websocket)
+        methods, share = PAGE_METHODS, access_of(websocket.scope).share
+        if share is not None:
+            if self._access.connections_of(share.id) >= SHARE_CONNECTIONS_MAX:
+                await close(websocket, TRY_LATER, "too many pages use this share")
+                return
+            methods = share_methods_table(share.id, share.terminal_id, write=share.write)
+            websocket.scope["state"]["connection"].limit_messages(SHARE_MESSAGE_BYTES)
+        async with ending_with_login(websocket, self._access):
+            await self._host.serve_user(
+                self._stream(websocket), self._host.context, methods, answers_as="page"
+            )
+
+    async def agent(self, websocket: WebSocket) -> None:
+        """Serve an agent. The header `Acp-Connection-Id` names the connection."""
+        await websocket.accept(headers=[(b"acp-connection-id", str(uuid.uuid4()).encode())])
+        await self._host.serve(self._stream(websocket), self._host.context)
+
+    def _stream(self, websocket: WebSocket) -> WebSocketStream:
+        return WebSocketStream(websocket, self._host.settings.max_message_bytes)

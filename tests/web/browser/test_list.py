@@ -1,0 +1,192 @@
+"""The list of terminals in a browser."""
+
+import re
+from urllib.parse import urlsplit
+
+from tests.support.blocking_agent import blocking_agent
+from tests.support.daemon import blocking_daemon
+from tests.web.browser.page import open_page
+
+RLO = "\u202e"
+MARKUP = "<img src=x onerror=alert(1)>"
+
+# More processor time of the page's main thread for each change would be felt in a frame or two.
+CHANGE_MS = 50
+
+
+def test_terminal_appears_when_an_agent_creates_it(page, agent):
+    agent.create("sh", "-c", "sleep 1000")
+    page.row("sleep 1000").wait_for()
+    assert "tester" in page.page.locator("#list .group", has_text="sleep 1000").inner_text()
+
+
+def test_exit_of_a_terminal_is_shown(page, agent):
+    terminal = agent.create("sh", "-c", "read x; exit 3")
+    page.row("waits for input").wait_for()
+    agent.terminal("kill", terminal)
+    page.row("ended by SIG").wait_for()
+
+
+def test_terminals_that_wait_are_first_and_counted_in_the_title(page, agent):
+    agent.create("sleep", "1000")
+    agent.create("sleep", "2000")
+    agent.create("sh", "-c", "echo password; read x")
+    page.row("waits for input").wait_for()
+    page.until(lambda: len(page.rows) == 3)
+    assert "read x" in page.rows[0]
+    page.until(lambda: re.match(r"\(1\) ", page.page.title()))
+
+
+def test_terminals_of_two_agents_are_in_groups_of_their_own(page, daemon, agent):
+    agent.create("sleep", "1000")
+    with blocking_agent(daemon.socket, session="session-2") as other:
+        other.create("sleep", "2000")
+        daemon.create("sleep", "3000")
+        groups = page.page.locator("#list .group")
+        page.until(lambda: groups.count() == 3)
+        for session, command in (("session-1", "1000"), ("session-2", "2000"), ("You", "3000")):
+            group = groups.filter(has_text=session)
+            assert group.locator(".row-command").all_inner_texts() == [f"sleep {command}"]
+
+
+def test_markup_and_bidi_controls_in_names_and_commands_are_inert(page, daemon, agent):
+    agent.create("sh", "-c", f": {MARKUP} {RLO}cba; sleep 1000")
+    daemon.request("terminal/create", command="sleep", args=["1000"], name="plain")
+    page.row("plain").wait_for()
+    row = page.row("onerror")
+    row.wait_for()
+    assert page.page.locator("#list img").count() == 0
+    text = page.page.locator("#list").inner_text()
+    assert MARKUP in text
+    assert RLO not in page.page.content()
+    assert "\\u202e" in text
+
+
+def test_rows_have_the_words_of_ls(page, daemon, agent):
+    agent.create("sh", "-c", "read x")
+    daemon.create("sh", "-c", "exit 3")
+    for state in ("waits for input", "exited 3"):
+        page.row(state).wait_for()
+        assert state in daemon.run("ls", "--all")
+
+
+def test_page_goes_on_when_the_worker_is_killed(page, daemon):
+    daemon.create("sleep", "1000")
+    page.row("sleep 1000").wait_for()
+    daemon.kill_worker()
+    daemon.create("sleep", "2000")
+    page.row("sleep 2000").wait_for()
+    assert page.row("sleep 1000").is_visible()
+
+
+def test_page_goes_on_when_the_worker_is_replaced(page, daemon):
+    daemon.create("sleep", "1000")
+    page.row("sleep 1000").wait_for()
+    daemon.run("restart")
+    daemon.create("sleep", "2000")
+    page.row("sleep 2000").wait_for()
+    assert page.row("sleep 1000").is_visible()
+
+
+def test_page_goes_on_when_the_daemon_is_started_again(browser, tmp_path):
+    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    with blocking_daemon(tmp_path / "daemon", **state) as daemon:
+        daemon.create("sleep", "1000")
+        page = open_page(browser, daemon.request("web/open")["url"])
+        page.row("sleep 1000").wait_for()
+    page.page.get_by_text("reconnecting").wait_for()
+    with blocking_daemon(tmp_path / "daemon", **state) as daemon:
+        daemon.create("sleep", "2000")
+        # It listens on the port that it used last.
+        daemon.request("web/open")
+        page.row("sleep 2000").wait_for()
+        assert not page.row("sleep 1000").is_visible()
+        page.close()
+
+
+def test_list_of_200_terminals_costs_little_time_for_a_change(page, daemon):
+    for _ in range(200):
+        daemon.create("sleep", "1000")
+    page.until(lambda: len(page.rows) == 200)
+    session = page.context.new_cdp_session(page.page)
+    # Not the time that passes: other tests use the processors, too.
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def busy_ms():
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return 1000 * next(one["value"] for one in metrics if one["name"] == "TaskDuration")
+
+    before = busy_ms()
+    for _ in range(20):
+        daemon.create("sleep", "1000")
+        # Each change is drawn in a frame of its own.
+        page.page.evaluate("new Promise(resolve => requestAnimationFrame(resolve))")
+    page.until(lambda: len(page.rows) == 220)
+    assert (busy_ms() - before) / 20 < CHANGE_MS
+
+
+def test_list_can_be_used_with_the_keyboard_alone(page, daemon):
+    for seconds in (1000, 2000):
+        daemon.create("sleep", str(seconds))
+    page.until(lambda: len(page.rows) == 2)
+    page.press("l")
+    page.press("j")
+    page.press("Enter")
+    page.until(lambda: "#/terminal/" in page.page.url)
+    # Keys are the program's while the terminal has the focus.
+    page.page.locator("#view .xterm-helper-textarea:focus").wait_for(state="attached")
+    page.press("Control+Shift+E")
+    page.page.locator("#list :focus").wait_for()
+    page.press("g")
+    page.press("t")
+    page.until(lambda: page.page.url.endswith("#/"))
+
+
+def test_link_works_once(browser, daemon):
+    link = daemon.request("web/open")["url"]
+    for text in ("No terminals", "This link does not work"):
+        page = open_page(browser, link)
+        page.page.get_by_text(text).wait_for()
+        assert urlsplit(link).fragment not in page.page.url
+        page.close()
+
+
+def test_browser_without_a_login_is_told_how_to_get_one(browser, daemon):
+    link = urlsplit(daemon.request("web/open")["url"])
+    page = open_page(browser, f"http://{link.netloc}/")
+    page.page.get_by_text("This browser is not logged in").wait_for()
+    page.close()
+
+
+def test_list_fits_a_phone(visit, agent):
+    agent.create("sh", "-c", "echo a rather long command that does not fit in a line; sleep 1000")
+    page = visit(viewport={"width": 360, "height": 740})
+    page.row("sleep 1000").wait_for()
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_errors_and_labels_show_invisible_characters_as_escapes(page, daemon):
+    with blocking_agent(daemon.socket, session=f"session{RLO}-1") as agent:
+        agent.tool_call("call", "title", agent.create("sleep", "1000"))
+        link = page.page.get_by_role("link", name="Tool calls")
+        link.wait_for()
+        label = link.get_attribute("aria-label")
+        page.button("New terminal").click()
+        page.page.get_by_label("Directory").fill(f"/no{RLO}such")
+        page.confirm("Create")
+        toast = page.page.locator(".toast")
+        toast.wait_for()
+        page.page.locator("#live", has_text="such").wait_for(state="attached")
+        shown = [label, toast.inner_text(), page.page.locator("#live").inner_text()]
+    assert all("\\u202e" in text for text in shown), shown
+    assert not any(RLO in text for text in shown), shown
+
+
+def test_fragment_that_is_not_encoded_correctly_shows_the_list(page, daemon):
+    daemon.create("sleep", "1000")
+    page.go("#/audit")
+    page.page.get_by_role("heading", name="Audit").first.wait_for()
+    page.go("#/terminal/%")
+    page.row("sleep 1000").wait_for()
+    page.page.reload()
+    page.row("sleep 1000").wait_for()
