@@ -255,13 +255,17 @@ async def test_reused_pid_is_not_adopted(tmp_path, manager):
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()
-    # The pid now belongs to a process with another start time: this one.
-    terminal.ring.header[ring.PID] = os.getpid()
     os.kill(terminal.pid, signal.SIGKILL)
-    async with daemon(tmp_path, **manager.passing()) as started:
-        worker = await started.serving()
-        report = await worker.watch_all()["one"].wait_exited()
-        assert report.status == UNKNOWN
+    # The pid now belongs to a process with another start time, which leads a session too.
+    terminal.ring.header[ring.STARTED] -= 1_000_000
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        terminal.ring.header[ring.PID] = other.pid
+        async with daemon(tmp_path, **manager.passing()) as started:
+            worker = await started.serving()
+            report = await worker.watch_all()["one"].wait_exited()
+            assert report.status == UNKNOWN
+        assert other.poll() is None
+        other.kill()
 
 
 async def test_file_that_is_no_ring_is_not_adopted(tmp_path, manager):
