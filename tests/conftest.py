@@ -60,6 +60,18 @@ def quick_keepers() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all cases but the first of each `costly` test as `long`."""
+    begun = set()
+    for item in items:
+        if item.get_closest_marker("costly"):
+            test = item.nodeid.partition("[")[0]
+            if test in begun:
+                item.add_marker(pytest.mark.long)
+            begun.add(test)
+
+
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
     # An expected failure is reported as skipped, too, but lacks nothing.
     if NO_SKIPS and report.skipped and not hasattr(report, "wasxfail"):

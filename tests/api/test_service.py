@@ -21,6 +21,7 @@ def options(**more):
     return acpterm.ExecuteCommandOptions(**more)
 
 
+@pytest.mark.long
 @ROLES
 @on_both_backends
 async def test_commands_return_a_result_of_each_status(settings, role, tmp_path):
@@ -118,6 +119,7 @@ async def test_session_is_started_continued_and_terminated(settings, role):
         assert await client.terminals() == []
 
 
+@pytest.mark.costly
 @on_both_backends
 async def test_python_is_used_interactively(settings):
     async with connect(settings, "agent") as client:

@@ -220,6 +220,7 @@ async def test_adopted_program_is_watched_without_pidfds(tmp_path, manager):
             assert again.report.status == UNKNOWN
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("forgets", [True, False])
 async def test_process_with_a_reused_pid_is_not_killed(tmp_path, manager, forgets):
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
@@ -247,6 +248,7 @@ async def test_process_with_a_reused_pid_is_not_killed(tmp_path, manager, forget
         other.kill()
 
 
+@pytest.mark.long
 async def test_reused_pid_is_not_adopted(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()

@@ -145,6 +145,7 @@ async def test_terminal_wait_ends_when_a_pattern_matches_new_output(tmp_path):
     assert "nothing of this has come yet" in waited.text
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("command", "arguments", "expected"),
     [
@@ -190,6 +191,7 @@ async def test_terminal_screen_and_keys_drive_a_full_screen_program(tmp_path):
     assert "nothing was typed" in wrong.text
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("identifiers", [[], None])
 async def test_wait_for_no_session_in_particular_is_for_any(tmp_path, identifiers):
     async with mcp_tools(tmp_path) as tools:
@@ -201,6 +203,7 @@ async def test_wait_for_no_session_in_particular_is_for_any(tmp_path, identifier
     assert result.data["id"] == "term-1"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("pattern", ["(?:(?:a{1000}){1000}){1000}", "a{1000000}", "(" * 600])
 async def test_pattern_that_takes_much_memory_is_refused(tmp_path, pattern):
     async with mcp_tools(tmp_path) as tools:
@@ -210,6 +213,7 @@ async def test_pattern_that_takes_much_memory_is_refused(tmp_path, pattern):
     assert "regular expression" in result.text
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "pattern", [r"^[0-9a-f]{64} [0-9a-f]{64}$", r"\{100000\}|[{]100000}|(0|f){64} .*"]
 )

@@ -51,9 +51,9 @@ _LOCALES = {_locale(os.environ), _locale({**os.environ, "LC_ALL": "C.UTF-8"})}
 
 
 class _Ready:
-    """A process that runs `ready`, for one locale."""
+    """A process that runs `ready` for one locale, either for keepers or for all else."""
 
-    def __init__(self, env: dict[str, str]) -> None:
+    def __init__(self, env: dict[str, str], *, keeper: bool) -> None:
         ours, theirs = socket.socketpair()
         self._channel = ours
         self._lock = threading.Lock()
@@ -64,6 +64,7 @@ class _Ready:
                     str(Path(__file__).with_name("ready.py")),
                     str(theirs.fileno()),
                     marshal.dumps(sorted(env)).hex(),
+                    "keeper" if keeper else "",
                 ],
                 env=env,
                 stdin=subprocess.DEVNULL,
@@ -107,7 +108,7 @@ def _subreaper() -> Iterator[None]:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, was_set.value, 0, 0, 0)
 
 
-_ready: dict[tuple[tuple[str, str], ...], _Ready] = {}
+_ready: dict[tuple[bool, tuple[tuple[str, str], ...]], _Ready] = {}
 _lock = threading.Lock()
 
 
@@ -132,10 +133,10 @@ class Started(subprocess.Popen[bytes]):
         takes = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
         given = takes.bind(self, *arguments).arguments
         env = dict(os.environ if given["env"] is None else given["env"])
-        key = _locale(env)
+        key = self._keeper, _locale(env)
         with _lock:
             if key not in _ready:
-                _ready[key] = _Ready(env)
+                _ready[key] = _Ready(env, keeper=self._keeper)
         asked = {
             "words": [os.fsdecode(word) for word in given["args"][len(ACPTERM) :]],
             "env": env,
