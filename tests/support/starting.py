@@ -1,7 +1,7 @@
 """How tests start `acpterm` as a process: quickly, from one that has imported it (`ready`).
 
-What is to be thorough (`depth`) starts each with a Python of its own instead; so is started what
-wishes for more than `Started` knows of, and what runs in a locale of its own.
+After `start_afresh`, each process has a Python of its own, as it has for users. So has a process
+with an option that `Started` does not know, or with a locale of its own.
 """
 
 import atexit
@@ -20,22 +20,31 @@ from pathlib import Path
 from typing import Any
 
 from acpterm.keeper import client
-from tests.support.depth import THOROUGH
 from tests.support.ready import ANSWER
 
 ACPTERM = [sys.executable, "-m", "acpterm"]
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 _KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "start_new_session", "pass_fds"}
-AFRESH = THOROUGH or sys.platform != "linux"
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _libc = ctypes.CDLL(None)
 
 
+class _Mode:
+    """How processes are started."""
+
+    is_afresh = sys.platform != "linux"
+
+
+def start_afresh(*, wanted: bool) -> None:
+    """Start processes as users do from now on, if `wanted`, instead of forking a ready one."""
+    _Mode.is_afresh = wanted or sys.platform != "linux"
+
+
 def start(words: list[str], **how: Any) -> "subprocess.Popen[bytes]":
     """Start `acpterm` with the arguments `words`; `how` is as for `subprocess.Popen`."""
     key = _locale(how.get("env") or os.environ)
-    if AFRESH or how.keys() - _KNOWN or key not in _LOCALES:
+    if _Mode.is_afresh or how.keys() - _KNOWN or key not in _LOCALES:
         return subprocess.Popen([*ACPTERM, *words], **how)
     return Started(words, **how)
 
@@ -162,7 +171,7 @@ _KEEPER_COMMAND = client.keeper_command()
 
 def start_embedded_keeper() -> tuple["subprocess.Popen[bytes]", socket.socket]:
     """Start a keeper as `acpterm.keeper.client` does, but forked by a `ready` process."""
-    if client.keeper_command() != _KEEPER_COMMAND or os.getuid() != os.geteuid():
+    if _Mode.is_afresh or client.keeper_command() != _KEEPER_COMMAND or os.getuid() != os.geteuid():
         return _start_embedded()
     ours, theirs = client.worker_pair()
     with theirs:
