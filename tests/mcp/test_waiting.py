@@ -63,7 +63,8 @@ async def test_terminal_bash_in_the_background_returns_at_once(tmp_path):
 
 
 async def test_call_returns_before_clients_give_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(call, "BLOCK_MAX_S", 0.5)
+    # A start that takes longer than this is reported as waiting for the user's approval.
+    monkeypatch.setattr(call, "BLOCK_MAX_S", 2.0)
     async with mcp_tools(tmp_path) as tools:
         result = await tools.call("terminal_bash", command="sleep 60")
         waited = await tools.call("terminal_wait", sessionId="term-1")
@@ -84,7 +85,7 @@ async def test_call_with_a_progress_token_sends_progress_and_may_take_longer(tmp
     assert result.data["state"] == "exited"
     assert len(messages) >= 3
     # On a busy machine, the first is about the start.
-    assert "waiting for term-1, 0 s" in messages
+    assert any(message.startswith("waiting for term-1, ") for message in messages)
 
 
 async def test_settings_of_an_agent_override_the_general_ones(tmp_path):
