@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from acpterm.keeper import client
-from tests.support.depth import EXAMPLES, examples
-from tests.support.starting import AFRESH, start_embedded_keeper
+from tests.support.depth import EXAMPLES, THOROUGH, examples
+from tests.support.starting import start_afresh, start_embedded_keeper
 
 settings.register_profile(
     "acpterm",
@@ -55,9 +55,26 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def quick_keepers() -> Iterator[None]:
     """Fork the keepers of hosts from this process: starting a Python for each takes too long."""
     with pytest.MonkeyPatch.context() as patch:
-        if not AFRESH:
-            patch.setattr(client, "_start_embedded", start_embedded_keeper)
+        patch.setattr(client, "_start_embedded", start_embedded_keeper)
         yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all cases but the first of each `costly` test as `long`."""
+    begun = set()
+    for item in items:
+        if item.get_closest_marker("costly"):
+            test = item.nodeid.partition("[")[0]
+            if test in begun:
+                item.add_marker(pytest.mark.long)
+            begun.add(test)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the long tests of `make test-all` start processes as users do."""
+    start_afresh(wanted=THOROUGH and item.get_closest_marker("long") is not None)
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:

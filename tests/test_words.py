@@ -102,16 +102,16 @@ def pattern(word: str) -> re.Pattern[str]:
 
 def test_no_source_page_or_help_has_a_word_of_the_list():
     patterns = {word: pattern(word) for word in WORDS}
-    likely = re.compile("|".join(found.pattern for found in patterns.values()), re.IGNORECASE)
+    # Searching for a fixed text is much faster than for a pattern.
+    stems = {word: re.split(r"[ (]", word)[0] for word in WORDS}
     errors = []
     for path in [*SOURCES, *PAGES, *HELP]:
         name = str(path.relative_to(ROOT))
         text = path.read_text()
         text = split_identifiers(text) if path.suffix == ".py" else prose(text)
-        if not likely.search(text):
-            continue
+        lowered = text.lower()
         for word, one in patterns.items():
-            if name not in EXEMPT.get(word, ()):
+            if stems[word] in lowered and name not in EXEMPT.get(word, ()):
                 errors += [
                     f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]!r}: write "
                     f"{WORDS[word]}"

@@ -207,6 +207,7 @@ def test_decode_agrees_with_an_independent_model(params):
     assert got.command == params["command"]
 
 
+@pytest.mark.long
 @given(st.binary(max_size=60))
 def test_random_bytes_decode_or_raise_rpc_error(raw):
     try:

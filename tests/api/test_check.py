@@ -13,6 +13,7 @@ from tests.support.backends import on_both_backends
 from tests.support.depth import DEADLINE_S
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", ["agent", "user"])
 @on_both_backends
 async def test_check_judges_without_running(settings, role, tmp_path):

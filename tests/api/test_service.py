@@ -21,6 +21,7 @@ def options(**more):
     return acpterm.ExecuteCommandOptions(**more)
 
 
+@pytest.mark.long
 @ROLES
 @on_both_backends
 async def test_commands_return_a_result_of_each_status(settings, role, tmp_path):
@@ -71,7 +72,10 @@ async def test_cancelled_command_is_ended(settings):
         service = acpterm.TerminalService(client)
         with anyio.move_on_after(0.1):
             await service.execute_command("sleep 60")
-        assert await client.terminals() == []
+        # If the create was cancelled, the terminal is released when its response has arrived.
+        with anyio.fail_after(DEADLINE_S):
+            while await client.terminals():
+                await anyio.sleep(0.005)
 
 
 @ROLES
@@ -118,16 +122,26 @@ async def test_session_is_started_continued_and_terminated(settings, role):
         assert await client.terminals() == []
 
 
+@pytest.mark.costly
 @on_both_backends
 async def test_python_is_used_interactively(settings):
     async with connect(settings, "agent") as client:
         service = acpterm.TerminalService(client, intervals=QUICK)
         session = await service.start_interactive_session(f"{sys.executable} -q")
-        assert (await service.retrieve_session_output(session)).output.endswith(">>> ")
+
+        async def retrieve(end: str) -> str:
+            """Return output to `end`; on a busy machine, the output settles before that."""
+            output = ""
+            with anyio.fail_after(DEADLINE_S):
+                while not output.endswith(end):
+                    output += (await service.retrieve_session_output(session)).output
+            return output
+
+        await retrieve(">>> ")
         await service.send_input_to_session(session, 'print("Hello from Python")\n')
-        assert "\nHello from Python\n" in (await service.retrieve_session_output(session)).output
+        await retrieve("\nHello from Python\n>>> ")
         await service.send_input_to_session(session, "x = 42\nprint(x * 2)\n")
-        assert "\n84\n" in (await service.retrieve_session_output(session)).output
+        await retrieve("\n84\n>>> ")
         await service.terminate_session(session)
 
 

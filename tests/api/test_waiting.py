@@ -135,6 +135,7 @@ async def test_collect_returns_soon_when_the_program_asks(settings):
         assert anyio.current_time() - started < DEADLINE_S
 
 
+@pytest.mark.costly
 @on_both_backends
 async def test_collect_waits_until_output_settles_and_at_most_the_maximum(settings):
     async with connect(settings, "agent") as client:

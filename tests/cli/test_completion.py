@@ -46,6 +46,7 @@ def terminals(path: str, *words: str) -> list[str]:
     return poll_blocking(lambda: completions(path, *words))
 
 
+@pytest.mark.long
 async def test_terminal_is_completed_to_its_name_or_its_id(path):
     async with agent_at(path) as agent:
         one = await agent.create("sleep 1000")
@@ -83,6 +84,7 @@ async def test_completion_is_empty_and_starts_no_daemon_when_none_runs(tmp_path)
     assert completions(path, "acpterm", "kill", "", ACPTERM_ROWS="wrong") == []
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("response", [None, b"invalid\n", b"[]\n1\n", b'{"id":1,"result":{}}\n'])
 async def test_completion_gives_up_when_the_daemon_sends_nothing_or_invalid_data(
     tmp_path, response

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import trio
 
-from acpterm.client.user.doctor import paths, probes, runner, system
+from acpterm.client.user.doctor import extras, paths, probes, runner, system
 from acpterm.client.user.doctor.check import ok
 from acpterm.config import Settings
 from acpterm.terminal.vt import library
@@ -192,6 +192,20 @@ async def test_doctor_mentions_only_programs_that_are_used(tmp_path):
     assert not unused & found.keys()
     results = json.dumps(found)
     assert "which this version has not" not in results
+
+
+async def test_missing_packages_and_an_unbuilt_page_are_reported(monkeypatch, tmp_path):
+    assert extras.web() == ok("page", "`acpterm open` shows it")
+    assert extras.mcp() == ok("MCP", "`acpterm mcp` has the tools")
+    monkeypatch.setattr(extras.importlib.resources, "files", lambda _: tmp_path)
+    assert (extras.web().state, extras.web().found) == ("missing", "it was not built")
+    find = extras.find_spec
+    absent = {"hypercorn", "starlette", "regex"}
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name in absent else find(name))
+    assert extras.web().found == "no hypercorn, starlette"
+    assert extras.web().advice == "for `acpterm open`: pip install 'acpterm[web]'"
+    assert extras.mcp().found == "no regex"
+    assert extras.mcp().state == "missing"
 
 
 @pytest.mark.long

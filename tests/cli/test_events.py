@@ -105,6 +105,7 @@ async def test_events_fails_when_the_daemon_exits(tmp_path):
     assert "is gone" in events.err
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("option", ["", "--json"])
 async def test_events_exits_when_its_pipe_has_no_reader(tmp_path, path, option):
     reader, writer = os.pipe()

@@ -81,6 +81,7 @@ async def test_export_prints_the_text_of_logs(path):
         assert await run(path, "export", terminal, "--format", "text") == logs
 
 
+@pytest.mark.long
 async def test_export_reports_that_the_beginning_of_text_is_missing(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("seq 500000; echo last")
@@ -132,6 +133,7 @@ async def test_recording_is_exported_when_it_has_more_output(tmp_path):
         assert output_of_cast(done.out).endswith("last\r\n")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("record_input", ["true", "false"])
 async def test_recording_is_exported_when_it_has_as_much_output_and_other_content(
     tmp_path, record_input
@@ -196,6 +198,7 @@ async def test_pipe_or_device_is_written_to_in_place(path, line, printed):
         assert (done.stdout.decode(), done.stderr) == (printed, b"")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("file", "begins"),
     [

@@ -53,6 +53,7 @@ def test_help_of_a_command_names_its_flags(command, expected, flag):
     assert [text for text in expected if text not in done.stdout] == []
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("argument", ["--version", "version"])
 def test_version_and_commit_are_printed(argument):
     done = subprocess.run([*ACPTERM, argument], capture_output=True, text=True, check=False)
@@ -63,6 +64,7 @@ def test_version_and_commit_are_printed(argument):
     assert done.stdout == f"acpterm, version {__version__} (commit {commit})\n"
 
 
+@pytest.mark.long
 @each_case(
     ("arguments", "expected"),
     [
@@ -97,6 +99,7 @@ def test_command_exits_with_2_and_advice_at_an_invalid_command_line(arguments, e
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("name", "command"),
     [("list", "ls"), ("ps", "ls"), ("a", "attach"), ("new", "run"), ("stop", "kill")],

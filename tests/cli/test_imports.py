@@ -74,6 +74,7 @@ def test_short_command_imports_no_slow_module(tmp_path):
         command(path, "shutdown")
 
 
+@pytest.mark.long
 async def test_completion_imports_no_slow_module(path):
     words = {
         "_ACPTERM_COMPLETE": "bash_complete",

@@ -83,6 +83,7 @@ async def test_kill_reports_the_exit_status_when_the_program_has_ended(user, pat
     assert await run(path, "kill", "one") == (0, "one: had exited with 3 already\n", "")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ["INT", "sigint", "2"])
 async def test_kill_sends_only_the_named_signal(user, path, name):
     one = await create_terminal(
@@ -94,6 +95,7 @@ async def test_kill_sends_only_the_named_signal(user, path, name):
     assert (await user.terminal_request("get", one))["state"] == "running"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["kürzer", "\U0001f469\u200d\U0001f4bb é"])
 async def test_message_has_the_name_as_it_was_typed(user, path, name):
     one = await create_terminal(user, "exit 1", name)

@@ -22,6 +22,7 @@ from tests.support.starting import ACPTERM
 from tests.support.user import user_at, user_terminals_at
 
 
+@pytest.mark.long
 async def test_logs_prints_the_text_that_agents_read(path):
     async with agent_at(path) as agent:
         command = r"printf '\033[31mred\033[m\n1%%\r2%%\rdone\nö\n'; printf half"
@@ -149,6 +150,7 @@ async def test_logs_prints_text_since_a_position_and_raw_output(path):
         assert "since 1000 is after the end of the output, 16" in done.err
 
 
+@pytest.mark.long
 async def test_logs_follow_exits_with_0_when_its_pipe_has_no_reader(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("seq 5; sleep 1000")

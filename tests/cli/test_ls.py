@@ -133,6 +133,7 @@ async def test_ls_fails_when_the_settings_file_is_missing(path):
     assert err == "acpterm: /missing: cannot be read: No such file or directory\n"
 
 
+@pytest.mark.long
 async def test_ls_lists_running_terminals_first(path):
     await create_terminal(path, "exit 3", name="over")
     await create_terminal(path, "sleep 1000", name="one")

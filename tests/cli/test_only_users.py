@@ -107,6 +107,7 @@ async def test_invalid_settings_can_be_mended(path, home, tmp_path):
     assert file.read_text() == 'provider = "local"\n'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [["setup"], ["setup", "codex", "--dry-run"]], ids=" ".join)
 async def test_agent_may_look_at_the_settings(path, script, words):
     async with agent_at(path) as agent:

@@ -54,6 +54,7 @@ async def test_open_without_a_display_prints_the_link(tmp_path):
         assert LINK.fullmatch(found.out)
 
 
+@pytest.mark.long
 async def test_open_starts_a_browser_whose_arguments_do_not_contain_the_token(
     tmp_path, browser_script
 ):

@@ -42,6 +42,7 @@ def test_json_text_has_the_same_value_and_no_control_characters(value):
     assert not set(CONTROLS) & set(raw)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("call", ["echo('x' * 300000)", "echo_once('x' * 300000)"])
 def test_echo_prints_everything_to_a_non_blocking_pipe(call):
     reads, writes = os.pipe()

@@ -28,6 +28,7 @@ async def window_with(window, path, *words, **more):
     return await window.create(ACPTERM[0], args=args, env=env, own=own)
 
 
+@pytest.mark.long
 async def test_terminal_is_played_and_the_window_restored(path):
     async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(r"printf '\033[?25lone\n'; sleep 0.2; printf two")
@@ -116,6 +117,7 @@ async def test_recording_without_readable_lines_is_an_error(path, tmp_path):
     assert await run(path, "replay", cast(tmp_path / "b.cast")) == (0, "", "")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("words", "status", "expected"),
     [

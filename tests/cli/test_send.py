@@ -68,6 +68,7 @@ async def test_arguments_after_two_dashes_are_typed_as_text(path):
     assert await received_bytes(path, len(sent), "--", "-e", "--key", "C-c") == sent
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("key", ["Enter", "C-c", "F5", "Up"])
 async def test_send_refuses_a_key_name_as_text_and_shows_both_alternatives(path, key):
     async with agent_at(path) as agent:
@@ -177,6 +178,7 @@ async def test_send_reports_and_waits_when_the_program_does_not_read(path, tmp_p
                 assert "has ended" in sending.err
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("words", "status", "expected"),
     [

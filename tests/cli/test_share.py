@@ -26,6 +26,7 @@ async def path(web):
     return web.daemon.path
 
 
+@pytest.mark.long
 async def test_share_prints_a_link_that_shares_lists_and_unshare_ends(web, path):
     done = await run(path, "share", "web")
     assert (done.status, done.err) == (0, "")
@@ -67,6 +68,7 @@ async def test_share_for_too_long_says_the_maximum(tmp_path, span):
     assert f"'{span}' is too long: at most 30d" in done.err
 
 
+@pytest.mark.long
 async def test_share_of_what_cannot_be_shared_fails_with_the_reason(path):
     done = await run(path, "share", "none")
     assert (done.status, done.out) == (1, "")
@@ -87,6 +89,7 @@ async def test_shares_without_a_daemon_are_none(tmp_path):
     assert "no daemon listens" in done.err
 
 
+@pytest.mark.long
 async def test_ids_of_shares_are_completed(path):
     for _ in range(2):
         await run(path, "share", "web")

@@ -12,6 +12,7 @@ from tests.support.polling import poll
 WAITS = "echo ready; read x; echo got $x; exec sleep 60"
 
 
+@pytest.mark.long
 async def test_terminal_is_started_used_and_stopped(path, tmp_path):
     done = await run(path, "terminal", "start", WAITS)
     assert done == (
@@ -64,6 +65,7 @@ async def test_send_presses_a_key(path):
     assert done.out.endswith("caught\n[exited with 4]\n")
 
 
+@pytest.mark.long
 async def test_send_types_words_that_look_like_options(path):
     await run(path, "terminal", "start", WAITS)
     done = await run(path, "terminal", "send", "term-1", "-y", "--all")

@@ -70,6 +70,7 @@ async def relay_to(path, tmp_path):
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("command", "status"), [("exit 3", 3), ("true", 0), ("kill -9 $$", 137), ("kill -15 $$", 143)]
 )
@@ -186,6 +187,7 @@ async def test_wait_exits_with_124_when_the_time_is_up(path):
         assert "has not printed 'two' within 0.2 s" in done.err
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -100,6 +100,7 @@ def test_window_is_restored_however_attach_ends(windows, way):
         assert windows.daemon.info(name)["state"] == "running"
 
 
+@pytest.mark.long
 def test_cursor_is_below_the_output_after_detach(windows):
     """Also if a program has moved the cursor and saved its position."""
     name = windows.daemon.create(*BASH)
@@ -128,6 +129,7 @@ def test_attach_fails_and_restores_the_window_when_the_daemon_is_killed(windows,
         assert not is_raw(shell)
 
 
+@pytest.mark.long
 def test_program_survives_when_the_window_closes(windows):
     name = windows.daemon.create(*BASH)
     pane = windows.attach(name)

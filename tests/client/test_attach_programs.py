@@ -138,6 +138,7 @@ def test_shell_line_editing_completion_and_history_work(windows):
     both.alike()
 
 
+@pytest.mark.long
 def test_shell_job_control_works(windows):
     both = Both(windows, *BASH)
     both.until("$")

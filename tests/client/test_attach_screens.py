@@ -43,6 +43,7 @@ def test_window_is_restored_when_detached_from_a_full_screen_program(windows, co
     assert shell.modes == {}
 
 
+@pytest.mark.long
 def test_window_is_restored_when_a_full_screen_program_exits(windows, tmp_path):
     script = tmp_path / "full"
     # vim moves the cursor down on the main screen before it ends.

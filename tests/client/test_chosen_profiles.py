@@ -81,6 +81,7 @@ async def test_profile_cannot_be_chosen_for_the_editors_terminals(tmp_path):
     assert "--profile strict does not apply to the editor's terminals" in done.err
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("pattern", "is_refused"), [("scripted.py", True), ("pretended", False), ("acpterm*", False)]
 )

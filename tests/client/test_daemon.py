@@ -30,6 +30,7 @@ async def shut_down(path):
     await poll(lambda: not os.path.exists(path))
 
 
+@pytest.mark.long
 async def test_run_starts_a_daemon_that_outlives_it_when_none_runs(path):
     result = await run(path, "run", "-d", "--name", "web", "--", "sleep", "60")
     assert (result.status, result.out) == (0, "web\n")

@@ -37,6 +37,7 @@ def update(kind, **fields):
 EXAMPLE_AGENT = Path(__file__).parents[2] / "docs" / "examples" / "acp_agent.py"
 
 
+@pytest.mark.long
 async def test_terminal_of_a_tool_call_stays_readable_after_the_prompt(tmp_path):
     async with daemon(tmp_path) as (_, path):
         agent = [sys.executable, str(EXAMPLE_AGENT)]
@@ -70,6 +71,7 @@ async def test_prompt_may_be_any_text(tmp_path):
     assert (status, run.out) == (0, "You said: tell me, é\n🙂 -- all\n")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("text", [None, "-"])
 async def test_prompt_may_come_from_stdin(tmp_path, text):
     given = tmp_path / "given"
@@ -339,6 +341,7 @@ async def test_stderr_of_the_agent_is_sanitized(tmp_path):
 # Permissions
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("rule", "kind", "chosen", "expected"),
     [
@@ -354,6 +357,7 @@ async def test_allow_rule_answers_permissions(tmp_path, rule, kind, chosen, expe
     assert run.err.splitlines()[0] == f"acpterm: {expected}"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("rule", "steps", "status"),
     [
@@ -695,6 +699,7 @@ scripted.send = send
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("method", "code"),
     [

@@ -35,6 +35,7 @@ TOUGH = "trap '' HUP TERM; echo $$; while :; do sleep 0.1; done"
 # Normal end of a turn
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("reason", "status"),
     [
@@ -216,6 +217,7 @@ scripted.Turn.do_last = do_last
     assert run.out == "begun\nI have stopped\n"
 
 
+@pytest.mark.long
 async def test_second_ctrl_c_ends_an_agent_that_ignores_the_cancel(tmp_path):
     steps = [say("begun"), sleep()]
     async with prompting(tmp_path, *steps, agent=["--stubborn", "--stay", "--deaf"]) as run:
@@ -238,6 +240,7 @@ async def test_ctrl_c_before_the_session_ends_the_run(tmp_path):
     assert run.err == "acpterm: ended by SIGINT\n"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 async def test_other_signals_end_the_run_with_a_message(tmp_path, number, status):
     async with prompting(tmp_path, say("begun"), sleep()) as run:
@@ -274,6 +277,7 @@ async def test_timeout_counts_from_the_start(tmp_path):
     assert run.err == "acpterm: timed out after 0.5 s (--timeout)\n"
 
 
+@pytest.mark.long
 async def test_json_end_event_reports_the_timeout(tmp_path):
     options = ["--timeout", "1.5", "--json"]
     _, run = await prompted(tmp_path, sleep(), options=options)
@@ -343,6 +347,7 @@ async def test_descriptors_closed_from_the_start_are_harmless(tmp_path, closed):
 # No leftover processes
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("agent", [[], ["--stay", "--deaf"]])
 async def test_agents_process_tree_is_gone_at_the_end(tmp_path, agent):
     code = "scripted.Turn.do_pid = lambda turn, _: turn.say(f' {scripted.os.getpid()} ')"
@@ -376,6 +381,7 @@ async def test_agents_process_tree_is_gone_after_an_early_end(tmp_path, how):
         assert not any(map(alive, pids))
 
 
+@pytest.mark.long
 async def test_leftover_terminals_are_killed_and_their_exit_is_printed(tmp_path):
     steps = [
         create("echo $$; exec sleep 60"),

@@ -156,6 +156,7 @@ async def test_incomplete_initialize_is_passed_on_with_terminals(params):
     assert answer["_meta"]["clientCapabilities"] == announced
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("method", ["session/new", "session/load", "session/resume"])
 async def test_commands_run_in_the_sessions_directory(tmp_path, method):
     async with proxied() as editor:
@@ -170,6 +171,7 @@ async def test_commands_run_in_the_sessions_directory(tmp_path, method):
 # The agent's terminals
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("agent_name", "code"), [("@mistralai/mistral-vibe", 137), ("scripted", None)]
 )
@@ -275,6 +277,7 @@ async def test_embedded_terminal_becomes_a_console_block_in_its_place():
         valid(editor)
 
 
+@pytest.mark.long
 async def test_console_block_is_updated_live_and_final_before_the_turn_ends():
     async with proxied() as editor:
         await editor.open("/tmp")
@@ -612,6 +615,7 @@ async def test_editor_that_stops_reading_blocks_the_agent_in_bounded_memory(tmp_
 # Shutdown
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("options", [[], ["--stay"], ["--stay", "--deaf"]])
 async def test_agents_process_tree_ends_with_the_editor(options):
     async with proxied(*options) as editor:
@@ -776,6 +780,7 @@ async def test_closing_a_session_releases_its_terminals(tmp_path):
 # The daemon
 
 
+@pytest.mark.long
 async def test_daemon_starts_on_demand_and_exits_when_idle(tmp_path, monkeypatch):
     monkeypatch.setenv("ACPTERM_IDLE_EXIT", "0.2")
     socket = tmp_path / "run" / "agent.sock"

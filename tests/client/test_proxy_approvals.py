@@ -86,6 +86,7 @@ async def test_command_runs_when_the_editor_allows_it(tmp_path):
     assert not any(request["id"] in line or "optionId" in line for line in to_agent)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("option", "first", "second"),
     [
@@ -122,6 +123,7 @@ async def test_cancelled_outcome_refuses_the_command():
         assert "the user has refused" in editor.texts_sent[0]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("result", [{}, [], {"outcome": "selected"}, {"outcome": {"optionId": 1}}])
 async def test_response_that_is_no_answer_declines_the_question(result):
     async with asking_proxy() as editor:

@@ -77,6 +77,7 @@ def announce(*names):
     }
 
 
+@pytest.mark.long
 async def test_terminal_is_started_used_and_stopped(tmp_path):
     async with proxied(log=str(tmp_path / "log")) as editor:
         await editor.open(str(tmp_path))
@@ -129,6 +130,7 @@ async def test_prompt_reaches_the_agent_without_chat():
         assert commands(editor) == []
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("blocks", "command"),
     [
@@ -207,6 +209,7 @@ async def test_prompt_is_answered_during_a_turn():
         assert (await editor.result(turn))["stopReason"] == "cancelled"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", ["session/cancel", "$/cancel_request"])
 async def test_cancelled_prompt_leaves_its_terminal_and_the_agent_alone(how, tmp_path):
     async with proxied("--stubborn", log=str(tmp_path / "log")) as editor:

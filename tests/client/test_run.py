@@ -47,6 +47,7 @@ def test_run_shows_the_command_in_the_window(windows):
     assert "leaves it" not in shell.text
 
 
+@pytest.mark.long
 @needs_tmux
 def test_detached_command_runs_on(windows):
     shell = windows.shell()

@@ -4,6 +4,7 @@ import ast
 import re
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -140,6 +141,7 @@ def test_escape_invisible_shows_control_and_direction_characters():
     assert escape_invisible("👩\u200d👩 é→") == "👩\u200d👩 é→"
 
 
+@pytest.mark.long
 def test_escape_invisible_escapes_every_invisible_character():
     hidden = "\u115f\u1160\u3164\uffa0\u034f\u17b4\u180b\ufe00\ufe0f\U000e0041\U000e0100"
     unseen = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) in ("Cf", "Cc", "Cs")]

@@ -205,6 +205,7 @@ async def test_client_has_the_methods_of_agents_in_the_session(tmp_path):
             await client.request("terminal/output", about("term_0"))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "method",
     [
@@ -298,6 +299,7 @@ async def test_number_of_connections_is_limited(tmp_path, monkeypatch):
                 await trio.sleep(0.01)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
 async def test_session_that_is_opened_again_keeps_its_socket(tmp_path, method):
     async with opened(tmp_path) as (editor, path):
@@ -478,6 +480,7 @@ async def test_terminal_survives_the_turn_and_its_cancellation(tmp_path):
         assert alive(pid)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("method", ["session/close", "session/delete"])
 async def test_terminal_ends_with_the_session(tmp_path, method):
     async with opened(tmp_path) as (editor, path), connected(path) as client:

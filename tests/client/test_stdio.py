@@ -157,6 +157,7 @@ async def test_daemon_starts_on_demand_and_exits_when_idle(place):
     assert not place.socket.exists()
 
 
+@pytest.mark.long
 async def test_two_agents_share_a_daemon_without_seeing_each_others_terminals(place):
     async with agent_by(place) as (_, one), agent_by(place) as (_, two):
         ours = await one.create("echo one; read x")

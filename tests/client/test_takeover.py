@@ -74,6 +74,7 @@ async def test_agent_on_stdio_gets_its_waits_and_all_output_after_a_takeover(tmp
             assert await relay.wait() == 0
 
 
+@pytest.mark.long
 async def test_editor_behind_the_proxy_gets_all_output_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         settings = {"socket": path}
@@ -99,6 +100,7 @@ async def test_editor_behind_the_proxy_gets_all_output_after_a_takeover(tmp_path
         assert after["takeovers"] > before["takeovers"]
 
 
+@pytest.mark.long
 async def test_prompt_prints_all_output_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         steps = json.dumps([*shown(COUNT, title="count"), say("done")])

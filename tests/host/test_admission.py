@@ -185,6 +185,7 @@ async def test_program_of_the_user_is_admitted(tmp_path):
         assert await script.run("orphan", "forget") is None
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("tracking", TRACKING)
 async def test_orphan_of_an_agents_terminal_is_refused_when_it_has_no_marks(tmp_path, tracking):
     async with (
@@ -202,6 +203,7 @@ async def test_orphan_of_an_agents_terminal_is_refused_when_it_has_no_marks(tmp_
             assert "run the command outside of acpterm's terminals" in error
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("group", ["elsewhere", "the user's"])
 async def test_process_that_moved_to_another_control_group_is_refused(tmp_path, group):
     if (groups := Cgroups.find()) is None:
@@ -259,6 +261,7 @@ async def test_survivor_of_another_daemon_is_refused_by_its_limit(tmp_path):
         assert "a terminal that this daemon does not have" in error
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("tracking", TRACKING)
 async def test_program_of_a_promoted_terminal_is_refused(tmp_path, tracking):
     async with (
@@ -273,6 +276,7 @@ async def test_program_of_a_promoted_terminal_is_refused(tmp_path, tracking):
         assert f"you run in an agent's terminal ({terminal})" in await script.error()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("tracking", TRACKING)
 async def test_background_processes_of_the_users_terminal_are_admitted(tmp_path, tracking):
     async with (
@@ -379,6 +383,7 @@ async def test_process_in_tmux_is_admitted_when_stdio_runs_in_another_window(tmp
             await trio.run_process([*tmux, "kill-server"])
 
 
+@pytest.mark.long
 async def test_agent_behind_a_proxy_is_refused(tmp_path):
     async with peer_script(tmp_path) as script:
         command, arguments = script.command("forget")
@@ -455,6 +460,7 @@ async def test_agent_of_a_proxy_is_refused_whichever_way_it_comes(tmp_path):
             assert "sleep 60" not in json.dumps(listed)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("steps", "is_admitted"),
     [

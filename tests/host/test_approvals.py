@@ -260,6 +260,7 @@ async def test_declined_question_is_left_to_the_user_and_refused_without_one():
         assert "user cannot be asked: it broke" in (await error_of(agent, id_)).message
 
 
+@pytest.mark.long
 async def test_question_stays_when_the_connection_is_resumed_on_another_transport(tmp_path):
     async with asking_host(unattended="wait") as host, user_of(host) as user:
         params = {"sessionId": "session-1", "command": f"echo wait-first >> {tmp_path}/ran"}

@@ -263,6 +263,7 @@ async def test_unrecorded_terminal_is_exported_with_the_times_of_its_output():
     assert second - first >= 0.3
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(shutil.which("asciinema") is None, reason="asciinema is not installed")
 @pytest.mark.parametrize("command", [["cat"], ["play", "-s", "100"]])
 async def test_asciinema_reads_an_export(tmp_path, command):

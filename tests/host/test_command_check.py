@@ -157,6 +157,7 @@ async def test_cancelled_check_withdraws_its_question(what):
         assert pending(host) == []
 
 
+@pytest.mark.long
 async def test_question_of_a_check_stays_when_the_connection_is_resumed():
     async with (
         asking_host(unattended="wait") as host,
@@ -176,6 +177,7 @@ async def test_question_of_a_check_stays_when_the_connection_is_resumed():
             assert host.state.approval_records._ids == {}
 
 
+@pytest.mark.long
 async def test_answer_to_a_check_does_not_count_for_a_create_with_the_same_id():
     async with (
         asking_host(unattended="wait") as host,

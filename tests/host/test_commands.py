@@ -159,6 +159,7 @@ async def test_missing_interpreter_is_named_for_a_program_found_by_path(agent, t
 # Lookup of program names.
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("more", [{}, {"args": []}])
 async def test_program_is_looked_up_in_the_agents_path(agent, tmp_path, monkeypatch, more):
     script(tmp_path / "agents" / "tool", "#!/bin/sh\necho the agents\n")
@@ -216,6 +217,7 @@ async def test_configured_shell_is_not_interactive(startup_files):
     assert name == "bash"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "command", ["if then", "echo 'unterminated", "echo $(", "for", "cat <<E |", ")", "echo a; done"]
 )

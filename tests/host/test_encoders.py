@@ -105,6 +105,7 @@ CALLS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=examples(150), deadline=None)
 @given(
     members=CALLS, first=st.booleans(), number=st.integers(0, 2), cwd=st.sampled_from([None, "/w"])

@@ -37,6 +37,7 @@ def own(status):
 # Complete output.
 
 
+@pytest.mark.long
 async def test_output_of_fast_programs_is_complete_when_wait_responds(each_way):
     for number in range(20):
         terminal = await each_way.create(f"echo line {number}")
@@ -244,6 +245,7 @@ async def test_every_pending_wait_gets_the_exit_status(agent):
             assert (await agent.result(id_))["exitCode"] == 3
 
 
+@pytest.mark.costly
 async def test_exit_status_has_the_resource_usage(each_way):
     code = "x = bytearray(40_000_000); sum(range(3_000_000)); input()"
     terminal = await each_way.create(sys.executable, args=["-S", "-c", code])

@@ -197,6 +197,7 @@ async def test_background_processes_end_with_a_kill_after_the_exit(agent, pids_i
     assert (await agent.wait(terminal))["exitCode"] == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["kill", "release"])
 async def test_program_gets_grace_after_sigterm(agent, pids_in_files, tmp_path, method):
     line = "trap 'sleep 0.15; : >tidy; exit 7' TERM; say $$; while :; do sleep 0.02; done"

@@ -33,6 +33,7 @@ async def refuse_thread(*_, **__):
     raise RuntimeError("can't start new thread")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
 async def test_host_works_without_threads(tmp_path, monkeypatch, tracking):
     if tracking == "cgroup":

@@ -74,6 +74,7 @@ async def test_text_logs_have_no_secrets(tmp_path):
     assert not [secret for secret in SECRETS if secret in process.logged()]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_traceback_has_no_local_variables(form):
     # No request is known to make a handler fail, so log such a failure here.
@@ -192,6 +193,7 @@ def test_repeated_warnings_are_limited_and_counted():
     assert all(limit(None, "info", {"event": "opened"}) for _ in range(100))
 
 
+@pytest.mark.long
 async def test_repeated_errors_of_an_agent_do_not_fill_the_log(tmp_path):
     async with daemon(tmp_path, "--log-level", "warning") as (running, path):
         async with agent_at(path) as agent:

@@ -109,6 +109,7 @@ async def test_memory_is_released_after_large_messages(tmp_path, kind):
             pytest.fail(f"{more} MiB more than before are in use")
 
 
+@pytest.mark.long
 async def test_connection_is_freed_without_a_collection(monkeypatch):
     created = []
 

@@ -81,6 +81,7 @@ async def test_truncated_stays_set(agent):
     assert (await agent.output(terminal))["truncated"] is True
 
 
+@pytest.mark.long
 async def test_output_limit_defaults_to_a_mebibyte(agent):
     whole = "".join(f"{number}\n" for number in range(1, 200_001))
     assert len(whole) > MIB

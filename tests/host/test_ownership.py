@@ -281,6 +281,7 @@ CONNECT = (
 )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
 async def test_agents_terminal_cannot_use_the_users_socket(tmp_path, tracking):
     env = {**os.environ, "ACPTERM_TRACKING": tracking, "XDG_CONFIG_HOME": str(tmp_path)}
@@ -382,6 +383,7 @@ async def keep_of_agent(agent, text):
     return terminal
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "share", [{"keep_released": 2}, {"keep_released_bytes": 250_000}], ids=["number", "bytes"]
 )

@@ -108,6 +108,7 @@ async def test_times_of_starts_are_stored_only_if_they_are_limited(host):
     assert (connection.starts, connection.changes) == ([], 0)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("limits", "message"),
     [

@@ -46,6 +46,7 @@ async def test_other_requests_are_answered_while_a_wait_is_pending():
         assert (await agent.result(wait))["exitCode"] == 0
 
 
+@pytest.mark.long
 async def test_200_requests_in_one_write_are_answered():
     async with agent_here() as agent:
         terminal = await agent.create("sleep 60")

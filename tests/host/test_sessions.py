@@ -481,6 +481,7 @@ async def test_cancel_of_an_idle_turn_starts_no_task():
         assert not host.state.nursery.child_tasks
 
 
+@pytest.mark.long
 async def test_repeated_cancel_of_a_turn_starts_one_task():
     async with host_here(kill_grace=60) as host, agent_of(host) as agent:
         terminal = await agent.create("trap '' TERM; echo ready; while :; do sleep 0.1; done")

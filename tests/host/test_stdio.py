@@ -187,6 +187,7 @@ async def test_shared_description_is_never_left_non_blocking(tmp_path, whose, pa
         assert not is_non_blocking(theirs)
 
 
+@pytest.mark.costly
 async def test_non_blocking_description_works(tmp_path, whose):
     with socket_pair() as (ours, theirs):
         os.set_blocking(theirs, False)

@@ -119,6 +119,7 @@ async def test_peer_that_reads_nothing_slows_no_terminal_and_no_other_peer(tmp_p
         await stream.aclose()
 
 
+@pytest.mark.long
 async def test_peer_that_reads_nothing_takes_little_memory(tmp_path, mutes):
     """All pending reads are answered with one line of output, and no more."""
     async with daemon(tmp_path) as (process, path):
@@ -224,6 +225,7 @@ async def leave_abruptly(host, data: bytes) -> None:
         ours.close()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "data",
     [
@@ -299,6 +301,7 @@ async def test_peer_that_ended_its_stream_is_still_answered():
                 assert agent.has_response(missing)
 
 
+@pytest.mark.long
 async def test_terminals_of_a_killed_agent_are_ended(tmp_path):
     pids = tmp_path / "pids"
     program = (

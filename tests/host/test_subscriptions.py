@@ -77,6 +77,7 @@ def printed(host, terminal) -> bytes:
 # Live
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("form", FORMS)
 async def test_call_and_its_terminal_are_sent_as_they_come(form):
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
@@ -106,6 +107,7 @@ def _output(user, token, form, terminal, foreign=()):
     return seen.output if seen else b""
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("form", FORMS)
 async def test_each_update_of_a_call_is_sent_to_a_reading_client(form):
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
@@ -150,6 +152,7 @@ async def subscribed(agent, user, form="meta"):
     return id_, token
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("form", FORMS)
 async def test_terminal_of_another_session_is_not_sent(form):
     async with (
@@ -173,6 +176,7 @@ async def test_terminal_of_another_session_is_not_sent(form):
         assert "secret" not in json.dumps(user.messages)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("form", FORMS)
 async def test_divided_character_is_sent_whole(form):
     code = r"printf 'a\303'; read line; printf '\251b\360\237'; read line; printf '\230\200\377'"
@@ -264,6 +268,7 @@ async def test_late_subscriber_gets_the_same_state(form):
         assert models[0].calls["b"]["_meta"] == {"k": 2, "m": {"n": 2}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 async def test_completion_is_sent_to_a_late_subscriber_after_the_output(form):
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
@@ -548,6 +553,7 @@ async def test_few_terminals_are_held_for_a_client_that_does_not_read():
 # Ends
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("form", FORMS)
 async def test_subscription_ends_when_the_agent_has_gone_and_all_is_sent(form):
     async with host_here() as host, user_of(host) as user:
@@ -582,6 +588,7 @@ async def test_promoted_terminal_is_still_sent_and_outlives_the_session(command)
         await user.terminal_request("kill", terminal)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("form", FORMS)
 async def test_removed_terminal_is_sent_to_its_end(form):
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
@@ -596,6 +603,7 @@ async def test_removed_terminal_is_sent_to_its_end(form):
         await user.until(lambda: "late" in displayed(user, token, form).calls)
 
 
+@pytest.mark.long
 async def test_output_of_background_processes_is_sent_after_the_exit():
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         command = "(trap '' HUP; sleep 0.5; echo after) & sleep 0.1; echo before"

@@ -89,6 +89,7 @@ async def test_handed_socket_is_served_and_neither_locked_nor_removed(tmp_path):
     assert "handed over" in stderr_of(tmp_path)
 
 
+@pytest.mark.long
 async def test_all_handed_sockets_are_served(tmp_path):
     paths = [str(tmp_path / name) for name in ("one", "two")]
     with ExitStack() as stack:
@@ -301,6 +302,7 @@ async def test_service_manager_is_notified_of_readiness_and_end(tmp_path, kind):
             running.wait()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("address", ["", "/none/such", "relative", "@", "x" * 200])
 async def test_missing_service_manager_is_ignored(tmp_path, address):
     path = str(tmp_path / "run" / "agent.sock")

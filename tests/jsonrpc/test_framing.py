@@ -81,6 +81,7 @@ def test_line_over_the_limit_is_not_retained_while_it_arrives():
     assert splitter.close() == b""
 
 
+@pytest.mark.long
 def test_long_line_takes_linear_time_when_it_arrives_in_small_pieces():
     def seconds(pieces: int) -> float:
         splitter = LineSplitter()

@@ -229,6 +229,7 @@ async def test_keeper_serves_all_terminals_when_several_flood(keeper):
         terminal.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("without", ["pidfd_open", "pidfd_open, os.waitid", "eventfd"])
 async def test_exits_are_detected_when_the_system_lacks_a_call(without, monkeypatch):
     main = f"import os, runpy; del os.{without}; runpy.run_path(%r, run_name='__main__')"

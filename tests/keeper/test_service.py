@@ -220,6 +220,7 @@ async def test_adopted_program_is_watched_without_pidfds(tmp_path, manager):
             assert again.report.status == UNKNOWN
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("forgets", [True, False])
 async def test_process_with_a_reused_pid_is_not_killed(tmp_path, manager, forgets):
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
@@ -247,6 +248,7 @@ async def test_process_with_a_reused_pid_is_not_killed(tmp_path, manager, forget
         other.kill()
 
 
+@pytest.mark.long
 async def test_reused_pid_is_not_adopted(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
@@ -255,13 +257,17 @@ async def test_reused_pid_is_not_adopted(tmp_path, manager):
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()
-    # The pid now belongs to a process with another start time: this one.
-    terminal.ring.header[ring.PID] = os.getpid()
     os.kill(terminal.pid, signal.SIGKILL)
-    async with daemon(tmp_path, **manager.passing()) as started:
-        worker = await started.serving()
-        report = await worker.watch_all()["one"].wait_exited()
-        assert report.status == UNKNOWN
+    # The pid now belongs to a process with another start time, which leads a session too.
+    terminal.ring.header[ring.STARTED] -= 1_000_000
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        terminal.ring.header[ring.PID] = other.pid
+        async with daemon(tmp_path, **manager.passing()) as started:
+            worker = await started.serving()
+            report = await worker.watch_all()["one"].wait_exited()
+            assert report.status == UNKNOWN
+        assert other.poll() is None
+        other.kill()
 
 
 async def test_file_that_is_no_ring_is_not_adopted(tmp_path, manager):

@@ -1,12 +1,15 @@
 """Which processes are killed when the keeper shuts down."""
 
+import signal
 import subprocess
 import sys
 import time
 
 import pytest
 
+from acpterm.keeper.programs.system import started_at
 from tests.keeper.terminals import is_alive, not_left
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll_blocking
 
 _END = """
@@ -14,10 +17,17 @@ import sys
 from types import SimpleNamespace
 from acpterm.keeper.programs.shutdown import end_programs
 
-pid, reaped_at = int(sys.argv[1]), float(sys.argv[2])
-exited = SimpleNamespace(child=SimpleNamespace(pid=pid), exit=(0, 0.0, 0, reaped_at, 0))
+pid, started, reaped_at = int(sys.argv[1]), *map(float, sys.argv[2:])
+child = SimpleNamespace(pid=pid, started=started)
+exited = SimpleNamespace(child=child, exit=(0, 0.0, 0, reaped_at, 0))
 end_programs(SimpleNamespace(by_name={"one": exited}, by_pid={}))
 """
+
+
+def _end_session(pid: int, started: float, reaped_at: float) -> None:
+    """End the programs of a keeper with one terminal, whose program had this pid and has ended."""
+    arguments = [str(pid), str(started), str(reaped_at)]
+    subprocess.run([sys.executable, "-c", _END, *arguments], check=True)
 
 
 @pytest.mark.parametrize("is_leader_reaped", [True, False])
@@ -34,7 +44,18 @@ def test_session_is_killed_only_if_it_is_older_than_the_reuse_of_its_pid(
         poll_blocking(lambda: not is_alive(leader.pid))
         if is_leader_reaped:
             leader.wait()
-        arguments = [str(leader.pid), str(before + reaped_after_s)]
-        subprocess.run([sys.executable, "-c", _END, *arguments], check=True)
+        _end_session(leader.pid, started=before, reaped_at=before + reaped_after_s)
         assert is_alive(member) != is_killed
     leader.wait()
+
+
+@pytest.mark.parametrize(("earlier_s", "is_killed"), [(0.0, True), (10.0, False)])
+def test_session_is_killed_only_if_its_leader_was_started_with_the_program(earlier_s, is_killed):
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as leader:
+        # A program that ended while no keeper was running has a late time of its end.
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        _end_session(leader.pid, started_at(leader.pid) - earlier_s, reaped_at=now)
+        if is_killed:
+            assert leader.wait(DEADLINE_S) == -signal.SIGKILL
+        assert leader.poll() is None or is_killed
+        leader.kill()

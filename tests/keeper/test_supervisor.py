@@ -355,6 +355,7 @@ async def restarted(worker):
     return None
 
 
+@pytest.mark.long
 async def test_restart_replaces_the_worker_without_loss(tmp_path):
     async with daemon(tmp_path) as started:
         first = await started.serving()

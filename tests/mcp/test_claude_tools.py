@@ -9,6 +9,7 @@ from tests.support.mcp import mcp_tools
 from tests.support.user import user_of
 
 
+@pytest.mark.long
 async def test_schemas_are_those_of_claude_code(tmp_path):
     async with mcp_tools(tmp_path, "claude") as tools:
         listed = {tool.name: tool.input_schema for tool in (await tools.client.list_tools()).tools}
@@ -102,6 +103,7 @@ async def test_monitor_sends_each_line_as_an_event(tmp_path):
     assert result.text == f"Monitor {result.data['id']}: ended, exit code 4\none\ntwo\n"
 
 
+@pytest.mark.long
 async def test_monitor_ends_a_flood(tmp_path):
     async with mcp_tools(tmp_path, "claude", kill_grace=0.2) as tools:
         result = await tools.call("Monitor", command="yes", description="a flood")

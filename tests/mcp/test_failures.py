@@ -146,6 +146,7 @@ async def test_second_question_waits_for_the_answer_to_the_first(nursery):
     assert answers == {"one": "one", "two": "two"}
 
 
+@pytest.mark.long
 async def test_uri_is_watched_once_for_subscriptions_that_come_at_once(tmp_path, nursery):
     async with linked(tmp_path, nursery) as (_, sessions):
         session = await sessions.start(Launch("sleep 60"))

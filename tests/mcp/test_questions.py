@@ -155,6 +155,7 @@ async def test_cancelled_call_withdraws_the_question(tmp_path):
         await until_pending(tools.host, 0)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_user_types_the_input_in_the_client(tmp_path, mode):
     elicited = Elicited(input="blue")

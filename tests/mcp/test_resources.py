@@ -8,6 +8,7 @@ from mcp.shared.exceptions import MCPError
 from tests.support.mcp import mcp_tools
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_sessions_are_resources(tmp_path, mode):
     async with mcp_tools(tmp_path, mode=mode) as tools:

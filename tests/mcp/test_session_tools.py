@@ -178,6 +178,7 @@ async def test_arguments_are_accepted_under_the_names_that_models_know(tmp_path,
     assert result.data["output"] == "hi\n"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("session", ["session_id", "sessionId", "terminalId", "id"])
 @pytest.mark.parametrize("text", ["chars", "stdin", "input"])
 async def test_continue_accepts_synonyms(tmp_path, session, text):

@@ -31,6 +31,7 @@ async def call(client: mcp.Client, name: str, **arguments):
     return result_of(await client.call_tool(name, arguments))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_client_on_stdio_uses_a_terminal(tmp_path, mode):
     async with daemon(tmp_path) as running:
@@ -57,6 +58,7 @@ async def test_client_on_stdio_uses_a_terminal(tmp_path, mode):
                     await trio.sleep(0.02)
 
 
+@pytest.mark.long
 async def test_pool_on_stdio_uses_the_profile_pool(tmp_path):
     async with daemon(tmp_path) as running:
         server = parameters(tmp_path, running.path, "--tools", "pool")
@@ -65,6 +67,7 @@ async def test_pool_on_stdio_uses_the_profile_pool(tmp_path):
     assert result.blocks == ["Command blocked for security reasons"]
 
 
+@pytest.mark.long
 async def test_worker_that_is_replaced_is_not_noticed(tmp_path):
     async with (
         daemon(tmp_path) as running,
@@ -76,6 +79,7 @@ async def test_worker_that_is_replaced_is_not_noticed(tmp_path):
     assert result.data["output"] == "hi\nhi\n"
 
 
+@pytest.mark.long
 async def test_daemon_that_has_ended_is_started_again_by_the_next_call(tmp_path):
     async with daemon(tmp_path, terminate=True) as running:
         client = mcp.Client(parameters(tmp_path, running.path), mode="legacy")
@@ -119,6 +123,7 @@ INITIALIZE = request(
 )
 
 
+@pytest.mark.long
 def test_line_that_is_no_message_is_answered_with_an_error(tmp_path):
     nested = "[" * 20_000
     lines = [
@@ -139,6 +144,7 @@ def test_line_that_is_no_message_is_answered_with_an_error(tmp_path):
     assert process.returncode == 0
 
 
+@pytest.mark.long
 async def test_client_that_closes_both_pipes_in_a_call_leaves_no_error(tmp_path):
     async with daemon(tmp_path) as running, user_at(running.user_path) as user:
         with spawn(tmp_path, running.path) as process:

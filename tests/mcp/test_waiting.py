@@ -63,7 +63,8 @@ async def test_terminal_bash_in_the_background_returns_at_once(tmp_path):
 
 
 async def test_call_returns_before_clients_give_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(call, "BLOCK_MAX_S", 0.5)
+    # A start that takes longer than this is reported as waiting for the user's approval.
+    monkeypatch.setattr(call, "BLOCK_MAX_S", 2.0)
     async with mcp_tools(tmp_path) as tools:
         result = await tools.call("terminal_bash", command="sleep 60")
         waited = await tools.call("terminal_wait", sessionId="term-1")
@@ -84,7 +85,7 @@ async def test_call_with_a_progress_token_sends_progress_and_may_take_longer(tmp
     assert result.data["state"] == "exited"
     assert len(messages) >= 3
     # On a busy machine, the first is about the start.
-    assert "waiting for term-1, 0 s" in messages
+    assert any(message.startswith("waiting for term-1, ") for message in messages)
 
 
 async def test_settings_of_an_agent_override_the_general_ones(tmp_path):
@@ -145,6 +146,7 @@ async def test_terminal_wait_ends_when_a_pattern_matches_new_output(tmp_path):
     assert "nothing of this has come yet" in waited.text
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("command", "arguments", "expected"),
     [
@@ -190,6 +192,7 @@ async def test_terminal_screen_and_keys_drive_a_full_screen_program(tmp_path):
     assert "nothing was typed" in wrong.text
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("identifiers", [[], None])
 async def test_wait_for_no_session_in_particular_is_for_any(tmp_path, identifiers):
     async with mcp_tools(tmp_path) as tools:
@@ -201,6 +204,7 @@ async def test_wait_for_no_session_in_particular_is_for_any(tmp_path, identifier
     assert result.data["id"] == "term-1"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("pattern", ["(?:(?:a{1000}){1000}){1000}", "a{1000000}", "(" * 600])
 async def test_pattern_that_takes_much_memory_is_refused(tmp_path, pattern):
     async with mcp_tools(tmp_path) as tools:
@@ -210,6 +214,7 @@ async def test_pattern_that_takes_much_memory_is_refused(tmp_path, pattern):
     assert "regular expression" in result.text
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "pattern", [r"^[0-9a-f]{64} [0-9a-f]{64}$", r"\{100000\}|[{]100000}|(0|f){64} .*"]
 )

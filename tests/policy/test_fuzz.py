@@ -71,6 +71,7 @@ def test_judge_returns_a_verdict_in_bounded_time_for_any_arguments(command, args
     assert min(cpu_time(command, args) for _ in range(2)) < CPU_S_MAX
 
 
+@pytest.mark.long
 @each_case(
     "piece",
     [

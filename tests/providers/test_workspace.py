@@ -43,6 +43,7 @@ def test_hooks_of_nested_submodules_are_protected(tmp_path):
     assert str(inner) in found.pinned
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "depth"), [("a", 1100), ("n" * 250, 20), ("modules", 40)], ids=["deep", "long", "odd"]
 )
@@ -79,6 +80,7 @@ def test_workspace_with_a_fifo_in_place_of_git_does_not_block(tmp_path):
     assert not thread.is_alive()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "depth"), [("a", 1100), ("n" * 250, 40)], ids=["deep", "long"])
 def test_tree_is_removed_however_deep_it_is(tmp_path, name, depth):
     top = tmp_path / "acpterm-sandbox-x"

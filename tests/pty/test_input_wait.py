@@ -53,6 +53,7 @@ def test_program_at_a_prompt_waits(run, command):
     assert {waits_for_input(terminal.master) for _ in range(10)} == {True}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "command",
     [
@@ -296,6 +297,7 @@ def test_result_is_none_with_too_many_processes(run):
     assert waits_for_input(terminal.master) is None
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("count", [100, 200])
 def test_result_is_none_with_too_many_threads(run, count):
     code = (

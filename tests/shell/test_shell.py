@@ -42,6 +42,7 @@ def write(path, text):
     Path(path).write_text(text)
 
 
+@pytest.mark.costly
 @ALL
 @ROLES
 @on_both_backends
@@ -59,6 +60,7 @@ async def test_commands_share_one_shell(settings, home, kind, role):
     assert glob.glob(f"{home}/.acpterm*") == []
 
 
+@pytest.mark.costly
 @ALL
 @on_both_backends
 async def test_ended_shell_is_replaced_and_the_result_says_so(settings, home, kind):
@@ -94,6 +96,7 @@ async def test_killed_shell_reports_the_signal(settings, home):
         assert "signal SIGKILL" in ended.detail
 
 
+@pytest.mark.costly
 @ALL
 @on_both_backends
 async def test_program_that_waits_for_input_is_reported_and_continued(settings, home, kind):
@@ -135,6 +138,7 @@ async def test_command_over_its_timeout_continues_and_can_be_interrupted(setting
         assert (await shell.run("echo works")).output == "works\n"
 
 
+@pytest.mark.costly
 @on_both_backends
 async def test_cancelled_run_leaves_the_command_running(settings, home):
     async with connect(settings) as client, shell_of(client, home) as shell:
@@ -164,6 +168,7 @@ async def test_second_task_is_refused(settings, home):
             tasks.cancel_scope.cancel()
 
 
+@pytest.mark.long
 @on_both_backends
 async def test_users_own_command_in_the_shell_is_not_disturbed(settings, home, monkeypatch):
     monkeypatch.setattr(api_shell, "_PROMPT_TIMEOUT_S", 0.3)
@@ -195,6 +200,7 @@ async def test_command_that_is_no_text_is_refused(settings, home, command, error
         assert shell.terminal is None
 
 
+@pytest.mark.costly
 @on_both_backends
 async def test_refused_command_of_an_agent_does_not_reach_the_shell(settings, home):
     async with connect(settings, "agent") as client, shell_of(client, home) as shell:
@@ -205,6 +211,7 @@ async def test_refused_command_of_an_agent_does_not_reach_the_shell(settings, ho
         assert (await shell.run("echo works")).output == "works\n"
 
 
+@pytest.mark.costly
 @ALL
 @on_both_backends
 async def test_users_rc_is_read_first_unless_left_out(settings, home, kind):
@@ -217,6 +224,7 @@ async def test_users_rc_is_read_first_unless_left_out(settings, home, kind):
             assert (await shell.run("mine")).exit_code == 127
 
 
+@pytest.mark.costly
 @on_both_backends
 async def test_rc_that_starts_another_program_is_an_error_that_shows_its_output(
     settings, home, monkeypatch
@@ -233,6 +241,7 @@ async def test_rc_that_starts_another_program_is_an_error_that_shows_its_output(
         assert (await shell.run("echo works")).output == "works\n"
 
 
+@pytest.mark.costly
 @on_both_backends
 async def test_large_output_keeps_its_last_part(settings, home, monkeypatch):
     monkeypatch.setattr(shell_process, "OUTPUT_BYTES", 1000)
@@ -256,6 +265,7 @@ async def test_nonce_is_in_no_file_and_no_environment(settings, home):
     assert glob.glob(path) == []
 
 
+@pytest.mark.costly
 @on_both_backends
 async def test_shell_with_a_replaced_directory_is_ended_and_the_next_one_works(settings, home):
     async with connect(settings) as client, shell_of(client, home) as shell:
@@ -279,6 +289,7 @@ def test_unknown_shell_is_an_error_that_lists_the_known(settings):
     anyio.run(main)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("provider", ["landlock", "bubblewrap"])
 @pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
 @ROLES
@@ -299,6 +310,7 @@ async def test_isolated_shell_uses_a_hidden_directory_of_the_workspace(
         assert glob.glob(f"{home}/.acpterm*") == []
 
 
+@pytest.mark.costly
 @ALL
 @pytest.mark.parametrize(
     "key", ["x", "/", *(pytest.param(key, marks=pytest.mark.long) for key in "abpecr")]

@@ -2,7 +2,8 @@
 
 Examples are the same in each run, so that a failure is due to a change, or to the time that
 something takes. `ACPTERM_EXAMPLES=N`, which `make fuzz` sets, tries N times as many, and others in
-each run. `ACPTERM_THOROUGH=1`, which `make test-all` sets, selects the usual maximum.
+each run. `ACPTERM_THOROUGH=1`, which `make test-all` sets, selects the usual maximum. Long tests
+then also start processes as users do.
 """
 
 import os

@@ -1,7 +1,10 @@
-"""A process that has imported all of acpterm, and forks children that become `acpterm`.
+"""A process that has imported acpterm, and forks children that become `acpterm`.
 
-Run by `starting`, as a script. The imports take most of the time of a command; here they are done
-once. Each child is forked by a process that then exits. So it becomes a child of the process that
+Run by `starting`, as a script: one for keepers, which imports only what they need, and one for all
+other commands. The imports take most of the time of a command; here they are done once. What few
+commands need, `_RARE`, is imported by these, since a fork takes longer the larger the process is.
+
+Each child is forked by a process that then exits. So it becomes a child of the process that
 requests it, which is a subreaper at that moment, and which waits for the child.
 
 A child does what `python -m acpterm` does, with two exceptions that take most of the time: it frees
@@ -39,6 +42,8 @@ ANSWER = struct.Struct("<ii")
 # More than are ever open here, and a number that no descriptor is asked to have.
 _DESCRIPTORS = 0x1000
 _UNUSED = 0x200
+# Packages that take as much memory as all others.
+_RARE = ("acpterm.cli.mcp", "acpterm.mcp", "acpterm.web")
 # Descriptors that a request may come with.
 _FDS_MAX = 16
 
@@ -47,7 +52,7 @@ def _import_all() -> None:
     import acpterm
 
     for found in pkgutil.walk_packages(acpterm.__path__, "acpterm."):
-        if not found.name.endswith("__main__"):
+        if not found.name.endswith("__main__") and not found.name.startswith(_RARE):
             importlib.import_module(found.name)
     from acpterm.terminal.vt import emulator
 
@@ -156,11 +161,12 @@ def _become(asked: dict[str, Any], fds: list[int]) -> None:
 
 
 def _run(asked: dict[str, Any]) -> None:
-    from acpterm.host import daemon
-    from acpterm.keeper.process.main import main
-
     if asked["keeper"]:
+        from acpterm.keeper.process.main import main
+
         main(asked["words"])
+    from acpterm.host import daemon
+
     daemon.become_keeper = _become_keeper  # type: ignore[attr-defined]  # imported there
     runpy._run_module_as_main("acpterm")  # type: ignore[attr-defined]  # as `python -m` does
 
@@ -209,7 +215,10 @@ if __name__ == "__main__":
     STARTED_WITH = set(marshal.loads(bytes.fromhex(sys.argv[2])))
     # As it is for `-m`: not this file's folder.
     sys.path[0] = os.getcwd()
-    _import_all()
+    if sys.argv[3] == "keeper":
+        importlib.import_module("acpterm.keeper.process.main")
+    else:
+        _import_all()
     # Ctrl-C is for its children, which it waits for until they are ready for it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     gc.collect()

@@ -1,7 +1,7 @@
 """How tests start `acpterm` as a process: quickly, from one that has imported it (`ready`).
 
-What is to be thorough (`depth`) starts each with a Python of its own instead; so is started what
-wishes for more than `Started` knows of, and what runs in a locale of its own.
+After `start_afresh`, each process has a Python of its own, as it has for users. So has a process
+with an option that `Started` does not know, or with a locale of its own.
 """
 
 import atexit
@@ -20,22 +20,31 @@ from pathlib import Path
 from typing import Any
 
 from acpterm.keeper import client
-from tests.support.depth import THOROUGH
 from tests.support.ready import ANSWER
 
 ACPTERM = [sys.executable, "-m", "acpterm"]
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 _KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "start_new_session", "pass_fds"}
-AFRESH = THOROUGH or sys.platform != "linux"
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _libc = ctypes.CDLL(None)
 
 
+class _Mode:
+    """How processes are started."""
+
+    is_afresh = sys.platform != "linux"
+
+
+def start_afresh(*, wanted: bool) -> None:
+    """Start processes as users do from now on, if `wanted`, instead of forking a ready one."""
+    _Mode.is_afresh = wanted or sys.platform != "linux"
+
+
 def start(words: list[str], **how: Any) -> "subprocess.Popen[bytes]":
     """Start `acpterm` with the arguments `words`; `how` is as for `subprocess.Popen`."""
     key = _locale(how.get("env") or os.environ)
-    if AFRESH or how.keys() - _KNOWN or key not in _LOCALES:
+    if _Mode.is_afresh or how.keys() - _KNOWN or key not in _LOCALES:
         return subprocess.Popen([*ACPTERM, *words], **how)
     return Started(words, **how)
 
@@ -51,9 +60,9 @@ _LOCALES = {_locale(os.environ), _locale({**os.environ, "LC_ALL": "C.UTF-8"})}
 
 
 class _Ready:
-    """A process that runs `ready`, for one locale."""
+    """A process that runs `ready` for one locale, either for keepers or for all else."""
 
-    def __init__(self, env: dict[str, str]) -> None:
+    def __init__(self, env: dict[str, str], *, keeper: bool) -> None:
         ours, theirs = socket.socketpair()
         self._channel = ours
         self._lock = threading.Lock()
@@ -64,6 +73,7 @@ class _Ready:
                     str(Path(__file__).with_name("ready.py")),
                     str(theirs.fileno()),
                     marshal.dumps(sorted(env)).hex(),
+                    "keeper" if keeper else "",
                 ],
                 env=env,
                 stdin=subprocess.DEVNULL,
@@ -107,7 +117,7 @@ def _subreaper() -> Iterator[None]:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, was_set.value, 0, 0, 0)
 
 
-_ready: dict[tuple[tuple[str, str], ...], _Ready] = {}
+_ready: dict[tuple[bool, tuple[tuple[str, str], ...]], _Ready] = {}
 _lock = threading.Lock()
 
 
@@ -132,10 +142,10 @@ class Started(subprocess.Popen[bytes]):
         takes = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
         given = takes.bind(self, *arguments).arguments
         env = dict(os.environ if given["env"] is None else given["env"])
-        key = _locale(env)
+        key = self._keeper, _locale(env)
         with _lock:
             if key not in _ready:
-                _ready[key] = _Ready(env)
+                _ready[key] = _Ready(env, keeper=self._keeper)
         asked = {
             "words": [os.fsdecode(word) for word in given["args"][len(ACPTERM) :]],
             "env": env,
@@ -161,7 +171,7 @@ _KEEPER_COMMAND = client.keeper_command()
 
 def start_embedded_keeper() -> tuple["subprocess.Popen[bytes]", socket.socket]:
     """Start a keeper as `acpterm.keeper.client` does, but forked by a `ready` process."""
-    if client.keeper_command() != _KEEPER_COMMAND or os.getuid() != os.geteuid():
+    if _Mode.is_afresh or client.keeper_command() != _KEEPER_COMMAND or os.getuid() != os.geteuid():
         return _start_embedded()
     ours, theirs = client.worker_pair()
     with theirs:

@@ -67,6 +67,7 @@ async def test_terminal_runs_its_program_and_retains_its_output():
         assert pool.terminals == {terminal.id: terminal}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("line", ["echo last", "seq 400; echo last"])
 async def test_all_output_is_readable_at_the_moment_of_the_exit(line):
     async with running_pool() as pool:
@@ -102,6 +103,7 @@ async def test_terminal_has_the_requested_size_limit_and_view():
         assert terminal.ring.end - terminal.ring.start == 100
 
 
+@pytest.mark.long
 async def test_ids_are_unguessable_and_never_used_twice():
     async with running_pool() as pool:
         found = [(await pool.create(program("true"))).id for _ in range(50)]
@@ -285,6 +287,7 @@ async def test_first_reason_to_end_a_program_is_reported():
         assert terminal.exit.ended_by is EndedBy.USER
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
 async def test_failing_terminal_is_killed_and_others_continue(tracking):
     async def fail(*_):
@@ -407,6 +410,7 @@ async def test_trees_raise_when_the_requested_control_groups_are_missing(monkeyp
         Trees("cgroup")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [["stdio", "--embedded"], ["serve", "--socket", "s"]])
 def test_command_reports_missing_control_groups_in_one_line(tmp_path, command):
     code = (
@@ -429,6 +433,7 @@ def test_command_reports_missing_control_groups_in_one_line(tmp_path, command):
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
 async def test_pool_reaps_orphans_when_it_is_pid_1(tracking):
     namespace = ["unshare", "--pid", "--fork", "--mount-proc"]

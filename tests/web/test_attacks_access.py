@@ -63,6 +63,7 @@ async def text_of(owner: User, terminal: str) -> str:
     return str((await owner.terminal_request("output", terminal))["text"])
 
 
+@pytest.mark.long
 async def test_token_in_a_query_is_refused_on_every_path_with_every_access(web):
     token, link = web.api_client().token, await web.link()
     for query in (f"token={token}", f"access_token={token}", f"t={link.partition('#')[2]}"):
@@ -187,6 +188,7 @@ async def test_link_that_is_used_twice_at_once_logs_in_one_browser(web):
     assert sorted(found) == [200] + 7 * [403]
 
 
+@pytest.mark.long
 async def test_used_link_is_refused_by_the_next_worker(tmp_path_factory):
     with daemon_in_a_thread(tmp_path_factory.mktemp("replaced")) as web:
         link = await web.link()
@@ -369,6 +371,7 @@ async def test_page_cannot_end_the_daemon_nor_get_a_token(web, method, params):
         assert refused.value.code == METHOD_NOT_FOUND
 
 
+@pytest.mark.long
 async def test_no_response_contains_a_token_or_a_secret(web, owner):
     """Each path, and each method of the user that needs no terminal, with the user's own access."""
     await web.link()

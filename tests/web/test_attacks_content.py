@@ -79,6 +79,7 @@ CLIPBOARD = [
 ]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("sequence", CLIPBOARD)
 async def test_clipboard_sequence_is_not_sent_to_a_page(web, owner, sequence):
     browser = await web.browser()
@@ -188,6 +189,7 @@ PATHS = [
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("path", PATHS)
 async def test_no_response_has_a_cors_header(web, path):
     preflight = [
@@ -205,6 +207,7 @@ async def test_no_response_has_a_cors_header(web, path):
                 assert "timing-allow-origin" not in reply.headers
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("path", PATHS)
 async def test_every_response_has_the_policy_of_the_page(web, path):
     for browser, headers in [*await accesses(web), (web.stranger(), [("Host", "evil.example")])]:

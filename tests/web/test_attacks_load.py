@@ -127,6 +127,7 @@ async def test_many_connections_of_strangers_leave_the_user_in(tmp_path):
                         await trio.sleep(0.05)
 
 
+@pytest.mark.long
 async def test_many_connections_with_an_access_are_limited(tmp_path):
     async with web_daemon(tmp_path) as web, user_at(web.daemon.user_path) as owner:
         client = web.api_client()
@@ -231,6 +232,7 @@ async def test_headers_that_are_too_large_are_refused(web, owner):
                         await stream.send_all(b"X-A: " + b"a" * 1000 + b"\r\n")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("path", ["/login", "/logout", "/access", "/pty/spawn", "/mcp"])
 async def test_body_that_is_too_large_is_refused_or_not_read(web, owner, path):
     sent = [(web.stranger(), [("Host", web.stranger().host), ("Origin", web.origin)])]
@@ -284,6 +286,7 @@ async def pour(socket, frames) -> bool:
     return await closed_by(socket)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/user", "/ws", "/acp"])
 @pytest.mark.parametrize("opcode", [TEXT, BINARY])
 async def test_frame_over_the_limit_closes_the_websocket(web, owner, path, opcode):
@@ -294,6 +297,7 @@ async def test_frame_over_the_limit_closes_the_websocket(web, owner, path, opcod
         assert await pour(socket, [first, *(b" " * MIB for _ in range(65))])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/user", "/ws", "/acp"])
 async def test_fragments_over_the_limit_close_the_websocket(web, owner, path):
     client = web.api_client()
@@ -356,6 +360,16 @@ async def test_invalid_frames_close_the_websocket(web, owner, path, data):
 async def test_deep_json_is_an_error(web, owner):
     browser = await web.browser()
     deep = "[" * 100_000 + "]" * 100_000
+    client = web.api_client()
+    accept = ("Accept", "application/json, text/event-stream")
+    headers = [*client.headers, accept, ("Content-Type", "application/json")]
+    lines = [f"{name}: {value}" for name, value in headers]
+
+    async def post(body: bytes) -> int:
+        length = f"Content-Length: {len(body)}"
+        return await raw_status(client, "POST /mcp HTTP/1.1", *lines, length, body=body)
+
+    assert await post(b"{}") == 400  # this imports the library for MCP
     async with bounded(owner, 30):
         async with browser.websocket("/user") as socket:
             await socket.send_frame(deep)
@@ -363,15 +377,11 @@ async def test_deep_json_is_an_error(web, owner):
         async with browser.websocket("/ws") as socket:
             await socket.send_frame(deep)
             assert (await socket.receive_json())["type"] == "pty:error"
-        client = web.api_client()
-        accept = ("Accept", "application/json, text/event-stream")
-        headers = [*client.headers, accept, ("Content-Type", "application/json")]
-        lines = [f"{name}: {value}" for name, value in headers]
         for body in (deep.encode(), json.dumps({"a": 1}).encode() * 10):
-            length = f"Content-Length: {len(body)}"
-            assert await raw_status(client, "POST /mcp HTTP/1.1", *lines, length, body=body) == 400
+            assert await post(body) == 400
 
 
+@pytest.mark.long
 async def test_many_requests_on_one_websocket_are_limited(web, owner):
     terminal = await create(owner)
     browser = await web.browser()
@@ -383,6 +393,7 @@ async def test_many_requests_on_one_websocket_are_limited(web, owner):
         assert "requests are pending" in (await socket.receive_json())["error"]["message"]
 
 
+@pytest.mark.long
 async def test_login_with_a_wrong_token_many_times_is_quick_and_harmless(web, owner):
     stranger = web.stranger()
     async with bounded(owner, 20):

@@ -41,6 +41,7 @@ async def test_own_page_and_programs_are_served(web):
     assert (found["/mcp"], found["/pty/spawn"]) == (400, 200)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "origin",
     [

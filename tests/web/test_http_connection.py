@@ -141,6 +141,7 @@ async def test_key_is_not_selected_as_the_subprotocol(web):
         assert websocket.subprotocol == "acpterm"
 
 
+@pytest.mark.long
 async def test_page_that_does_not_read_costs_bounded_memory_and_delays_no_other(web):
     async with web.api_client().websocket("/user") as websocket, web.api_client().user() as user:
         created = await user.request("terminal/create", {"command": "yes"})
@@ -262,6 +263,7 @@ async def test_peer_that_does_not_read_is_disconnected(tmp_path, monkeypatch):
             await ended.wait()
 
 
+@pytest.mark.long
 async def test_request_that_fails_gets_an_error_and_others_are_served(tmp_path):
     async def fail(request):
         raise RuntimeError("a bug")
@@ -273,6 +275,7 @@ async def test_request_that_fails_gets_an_error_and_others_are_served(tmp_path):
         assert (await stranger.request("/nothing")).status == 404
 
 
+@pytest.mark.long
 async def test_websocket_that_fails_is_closed_and_others_are_served(tmp_path):
     async def fail(websocket):
         await websocket.accept()

@@ -106,6 +106,7 @@ async def door(tmp_path: Path, **settings: Any) -> AsyncIterator[Door]:
             nursery.cancel_scope.cancel()
 
 
+@pytest.mark.long
 async def test_client_over_http_uses_a_terminal_which_ends_with_the_session(tmp_path):
     async with door(tmp_path) as at:
         headers = {"Acpterm-Cwd": str(tmp_path)}
@@ -121,6 +122,7 @@ async def test_client_over_http_uses_a_terminal_which_ends_with_the_session(tmp_
         await poll(lambda: not at.terminals)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "tool"),
     [
@@ -137,12 +139,14 @@ async def test_path_selects_the_tools(tmp_path, path, tool):
     assert tool in [one.name for one in listed.tools]
 
 
+@pytest.mark.long
 async def test_tools_of_the_pool_have_its_profile(tmp_path):
     async with door(tmp_path) as at, at.client("/pool") as tools:
         result = await tools.call("spawn_background_terminal", command=["rm", "x"], cwd="/")
     assert result.blocks == ["Command blocked for security reasons"]
 
 
+@pytest.mark.long
 async def test_clients_have_sessions_and_terminals_of_their_own(tmp_path):
     async with door(tmp_path) as at, at.client() as first:
         await first.call("terminal_start", command="cat")
@@ -232,6 +236,7 @@ async def test_unknown_tools_and_relative_directories_are_errors(tmp_path):
         assert reply.status_code == 400
 
 
+@pytest.mark.long
 async def test_directory_is_percent_encoded(tmp_path):
     work = tmp_path / "a b%ü"
     work.mkdir()
@@ -241,6 +246,7 @@ async def test_directory_is_percent_encoded(tmp_path):
     assert result.data["output"] == f"{work}\n"
 
 
+@pytest.mark.long
 async def test_profile_of_the_header_applies(tmp_path):
     headers = {"Acpterm-Profile": "pool"}
     async with door(tmp_path) as at, at.client(headers=headers) as tools:
@@ -248,6 +254,7 @@ async def test_profile_of_the_header_applies(tmp_path):
     assert result.is_error
 
 
+@pytest.mark.long
 async def test_unknown_profile_of_the_header_is_an_error_of_the_call(tmp_path):
     headers = {"Acpterm-Profile": "no-such-profile"}
     async with door(tmp_path) as at, at.client(headers=headers) as tools:
@@ -256,6 +263,7 @@ async def test_unknown_profile_of_the_header_is_an_error_of_the_call(tmp_path):
         assert "no-such-profile" in result.text
 
 
+@pytest.mark.long
 async def test_client_of_2026_falls_back_to_the_handshake(tmp_path):
     async with door(tmp_path) as at, at.client(mode="auto") as tools:
         assert tools.client.protocol_version == "2025-11-25"
@@ -263,6 +271,7 @@ async def test_client_of_2026_falls_back_to_the_handshake(tmp_path):
     assert result.data["output"] == "hi\n"
 
 
+@pytest.mark.long
 async def test_call_over_http_sends_progress(tmp_path, monkeypatch):
     monkeypatch.setattr(call, "PROGRESS_INTERVAL_S", 0.1)
     messages = []
@@ -276,6 +285,7 @@ async def test_call_over_http_sends_progress(tmp_path, monkeypatch):
     assert messages
 
 
+@pytest.mark.long
 async def test_cancelled_call_ends_what_it_has_started(tmp_path):
     async with door(tmp_path) as at, at.client() as tools:
         with trio.CancelScope() as scope:
@@ -286,6 +296,7 @@ async def test_cancelled_call_ends_what_it_has_started(tmp_path):
         await poll(lambda: not at.terminals)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:resources/")
 async def test_subscriber_over_http_is_notified_of_output(tmp_path):
     updated = trio.Event()
@@ -302,6 +313,7 @@ async def test_subscriber_over_http_is_notified_of_output(tmp_path):
             await updated.wait()
 
 
+@pytest.mark.long
 async def test_answer_of_the_client_counts_if_the_user_allows_that(tmp_path):
     asked = []
 
@@ -319,6 +331,7 @@ async def test_answer_of_the_client_counts_if_the_user_allows_that(tmp_path):
     assert len(asked) == 1
 
 
+@pytest.mark.long
 async def test_persistent_shell_works_in_the_process_of_the_host(tmp_path):
     headers = {"Acpterm-Cwd": str(tmp_path)}
     async with door(tmp_path) as at, at.client(headers=headers) as tools:
@@ -327,6 +340,7 @@ async def test_persistent_shell_works_in_the_process_of_the_host(tmp_path):
     assert result.data["output"] == "7\n/\n"
 
 
+@pytest.mark.long
 async def test_slow_pattern_does_not_block_the_event_loop(tmp_path, monkeypatch):
     threads = set()
     search = ModelPattern._search
@@ -345,6 +359,7 @@ async def test_slow_pattern_does_not_block_the_event_loop(tmp_path, monkeypatch)
     assert threading.get_ident() not in threads
 
 
+@pytest.mark.long
 async def test_session_that_fails_does_not_end_the_others(tmp_path, monkeypatch):
     async with door(tmp_path) as at, at.client() as tools:
         await tools.call("terminal_start", command="cat")
@@ -356,6 +371,7 @@ async def test_session_that_fails_does_not_end_the_others(tmp_path, monkeypatch)
     assert result.data["output"] == "hi\nhi\n"
 
 
+@pytest.mark.long
 async def test_replaced_worker_ends_sessions_and_then_their_terminals(tmp_path):
     settings = {"profile": "open", "resume_timeout": 1.0}
     async with web_daemon(tmp_path, settings=settings) as web:

@@ -55,6 +55,7 @@ def call(node: str, directory: Path, module: str, calls: list[tuple[str, list[An
     return results
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(path.name for path in (HERE / "page").glob("*.mjs")))
 def test_modules_pass_their_own_tests(node, tmp_path, name):
     done = subprocess.run(
@@ -98,6 +99,7 @@ def some_texts() -> list[str]:
     ]
 
 
+@pytest.mark.long
 def test_escapes_are_those_of_the_commands(node, tmp_path):
     texts = some_texts()
     expected = [

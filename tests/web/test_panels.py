@@ -91,6 +91,7 @@ def node(modules, *arguments, **more):
     )
 
 
+@pytest.mark.long
 def test_panels_pass_their_own_tests(modules):
     done = node(modules, "--test", "panels.test.js")
     assert done.returncode == 0, done.stdout + done.stderr

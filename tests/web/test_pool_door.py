@@ -59,6 +59,7 @@ async def test_paths_of_the_pool_need_an_access(tmp_path):
     assert refused.value.status == 401
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("body", [{"cwd": "/nowhere"}, {"command": "ls"}, []])
 async def test_spawn_of_what_cannot_be_says_why(tmp_path, body):
     async with web_daemon(tmp_path) as web:
@@ -88,6 +89,7 @@ async def test_pool_socket_lives_on_after_messages_that_are_not_valid(tmp_path):
             assert (await socket.receive_json())["type"] == "pty:error"
 
 
+@pytest.mark.long
 async def test_client_that_stops_reading_is_disconnected_or_brought_up_to_date(tmp_path):
     async with (
         web_daemon(tmp_path) as web,

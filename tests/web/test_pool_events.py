@@ -70,6 +70,7 @@ async def test_output_of_a_terminal_is_sent_in_parts():
             await pool.until(lambda m, word=word: f"got:{word}" in m.get("output", ""))
 
 
+@pytest.mark.long
 async def test_much_output_is_sent_as_its_end():
     async with host_here() as host, pool_client(host) as pool, user_of(host) as user:
         script = "i=10000; while [ $i -lt 30000 ]; do echo $i; i=$((i+1)); done"

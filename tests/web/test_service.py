@@ -42,6 +42,7 @@ async def open_link(running, **params):
         return await user.request("web/open", params)
 
 
+@pytest.mark.long
 async def test_next_worker_listens_on_the_same_socket_and_knows_the_login(tmp_path):
     async with web_daemon(tmp_path) as web:
         browser = await web.browser()
@@ -148,6 +149,7 @@ async def test_daemon_serves_although_the_certificate_is_missing(tmp_path):
         assert "c.pem" in (await web_status(running))["error"]
 
 
+@pytest.mark.long
 def test_serve_refuses_an_unsafe_address(tmp_path):
     for address, wrong in (
         ("0.0.0.0:8080", "set http_remote"),
@@ -185,6 +187,7 @@ async def test_worker_listens_elsewhere_when_the_setting_has_changed(tmp_path):
             await trio.open_tcp_stream("127.0.0.1", two)
 
 
+@pytest.mark.long
 async def test_shutdown_does_not_wait_for_connections_that_do_not_read(tmp_path):
     async with web_daemon(tmp_path) as web:
         client = web.api_client()
@@ -316,6 +319,7 @@ async def test_daemon_serves_although_the_key_has_a_pass_phrase(tmp_path, encryp
         assert "pass phrase" in (await web_status(running))["error"]
 
 
+@pytest.mark.long
 async def test_server_says_what_to_install_when_the_extra_is_missing(tmp_path):
     (tmp_path / "shadow").mkdir()
     (tmp_path / "shadow" / "starlette.py").write_text(
@@ -337,6 +341,7 @@ def test_files_of_the_server_are_hidden_from_programs_in_sandboxes():
     assert service.private_paths == [directory]
 
 
+@pytest.mark.long
 async def test_token_file_is_replaced_when_it_was_removed(tmp_path):
     async with web_daemon(tmp_path) as web:
         old = web.api_client()

@@ -89,6 +89,7 @@ async def test_visitor_gets_no_paths_pids_or_connections(tmp_path):
     assert info == {**{name: full[name] for name in info if name != "write"}, "write": False}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("write", [False, True])
 async def test_visitor_can_call_no_other_method(tmp_path, write):
     async with web_daemon(tmp_path) as web, user_at(web.daemon.user_path) as user:
@@ -101,6 +102,7 @@ async def test_visitor_can_call_no_other_method(tmp_path, write):
                     await guest.request(method, {"terminalId": terminal, "token": "t"})
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("path", ["/ws", "/acp"])
 async def test_visitor_can_use_no_other_websocket(tmp_path, path):
     async with web_daemon(tmp_path) as web, user_at(web.daemon.user_path) as user:
@@ -169,6 +171,7 @@ async def test_terminal_of_an_agent_is_shared_to_read_only(tmp_path):
         assert (await share(user, terminal))["write"] is False
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("params", "error"),
     [
@@ -244,6 +247,7 @@ async def test_pages_of_a_share_are_closed_when_it_expires(tmp_path):
         assert (await user.request("share/list"))["shares"] == []
 
 
+@pytest.mark.long
 async def test_share_survives_a_new_worker(tmp_path):
     async with web_daemon(tmp_path) as web:
         async with user_at(web.daemon.user_path) as user:

@@ -29,13 +29,17 @@ def end_programs(terminals: Terminals) -> None:
     in the next round. Returns when no process is left, or after `ENDING_MAX_S` seconds.
     """
     unreaped = terminals.by_pid
-    # A session has the pid of the program that created it. Each has the time until which that pid
-    # was not reused.
+    # A session has the pid of the program that created it. Each has the program's start time, and
+    # the time until which the pid was not reused.
     sessions = {
-        terminal.child.pid: terminal.exit[3]
+        terminal.child.pid: (terminal.child.started, terminal.exit[3])
         for terminal in terminals.by_name.values()
         if terminal.exit is not None
-    } | {pid: float("inf") for pid, terminal in unreaped.items() if terminal.child.exists()}
+    } | {
+        pid: (terminal.child.started, float("inf"))
+        for pid, terminal in unreaped.items()
+        if terminal.child.exists()
+    }
     deadline = time.monotonic() + ENDING_MAX_S
     pause = _ROUND_S
     while _kill_round(sessions, unreaped) and time.monotonic() < deadline:
@@ -43,13 +47,12 @@ def end_programs(terminals: Terminals) -> None:
         pause = min(2 * pause, _ROUND_MAX_S)
 
 
-def _kill_round(sessions: dict[int, float], unreaped: dict[int, Terminal]) -> bool:
+def _kill_round(sessions: dict[int, tuple[float, float]], unreaped: dict[int, Terminal]) -> bool:
     """Kill all programs and all children of the keeper, and reap those that have ended.
 
-    Returns whether any process may be left. `sessions` has the ids of the programs' sessions, each
-    with the time, in seconds since boot, until which the id was certainly not reused. `unreaped`
-    has the terminals whose program is not reaped yet, by pid; this call removes those that it
-    reaps.
+    Returns whether any process may be left. `sessions` is as for `_session_members`.
+    `unreaped` has the terminals whose program is not reaped yet, by pid; this call removes those
+    that it reaps.
     """
     for pid, terminal in tuple(unreaped.items()):
         if terminal.child.exists():
@@ -70,13 +73,15 @@ def _kill_round(sessions: dict[int, float], unreaped: dict[int, Terminal]) -> bo
     return bool(members or unreaped or system.children_of_this_process())
 
 
-def _session_members(sessions: dict[int, float]) -> Iterator[int]:
+def _session_members(sessions: dict[int, tuple[float, float]]) -> Iterator[int]:
     """Yield the pids of the running processes in the programs' sessions.
 
-    `sessions` maps the id of each session to a time, in seconds since boot, until which the id was
-    certainly not reused. A session none of whose members was started before that time is skipped,
-    since its id may have been reused. Otherwise the id was not reused, because the kernel reuses
-    no id of a session that has members.
+    `sessions` maps the id of each session to two times in seconds since boot: the start of the
+    program that created it, 0.0 if unknown; and the time until which the id was not reused. The
+    second is too late for a program that ended while no keeper was running. So a session is skipped
+    if the process with its id was started at another time, or if none of its members was started
+    before the second time. Otherwise the id was not reused, because the kernel reuses no id of a
+    session that has members.
     """
     if not system.LINUX or not sessions:
         return
@@ -86,7 +91,11 @@ def _session_members(sessions: dict[int, float]) -> Iterator[int]:
         if stat is not None and stat[0] not in b"ZX" and stat[1] in sessions:
             found.setdefault(stat[1], []).append((stat[2], int(entry)))
     for session, members in found.items():
-        if min(members)[0] <= sessions[session] + _START_SLACK_S:
+        started, known_until = sessions[session]
+        is_reused = started and any(
+            pid == session and abs(start - started) > _START_SLACK_S for start, pid in members
+        )
+        if not is_reused and min(members)[0] <= known_until + _START_SLACK_S:
             yield from (pid for _, pid in members)
 
 

@@ -29,6 +29,7 @@ STYLES = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @given(settings=OBJECTS, servers=st.none() | OBJECTS, style=STYLES, crlf=st.booleans())
 def test_member_is_added_and_removed_again(settings, servers, style, crlf):
     settings = {**settings} if servers is None else {**settings, "servers": servers}

@@ -168,6 +168,7 @@ async def test_terminal_with_an_invalid_cause_of_its_end_is_ended(tmp_path):
             assert not len(host.state.registry)
 
 
+@pytest.mark.long
 async def test_terminal_that_cannot_be_restored_is_ended(tmp_path, monkeypatch):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
@@ -245,6 +246,7 @@ async def test_terminal_of_a_cancelled_turn_is_released_in_time(tmp_path):
             await poll(lambda: not len(host.state.registry))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("fields", "ended_by"),
     [
@@ -269,6 +271,7 @@ async def test_exit_without_a_worker_is_attributed_to_its_cause(tmp_path, fields
             assert 9_000 < status["_meta"]["acpterm"]["wallMs"] < 60_000
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("fields", "line", "ended_by", "limit"),
     [

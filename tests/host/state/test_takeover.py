@@ -268,6 +268,7 @@ async def test_connection_made_without_a_worker_is_served(tmp_path):
     assert os.listdir(Path(daemon.path).parent) == []
 
 
+@pytest.mark.long
 async def test_restart_replaces_the_worker_and_keeps_everything(tmp_path):
     async with shut_down_daemon(tmp_path) as daemon:
         before = await daemon.status()

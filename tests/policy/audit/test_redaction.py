@@ -78,6 +78,7 @@ WORDS = [
 TEXT = st.lists(st.sampled_from(WORDS) | st.text(max_size=20), max_size=30).map("".join)
 
 
+@pytest.mark.long
 @given(TEXT)
 def test_redaction_never_fails_and_the_fast_check_misses_nothing(text):
     redacted = redact(text)

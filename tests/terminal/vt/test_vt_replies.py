@@ -1,5 +1,6 @@
 """Each query gets one reply, which never contains text that the program chose."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,6 +100,7 @@ def test_grammar_refuses_everything_but_replies(reply):
     assert not replies.is_allowed(reply)
 
 
+@pytest.mark.long
 @settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(

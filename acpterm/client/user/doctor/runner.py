@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 import trio
 
 from acpterm.client.errors import root_error
-from acpterm.client.user.doctor import limits, paths, probes, programs, providers, system
+from acpterm.client.user.doctor import extras, limits, paths, probes, programs, providers, system
 from acpterm.client.user.doctor.check import CheckResult, problem
 from acpterm.client.user.format import summary_line
 from acpterm.providers.provider import NAMES
@@ -66,6 +66,8 @@ async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
         "logs": partial(paths.logs, settings),
         "daemon": AsyncCheck(partial(paths.daemon, settings, config)),
         "systemd": AsyncCheck(programs.systemd),
+        "page": extras.web,
+        "MCP": extras.mcp,
     }
     results: dict[str, list[CheckResult]] = {}
 

@@ -1,0 +1,34 @@
+"""Checks of what optional features need: `acpterm open` and `acpterm mcp`.
+
+They look for packages without importing them, which would take longer than all other checks.
+"""
+
+import importlib.resources
+from importlib.util import find_spec
+from typing import Final
+
+from acpterm.client.user.doctor.check import CheckResult, missing, ok
+
+_WEB_PACKAGES: Final = ("h11", "hypercorn", "starlette")
+_MCP_PACKAGES: Final = ("mcp", "regex")
+
+
+def web() -> CheckResult:
+    """Check that the page of `acpterm open` can be served."""
+    if absent := _absent(_WEB_PACKAGES):
+        return missing("page", f"no {absent}", "for `acpterm open`: pip install 'acpterm[web]'")
+    if not importlib.resources.files("acpterm").joinpath("web/page/vendor").is_dir():
+        return missing("page", "it was not built", "for `acpterm open`: run `make page`")
+    return ok("page", "`acpterm open` shows it")
+
+
+def mcp() -> CheckResult:
+    """Check that `acpterm mcp` can run."""
+    if absent := _absent(_MCP_PACKAGES):
+        return missing("MCP", f"no {absent}", "for `acpterm mcp`: pip install 'acpterm[mcp]'")
+    return ok("MCP", "`acpterm mcp` has the tools")
+
+
+def _absent(packages: tuple[str, ...]) -> str:
+    """Return the names of the packages that are not installed, separated by commas."""
+    return ", ".join(package for package in packages if find_spec(package) is None)
