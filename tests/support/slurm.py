@@ -62,15 +62,15 @@ CPUS = 4
 
 
 class Slurm:
-    """A cluster of `count` nodes, `n0` and so on; `directory` has its files."""
+    """A cluster of `count` nodes with `cpus` CPUs, `n0` and so on; `directory` has its files."""
 
-    def __init__(self, directory: Path, count: int) -> None:
+    def __init__(self, directory: Path, count: int, cpus: int = CPUS) -> None:
         self.directory = directory
         self.nodes = [f"n{number}" for number in range(count)]
         self.config = directory / "slurm.conf"
         ports = free_ports(count + 1)
         lines = [
-            f"NodeName={name} NodeHostname={_host()} NodeAddr=127.0.0.1 Port={port} CPUs={CPUS} "
+            f"NodeName={name} NodeHostname={_host()} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} "
             "RealMemory=1000"
             for name, port in zip(self.nodes, ports[1:], strict=True)
         ]
@@ -201,9 +201,9 @@ class Slurm:
 
 
 @contextmanager
-def running(directory: Path, count: int = 3) -> Iterator[Slurm]:
+def running(directory: Path, count: int = 3, cpus: int = CPUS) -> Iterator[Slurm]:
     """Run a cluster during the block."""
-    slurm = Slurm(directory, count)
+    slurm = Slurm(directory, count, cpus)
     try:
         slurm.start()
         yield slurm
