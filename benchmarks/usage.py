@@ -59,10 +59,13 @@ def found() -> list[psutil.Process]:
     return processes
 
 
-def by_kind(daemon: dict[int, str]) -> dict[str, Kind]:
-    """Return what the processes use; `daemon` has the names of the daemon's by their pids."""
+def by_kind(daemon: dict[int, str], more: list[psutil.Process]) -> dict[str, Kind]:
+    """Return what the processes use, and those of `more`.
+
+    `daemon` has the names of the daemon's processes by their pids.
+    """
     kinds: dict[str, list[psutil.Process]] = defaultdict(list)
-    for process in found():
+    for process in found() + more:
         try:
             kinds[daemon.get(process.pid) or _name(process)].append(process)
         except psutil.Error:
@@ -71,10 +74,8 @@ def by_kind(daemon: dict[int, str]) -> dict[str, Kind]:
 
 
 def _name(process: psutil.Process) -> str:
-    line = " ".join(process.cmdline())
-    if process.name() == "ssh" and "[mux]" in line:
-        return "ssh (connection)"
-    return process.name()
+    name: str = process.name()
+    return "ssh (connection)" if name == "ssh" and "-M" in process.cmdline() else name
 
 
 def _use(processes: list[psutil.Process]) -> Kind:

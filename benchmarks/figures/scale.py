@@ -31,6 +31,14 @@ _FILL_TIMEOUT_S = 900.0
 _GONE_TIMEOUT_S = 120.0
 
 
+class _Place(NamedTuple):
+    """A place: its name, the number of its jobs, and processes of it that are hard to find."""
+
+    name: str
+    jobs: Callable[[], int] = lambda: 0
+    supervisors: Callable[[], list[psutil.Process]] = list
+
+
 class _Size(NamedTuple):
     """How large a load is, and how often its latencies are measured."""
 
@@ -53,13 +61,17 @@ def measure(*, quick: bool) -> list[Figure]:
         with _directory() as directory, slurm.running(directory, size.agents, 64) as cluster:
             place = '[slurm.box]\nsession = true\noptions = ["--exclusive"]\n'
             config = f'provider = "slurm:box"\n{place}config = "{cluster.config}"\n'
-            figures += _load("slurm", directory, config, size, lambda: len(cluster.jobs()))
+            figures += _load(
+                _Place("slurm", lambda: len(cluster.jobs()), cluster.steps), directory, config, size
+            )
         figures += _left("slurm")
         size = _Size(4, 5, 5, 1.0) if quick else _Size(10, 20, 40, 10.0)
         limits = ("MaxSessions 50", "MaxStartups 100")
         with _directory() as directory, sshd.running(directory, *limits) as server:
             place = f'[ssh.box]\nsessions = 50\nconfig = "{server.config}"\n'
-            figures += _load("ssh", directory, f'provider = "ssh:box"\n{place}', size, lambda: 0)
+            figures += _load(
+                _Place("ssh"), directory, f'provider = "ssh:box"\n{place}', size
+            )
         figures += _left("ssh")
     return figures
 
@@ -70,14 +82,12 @@ def _directory() -> Iterator[Path]:
         yield Path(directory)
 
 
-def _load(
-    place: str, directory: Path, config: str, size: _Size, jobs: Callable[[], int]
-) -> list[Figure]:
-    """Measure a load of one daemon; `jobs` returns how many jobs there are."""
+def _load(place: _Place, directory: Path, config: str, size: _Size) -> list[Figure]:
+    """Measure a load of one daemon, whose settings are the text `config`."""
     file = directory / "acpterm.toml"
     file.write_text(config)
     count = size.agents * size.each
-    name = f"{count} terminals, {place}"
+    name = f"{count} terminals, {place.name}"
     with Daemon(config=str(file)) as daemon:
         worker = daemon.worker()
         assert worker is not None
@@ -88,7 +98,7 @@ def _load(
             answered, ran = crowd.fill(_FILL_TIMEOUT_S)
             used = {label: cpu_time(pid) - used[label] for pid, label in pids.items()}
             quiet = _busy(pids, size.idle_s)
-            kinds = usage.by_kind(pids)
+            kinds = usage.by_kind(pids, place.supervisors())
             figures = [
                 report(f"{name}: until all creates are answered", "s", answered, None),
                 report(f"{name}: creates a second", "1/s", count / answered, None),
@@ -119,7 +129,7 @@ def _load(
                 if label not in pids.values()
             ]  # fmt: skip
             figures.append(above(f"{name}: whole outputs", "", crowd.whole(), count))
-            figures += _release(name, crowd, jobs)
+            figures += _release(name, crowd, place)
         figures.append(report(f"{name}: threads of the machine, at most", "", watch.threads, None))
     return figures
 
@@ -150,13 +160,13 @@ def _ls_ms(daemon: Daemon, count: int) -> list[float]:
     return taken
 
 
-def _release(name: str, crowd: Crowd, jobs: Callable[[], int]) -> list[Figure]:
+def _release(name: str, crowd: Crowd, place: _Place) -> list[Figure]:
     """Release all terminals, and wait until no program and no job is left."""
     began = time.perf_counter()
     taken = crowd.release()
     answered = time.perf_counter() - began
     crowd.close()
-    while jobs() or any(_name(process) == "cat" for process in usage.found()):
+    while place.jobs() or any(_name(process) == "cat" for process in usage.found()):
         if time.perf_counter() - began > _GONE_TIMEOUT_S:
             raise TimeoutError("programs or jobs are left after the release")
         time.sleep(0.2)
@@ -177,9 +187,10 @@ def _left(place: str) -> list[Figure]:
     deadline = time.monotonic() + 10
     left: list[Any] = ["?"]
     while left and time.monotonic() < deadline:
-        left = [name for one in usage.found() if (name := _name(one)) not in ("", _CONNECTOR)]
+        left = [name for one in usage.found() if (name := _name(one)) not in ("", _own_name())]
     return [below(f"{place}: processes left afterwards", "", len(left), 0, names=left)]
 
 
-# The process that connects agents, which all benchmarks share.
-_CONNECTOR = Path(sys.executable).resolve().name
+def _own_name() -> str:
+    """Return the name of this process, which the one that connects agents has, too."""
+    return _name(psutil.Process())

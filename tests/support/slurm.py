@@ -128,12 +128,12 @@ class Slurm:
     def end_node(self, name: str) -> None:
         """Kill a node: its slurmd, and what supervises its steps, and their programs."""
         self.end(name, signal.SIGKILL)
-        for step in self._steps(f"slurmd-{name}.log"):
+        for step in self.steps(f"slurmd-{name}.log"):
             # The step first: it must not report how its programs ended.
             for process in [step, *step.children(recursive=True)]:
                 process.kill()
 
-    def _steps(self, log: str = "slurmd-") -> list[psutil.Process]:
+    def steps(self, log: str = "slurmd-") -> list[psutil.Process]:
         """Return the processes that supervise steps, which outlive slurmd."""
         found = []
         for process in psutil.process_iter():
@@ -155,7 +155,7 @@ class Slurm:
         finally:
             for label in list(self._daemons):
                 self.end(label)
-            for step in self._steps():
+            for step in self.steps():
                 step.kill()
 
     def run(self, *words: str) -> str:
