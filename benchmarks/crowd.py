@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -138,7 +138,7 @@ class Crowd:
         """Read the output of any terminal `count` times."""
         taken = []
         for agent in self._some(count):
-            terminal = random.choice(agent.terminals)  # noqa: S311  no secret
+            terminal = random.choice(agent.terminals)
             before = time.perf_counter()
             agent.output(terminal)
             taken.append(_ms_since(before))
@@ -146,7 +146,7 @@ class Crowd:
 
     def _some(self, count: int) -> Iterator[Agent]:
         for _ in range(count):
-            yield random.choice(self.agents)  # noqa: S311  no secret
+            yield random.choice(self.agents)
 
     def again_ms(self, count: int) -> list[float]:
         """Create one more terminal at a time, and release it; return how long each create took."""
@@ -174,7 +174,7 @@ class Crowd:
         """Type into terminals, each shown in a window; return how long each key's echo took."""
         taken = []
         for agent in self._some(max(1, count // 10)):
-            terminal = random.choice(agent.terminals)  # noqa: S311  no secret
+            terminal = random.choice(agent.terminals)
             with _Window(self._daemon.user_socket, terminal) as window:
                 taken += [window.key_ms(agent, key) for key in "qwertyuiop"]
         return taken
@@ -202,7 +202,7 @@ class _Window:
         self._client = Client(socket)
         self._decode = msgspec.json.Decoder().decode
 
-    def __enter__(self) -> "_Window":
+    def __enter__(self) -> Self:
         params = {"terminalId": self._terminal, "token": "t", "cols": 80, "rows": 24}
         self._client.send(self._client.encode("_acpterm/terminal/attach", params)[1])
         self._shown()

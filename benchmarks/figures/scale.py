@@ -69,9 +69,7 @@ def measure(*, quick: bool) -> list[Figure]:
         limits = ("MaxSessions 50", "MaxStartups 100")
         with _directory() as directory, sshd.running(directory, *limits) as server:
             place = f'[ssh.box]\nsessions = 50\nconfig = "{server.config}"\n'
-            figures += _load(
-                _Place("ssh"), directory, f'provider = "ssh:box"\n{place}', size
-            )
+            figures += _load(_Place("ssh"), directory, f'provider = "ssh:box"\n{place}', size)
         figures += _left("ssh")
     return figures
 
