@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 
@@ -28,7 +28,9 @@ from tests.support import slurm, sshd
 _PROCESSES_MAX, _MEMORY_MAX_MIB = 24_000, 16_000
 _THREADS_MAX, _FREE_MIN_MIB = 22_000, 3_000
 _FILL_TIMEOUT_S = 900.0
-_GONE_TIMEOUT_S = 120.0
+_GONE_TIMEOUT_S = 300.0
+_LEFT_TIMEOUT_S = 10.0
+_CONTROLLERS_OWN = "slurmscriptd"
 
 
 class _Place(NamedTuple):
@@ -64,20 +66,27 @@ def measure(*, quick: bool) -> list[Figure]:
             figures += _load(
                 _Place("slurm", lambda: len(cluster.jobs()), cluster.steps), directory, config, size
             )
-        figures += _left("slurm")
         size = _Size(4, 5, 5, 1.0) if quick else _Size(10, 20, 40, 10.0)
         limits = ("MaxSessions 50", "MaxStartups 100")
         with _directory() as directory, sshd.running(directory, *limits) as server:
             place = f'[ssh.box]\nsessions = 50\nconfig = "{server.config}"\n'
             figures += _load(_Place("ssh"), directory, f'provider = "ssh:box"\n{place}', size)
-        figures += _left("ssh")
     return figures
 
 
 @contextlib.contextmanager
 def _directory() -> Iterator[Path]:
+    """Yield a directory, in which `run` is the runtime directory of what is started meanwhile."""
+    before = os.environ.get("XDG_RUNTIME_DIR")
     with tempfile.TemporaryDirectory(prefix="acpterm-bench-") as directory:
-        yield Path(directory)
+        (run := Path(directory, "run")).mkdir(0o700)
+        os.environ["XDG_RUNTIME_DIR"] = str(run)
+        try:
+            yield Path(directory)
+        finally:
+            del os.environ["XDG_RUNTIME_DIR"]
+            if before is not None:
+                os.environ["XDG_RUNTIME_DIR"] = before
 
 
 def _load(place: _Place, directory: Path, config: str, size: _Size) -> list[Figure]:
@@ -124,12 +133,12 @@ def _load(place: _Place, directory: Path, config: str, size: _Size) -> list[Figu
                     None, **kind._asdict(),
                 )
                 for label, kind in kinds.items()
-                if label not in pids.values()
+                if label not in pids.values() and kind.count > 1
             ]  # fmt: skip
             figures.append(above(f"{name}: whole outputs", "", crowd.whole(), count))
             figures += _release(name, crowd, place)
         figures.append(report(f"{name}: threads of the machine, at most", "", watch.threads, None))
-    return figures
+    return [*figures, _left(name, directory / "run", place)]
 
 
 def _busy(pids: dict[int, str], seconds: float) -> dict[str, float]:
@@ -180,15 +189,15 @@ def _name(process: psutil.Process) -> str:
     return ""
 
 
-def _left(place: str) -> list[Figure]:
-    """Count the processes that are left of a load whose daemon and place have ended."""
-    deadline = time.monotonic() + 10
-    left: list[Any] = ["?"]
+def _left(name: str, runtime: Path, place: _Place) -> Figure:
+    """Count what a daemon that has ended has left: processes, jobs and sockets."""
+    # The place itself, and what connects agents, are children of this process.
+    own = {os.getpid(), *(child.pid for child in psutil.Process().children())}
+    deadline = time.monotonic() + _LEFT_TIMEOUT_S
+    left = ["?"]
     while left and time.monotonic() < deadline:
-        left = [name for one in usage.found() if (name := _name(one)) not in ("", _own_name())]
-    return [below(f"{place}: processes left afterwards", "", len(left), 0, names=left)]
-
-
-def _own_name() -> str:
-    """Return the name of this process, which the one that connects agents has, too."""
-    return _name(psutil.Process())
+        found = [one for one in usage.found() + place.supervisors() if one.pid not in own]
+        left = [label for one in found if (label := _name(one)) not in ("", _CONTROLLERS_OWN)]
+        left += [str(path) for path in runtime.rglob("*") if path.is_socket()]
+        left += ["a job"] * place.jobs()
+    return below(f"{name}: processes, jobs and sockets left", "", len(left), 0, names=left)
