@@ -8,6 +8,7 @@ systemd); the watch ends the load earlier.
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from typing import Self
 
 _ROOT = Path("/sys/fs/cgroup")
 _INTERVAL_S = 0.5
+_REMOVE_TIMEOUT_S = 10.0
 _MIB = 1 << 20
 _UNLIMITED = 1 << 60
 
@@ -42,9 +44,18 @@ def bounded(processes: int, memory_mib: int) -> Iterator[None]:
         yield
     finally:
         for group, parent in made:
-            (parent / "cgroup.procs").write_text(str(os.getpid()))
-            for pid in (group / "cgroup.procs").read_text().split():
+            _remove(group, parent)
+
+
+def _remove(group: Path, parent: Path) -> None:
+    """Move what is left in a group into its parent, and remove the group."""
+    deadline = time.monotonic() + _REMOVE_TIMEOUT_S
+    while group.exists() and time.monotonic() < deadline:
+        for pid in (group / "cgroup.procs").read_text().split():
+            # A process that ends meanwhile cannot be moved.
+            with contextlib.suppress(OSError):
                 (parent / "cgroup.procs").write_text(pid)
+        with contextlib.suppress(OSError):
             group.rmdir()
 
 
