@@ -51,7 +51,8 @@ class SlurmProgram:
     """A program; `log` is the file with srun's messages.
 
     `commands` bounds how many commands of Slurm run at once. `shares_job` says whether the program
-    is a step of an allocation that serves others, too; `on_refusal` is then called if the step could not be started or has lost its allocation.
+    is a step of an allocation that serves others, too; `on_refusal` is then called if the step
+    could not be started or has lost its allocation.
     """
 
     def __init__(
