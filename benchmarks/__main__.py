@@ -25,6 +25,7 @@ NAMES = (
     "shell",
     "ssh",
     "slurm",
+    "scale",
     "watched",
     "web",
 )

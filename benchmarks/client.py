@@ -95,6 +95,10 @@ class Client:
         """Send lines."""
         self._sock.sendall(data)
 
+    def next_line(self) -> bytes:
+        """Wait for the next message of any kind; return it undecoded."""
+        return self._lines.next()
+
     def receive(self) -> Answer:
         """Wait for the next response to any request."""
         answer = self._decode(self._lines.next())

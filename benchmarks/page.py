@@ -1,30 +1,58 @@
-"""Writes the table of docs/performance.md: `python -m benchmarks.page RESULTS`.
+"""Writes the tables of docs/performance.md and docs/scale.md: `python -m benchmarks.page RESULTS`.
 
-RESULTS is a file that `python -m benchmarks --json` wrote.
+RESULTS is a file that `python -m benchmarks --json` wrote. A page whose figures are not in it stays
+as it is.
 """
 
 import json
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.figure import Figure
 from benchmarks.table import markdown, value
 
-_PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+_DOCS = Path(__file__).parent.parent / "docs"
 _BEGIN = "<!-- table -->\n"
 _END = "<!-- end of table -->\n"
 _HEADER = ("figure", "to reach", "baseline", "plain server", "acpterm", "")
+_SCALE = re.compile(r"(\d+ terminals, \w+): (.*?)(?:, (p50|p99))?(?:, of \d+)?")
 _RESULTS = {None: "", True: "reached", False: "missed"}
 
 
 def main(results: str) -> None:
     figures, machine = _read(results)
-    rows = [_row(figure) for figure in figures]
+    scale = [figure for figure in figures if _SCALE.fullmatch(figure.name)]
+    others = [figure for figure in figures if figure not in scale]
     of = ", ".join(f"{name} {what}" for name, what in machine.items() if name != "load")
-    page = _PAGE.read_text()
-    head, _, rest = page.partition(_BEGIN)
+    if others:
+        _write("performance.md", [_HEADER, *map(_row, others)], of)
+    if scale:
+        _write("scale.md", _scale_rows(scale), of)
+
+
+def _write(page: str, rows: Sequence[tuple[str, ...]], machine: str) -> None:
+    path = _DOCS / page
+    head, _, rest = path.read_text().partition(_BEGIN)
     _, _, tail = rest.partition(_END)
-    _PAGE.write_text(f"{head}{_BEGIN}{markdown([_HEADER, *rows])}\n\n{of}.\n{_END}{tail}")
+    path.write_text(f"{head}{_BEGIN}{markdown(rows)}\n\n{machine}.\n{_END}{tail}")
+
+
+def _scale_rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:
+    """Return a row for each value, with a column for each load, and p50 and p99 in one cell."""
+    cells: dict[str, dict[str, str]] = {}
+    loads: dict[str, None] = {}
+    for figure in figures:
+        found = _SCALE.fullmatch(figure.name)
+        assert found is not None
+        load, label, percentile = found.groups()
+        loads[load] = None
+        row = cells.setdefault(label + (", p50 and p99" if percentile else ""), {})
+        before = f"{row[load]}, " if load in row else ""
+        row[load] = before + _measured(figure)
+    rows = [(label, *(row.get(load, "") for load in loads)) for label, row in cells.items()]
+    return [("", *loads), *rows]
 
 
 def _read(path: str) -> tuple[list[Figure], dict[str, object]]:

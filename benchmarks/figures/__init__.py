@@ -8,5 +8,6 @@
 - `output`: reading a full buffer. `quiet`: latency of a quiet terminal beside floods.
 - `memory`: memory per terminal. `takeover`: replacement of the worker.
 - `shell`: overhead of a command in a persistent shell.
+- `ssh`, `slurm`: a terminal elsewhere. `scale`: hundreds of them.
 - `proxy`: latency and memory of `acpterm proxy`. `startup`: run time of short commands.
 """

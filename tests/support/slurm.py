@@ -62,15 +62,15 @@ CPUS = 4
 
 
 class Slurm:
-    """A cluster of `count` nodes, `n0` and so on; `directory` has its files."""
+    """A cluster of `count` nodes with `cpus` CPUs, `n0` and so on; `directory` has its files."""
 
-    def __init__(self, directory: Path, count: int) -> None:
+    def __init__(self, directory: Path, count: int, cpus: int = CPUS) -> None:
         self.directory = directory
         self.nodes = [f"n{number}" for number in range(count)]
         self.config = directory / "slurm.conf"
         ports = free_ports(count + 1)
         lines = [
-            f"NodeName={name} NodeHostname={_host()} NodeAddr=127.0.0.1 Port={port} CPUs={CPUS} "
+            f"NodeName={name} NodeHostname={_host()} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} "
             "RealMemory=1000"
             for name, port in zip(self.nodes, ports[1:], strict=True)
         ]
@@ -128,12 +128,12 @@ class Slurm:
     def end_node(self, name: str) -> None:
         """Kill a node: its slurmd, and what supervises its steps, and their programs."""
         self.end(name, signal.SIGKILL)
-        for step in self._steps(f"slurmd-{name}.log"):
+        for step in self.steps(f"slurmd-{name}.log"):
             # The step first: it must not report how its programs ended.
             for process in [step, *step.children(recursive=True)]:
                 process.kill()
 
-    def _steps(self, log: str = "slurmd-") -> list[psutil.Process]:
+    def steps(self, log: str = "slurmd-") -> list[psutil.Process]:
         """Return the processes that supervise steps, which outlive slurmd."""
         found = []
         for process in psutil.process_iter():
@@ -155,7 +155,7 @@ class Slurm:
         finally:
             for label in list(self._daemons):
                 self.end(label)
-            for step in self._steps():
+            for step in self.steps():
                 step.kill()
 
     def run(self, *words: str) -> str:
@@ -201,9 +201,9 @@ class Slurm:
 
 
 @contextmanager
-def running(directory: Path, count: int = 3) -> Iterator[Slurm]:
+def running(directory: Path, count: int = 3, cpus: int = CPUS) -> Iterator[Slurm]:
     """Run a cluster during the block."""
-    slurm = Slurm(directory, count)
+    slurm = Slurm(directory, count, cpus)
     try:
         slurm.start()
         yield slurm

@@ -110,20 +110,25 @@ class Allocations:
 
     async def release_all(self) -> None:
         """Release all allocations."""
-        for name in os.listdir(self._directory):
-            if name.startswith(_PREFIX) and not name.endswith(_ENDED):
-                await self._release(name)
+        names = os.listdir(self._directory)
+        await self._release(
+            *(name for name in names if name.startswith(_PREFIX) and not name.endswith(_ENDED))
+        )
 
     async def _release_unused(self, name: str) -> None:
         if not self._users.get(name):
             await self._release(name)
 
-    async def _release(self, name: str) -> None:
-        job = progress.read(self.path(name)).job
-        words = [f"--name={self._job_name(name)}"] if job is None else [job]
-        with contextlib.suppress(ProviderError):
-            await run(self._place, ["scancel", *words], timeout_s=_TIMEOUT_S)
-        self._remove(name)
+    async def _release(self, *names: str) -> None:
+        """Release allocations: those that are granted by one command, however many there are."""
+        found = {name: progress.read(self.path(name)).job for name in names}
+        granted = [job for job in found.values() if job is not None]
+        pending = [f"--name={self._job_name(name)}" for name, job in found.items() if job is None]
+        for words in filter(None, (granted, *([word] for word in pending))):
+            with contextlib.suppress(ProviderError):
+                await run(self._place, ["scancel", *words], timeout_s=_TIMEOUT_S)
+        for name in names:
+            self._remove(name)
 
     def _exists(self, name: str) -> bool:
         return os.path.exists(self.path(name))

@@ -15,7 +15,7 @@ import trio
 from acpterm.config.places import SlurmPlace
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.slurm import progress
-from acpterm.providers.slurm.commands import run
+from acpterm.providers.slurm.commands import Done, run
 from acpterm.providers.slurm.progress import Progress
 from acpterm.providers.slurm.step import end_argv, signal_argv
 from acpterm.pty.signals import decode_status, name_of
@@ -50,8 +50,9 @@ def _nothing() -> None:
 class SlurmProgram:
     """A program; `log` is the file with srun's messages.
 
-    `shares_job` says whether the program is a step of an allocation that serves others, too;
-    `on_refusal` is then called if the step could not be started or has lost its allocation.
+    `commands` bounds how many commands of Slurm run at once. `shares_job` says whether the program
+    is a step of an allocation that serves others, too; `on_refusal` is then called if the step
+    could not be started or has lost its allocation.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class SlurmProgram:
         place: SlurmPlace,
         identifier: str,
         log: str,
+        commands: trio.CapacityLimiter,
         *,
         shares_job: bool = False,
         on_refusal: Callable[[], None] = _nothing,
@@ -66,6 +68,7 @@ class SlurmProgram:
         self._place: Final = place
         self._identifier: Final = identifier
         self.log: Final = log
+        self._commands: Final = commands
         self._shares_job: Final = shares_job
         self._on_refusal: Final = on_refusal
         self._size = 0
@@ -167,7 +170,7 @@ class SlurmProgram:
         else:
             return False
         try:
-            done = await run(self._place, ["scancel", *words], timeout_s=_COMMAND_TIMEOUT_S)
+            done = await self._run(["scancel", *words])
         except ProviderError:
             return False
         return done.status == 0
@@ -180,12 +183,18 @@ class SlurmProgram:
         where = [f"--jobid={found.job}", "--overlap", f"--nodelist={found.node}", "--chdir=/"]
         options = ["--nodes=1", "--ntasks=1", "--mpi=none", "--quiet", *where]
         try:
-            done = await run(
-                self._place, ["srun", *options, *argv], timeout_s=grace + _COMMAND_TIMEOUT_S
-            )
+            done = await self._run(["srun", *options, *argv], grace)
         except ProviderError:
             return ""
         return done.text
+
+    async def _run(self, argv: list[str], more_s: float = 0.0) -> Done:
+        """Run a command once there is room; `more_s` is added to its timeout.
+
+        Raises `ProviderError`.
+        """
+        async with self._commands:
+            return await run(self._place, argv, timeout_s=_COMMAND_TIMEOUT_S + more_s)
 
     async def _ended_by(self, found: Progress) -> EndedBy | None:
         """Return what ended the job, as Slurm says; None if the job runs on or is forgotten."""
@@ -195,7 +204,7 @@ class SlurmProgram:
         with trio.move_on_after(_SETTLE_TIMEOUT_S):
             while True:
                 with contextlib.suppress(ProviderError):
-                    done = await run(self._place, argv, timeout_s=_COMMAND_TIMEOUT_S)
+                    done = await self._run(argv)
                     pairs = (word.partition("=") for word in done.text.split())
                     state = {name: value for name, _, value in pairs}.get("JobState")
                     if state == "RUNNING" and self._shares_job:

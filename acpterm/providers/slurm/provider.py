@@ -32,6 +32,9 @@ from acpterm.pty.tracking.marks import Daemon
 _CHECK_TIMEOUT_S: Final = 10.0
 _CLEAN_UP_TIMEOUT_S: Final = 3.0
 _CLOSE_TIMEOUT_S: Final = 2.0
+# Hundreds of terminals may end at once. More commands are not faster, and delay this process and
+# the controller, until they time out.
+_COMMANDS_MAX: Final = 16
 
 _log = structlog.get_logger("acpterm.provider")
 
@@ -49,6 +52,7 @@ class SlurmProvider:
         self._place: Final = place
         self._daemon: Final = daemon
         self._programs: dict[str, SlurmProgram] = {}
+        self._commands: Final = trio.CapacityLimiter(_COMMANDS_MAX)
         self._made: Allocations | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -141,6 +145,7 @@ class SlurmProvider:
                 self._place,
                 identifier,
                 allocations.path(identifier),
+                self._commands,
                 shares_job=bool(shared),
                 on_refusal=lambda: allocations.distrust(shared),
             )

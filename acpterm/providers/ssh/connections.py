@@ -124,10 +124,11 @@ class Connections:
     async def take(self) -> Master:
         """Return a master with room for one more session. Raises `ProviderError`.
 
-        The caller counts the session.
+        The caller counts the session, before it awaits anything.
         """
+        await trio.lowlevel.checkpoint()
+        # Nothing is awaited after this, or several callers would take the last session.
         if (found := self._with_room()) is not None:
-            await trio.lowlevel.checkpoint()
             return found
         await self._exclusively(self._connect)
         found = self._with_room()

@@ -67,7 +67,7 @@ class Master:
         another one: the command of the proxy ends at once.
         """
         fixed = ("-F", "none", "-S", self.path, "-e", "none")
-        log = ("-o", "LogLevel=ERROR", "-o", "ProxyCommand=exit 1")
+        log = ("-o", "LogLevel=ERROR", "-o", "ProxyCommand=false")
         return ["ssh", *fixed, *log, *options, "--", self._host, command]
 
     def is_alive(self) -> bool:
