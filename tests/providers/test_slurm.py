@@ -141,16 +141,25 @@ async def cancel(cluster, job, node):
         (cancel, EndedBy.CANCELLED),
     ],
 )
-@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize(
+    ("is_shared", "line"),
+    [
+        (False, "sleep 1000"),
+        (True, "sleep 1000"),
+        # The program ends by itself when Slurm asks it to.
+        (False, "trap 'exit 0' TERM; while :; do sleep 0.1; done"),
+    ],
+    ids=["own", "shared", "tidy"],
+)
 async def test_what_ended_the_job_is_told(
-    what, ended_by, is_shared, idle_cluster, runtime_directory, workspace
+    what, ended_by, is_shared, line, idle_cluster, runtime_directory, workspace
 ):
     resources = {"cpus": 4, "session": is_shared}
     async with (
         slurm_provider(idle_cluster.place(**resources)) as provider,
         running_pool() as pool,
     ):
-        line = "echo $SLURM_JOB_ID; sleep 1000"
+        line = f"echo $SLURM_JOB_ID; {line}"
         one = await start(provider, pool, shell(workspace, line)._replace(session="s"))
         await poll(lambda: "\n" in one.terminal.text.text(), TIMEOUT_S)
         node = one.terminal.remote.host

@@ -40,6 +40,8 @@ _ENDED_BY: Final = {
     "CANCELLED": EndedBy.CANCELLED,
 }
 _UNSETTLED: Final = ("COMPLETING", "RUNNING", "CONFIGURING", "PENDING")
+# The codes with which a shell exits if it or its command was ended by SIGHUP, SIGKILL or SIGTERM.
+_CODES_OF_SIGNALS: Final = (129, 137, 143)
 _UNKNOWN_CODE: Final = 255
 
 
@@ -135,7 +137,7 @@ class SlurmProgram:
         self._has_exited, self._is_complete = True, signal is None
         if found.status is not None:
             own = decode_status(found.status)
-            if own[1] is None:
+            if not found.is_stopped and own[1] is None and own[0] not in _CODES_OF_SIGNALS:
                 return RemoteExit(*own)
             by = await self._ended_by(found)
             if by is not None:
@@ -187,6 +189,11 @@ class SlurmProgram:
             return ""
         return done.text
 
+    @property
+    def _ends_with_srun(self) -> bool:
+        """Whether Slurm ends the job because srun has ended by itself."""
+        return self._is_complete and not self._shares_job
+
     async def _ended_by(self, found: Progress) -> EndedBy | None:
         """Return what ended the job, as Slurm says; None if the job runs on or is forgotten."""
         if found.job is None or self._is_being_ended:
@@ -198,7 +205,7 @@ class SlurmProgram:
                     done = await run(self._place, argv, timeout_s=_COMMAND_TIMEOUT_S)
                     pairs = (word.partition("=") for word in done.text.split())
                     state = {name: value for name, _, value in pairs}.get("JobState")
-                    if state == "RUNNING" and self._shares_job:
+                    if state == "RUNNING" and not self._ends_with_srun:
                         return None
                     if state is not None and state not in _UNSETTLED:
                         return _ENDED_BY.get(state)
