@@ -223,6 +223,8 @@ async def test_controller_may_be_restarted_under_load(
         for one in found:
             one.terminal.keyboard.type(b"\r")
         idle_cluster.start_controller()
+        # Slurm postpones a step that is requested now.
+        step = await start(provider, pool, shell(workspace, "exit 8"))
         expected = "ready\n\n" + "".join(f"{number}\n" for number in range(1, 2001))
         for one in found:
             with trio.fail_after(TIMEOUT_S):
@@ -232,6 +234,10 @@ async def test_controller_may_be_restarted_under_load(
         with trio.fail_after(2 * TIMEOUT_S):
             assert (await new.terminal.wait_exited()).code == 7
         await release(jobs, pool, new)
+        assert step.terminal.is_queued or step.terminal.exit is not None
+        with trio.fail_after(TIMEOUT_S):
+            assert (await step.terminal.wait_exited()).code == 8
+        await release(provider, pool, step)
     assert job in idle_cluster.jobs()
 
 

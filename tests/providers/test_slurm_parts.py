@@ -64,6 +64,19 @@ def test_messages_say_that_the_node_failed_or_the_request_was_refused():
     assert (refused.error, refused.step) == ("invalid partition specified: nope", None)
 
 
+def test_messages_say_that_a_step_was_postponed():
+    queued = parse("srun: job 15 queued and waiting for resources\n")
+    assert not queued.is_postponed
+    for line in (
+        "Job 1 step creation temporarily disabled, retrying (Requested nodes are busy)",
+        "Job step creation temporarily disabled, retrying",
+    ):
+        assert parse(f"srun: jobid 1: nodes(1):`n0', cpu counts: 4(x1)\nsrun: {line}\n")[:1] == (
+            "1",
+        )
+        assert parse(f"srun: {line}\n").is_postponed
+
+
 def test_messages_say_that_the_step_may_have_been_ended_by_slurm():
     assert not parse(STARTED).is_stopped
     for line in ("Complete StepId=3.0+0 received", "Job step aborted: Waiting up to 4 seconds"):

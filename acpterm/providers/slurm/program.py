@@ -2,7 +2,9 @@
 
 Unhappy orders: the program is killed while its job is queued, and never runs; srun is killed here,
 and the step is cancelled all the same; the node fails, and srun, which would wait for the node, is
-ended; Slurm forgets a job some minutes after its end, and then it is unknown what ended it.
+ended; a controller that was just restarted postpones a step, and srun asks again only after minutes,
+or when another step of the job has ended: a short one is run for that; Slurm forgets a job some
+minutes after its end, and then it is unknown what ended it.
 """
 
 import contextlib
@@ -27,6 +29,9 @@ _START_POLL_S: Final = 0.05
 _YOUNG_S: Final = 2.0
 _QUEUE_POLL_S: Final = 0.5
 _NODE_POLL_S: Final = 1.0
+# When another step is run so that srun asks again, in seconds since the step was postponed. It may
+# also wait for resources of the job, for hours.
+_WAKE_AFTER_S: Final = (6.0, 18.0, 60.0)
 _COMMAND_TIMEOUT_S: Final = 5.0
 # A job is settled once its processes are killed (KillWait, 30 s) and its epilogue has run.
 _SETTLE_TIMEOUT_S: Final = 40.0
@@ -105,10 +110,15 @@ class SlurmProgram:
 
         srun ends with the program, once it has passed on all output; but it waits for a node.
         """
-        began = trio.current_time()
+        began, postponed_at, woken = trio.current_time(), None, 0
         while self.is_queued:
-            is_young = trio.current_time() - began < _YOUNG_S
-            await trio.sleep(_START_POLL_S if is_young else _QUEUE_POLL_S)
+            now = trio.current_time()
+            await trio.sleep(_START_POLL_S if now - began < _YOUNG_S else _QUEUE_POLL_S)
+            if self._now.is_postponed and woken < len(_WAKE_AFTER_S):
+                postponed_at = postponed_at or now
+                if now - postponed_at >= _WAKE_AFTER_S[woken]:
+                    woken += 1
+                    await self._in_job(["true"])
         changed()
         while not self._now.has_lost_node:  # noqa: ASYNC110  a file does not say
             await trio.sleep(_NODE_POLL_S)
@@ -176,14 +186,19 @@ class SlurmProgram:
 
     async def _on_node(self, argv: list[str], grace: float) -> str:
         """Run a command beside the program; return what it prints, nothing if it cannot run."""
+        node = self._now.node
+        return "" if node is None else await self._in_job([f"--nodelist={node}", *argv], grace)
+
+    async def _in_job(self, argv: list[str], more_s: float = 0.0) -> str:
+        """Run a step of the job; return what it prints, nothing if it cannot run."""
         found = self._now
-        if found.job is None or found.node is None:
+        if found.job is None:
             return ""
-        where = [f"--jobid={found.job}", "--overlap", f"--nodelist={found.node}", "--chdir=/"]
+        where = [f"--jobid={found.job}", "--overlap", "--chdir=/"]
         options = ["--nodes=1", "--ntasks=1", "--mpi=none", "--quiet", *where]
         try:
             done = await run(
-                self._place, ["srun", *options, *argv], timeout_s=grace + _COMMAND_TIMEOUT_S
+                self._place, ["srun", *options, *argv], timeout_s=more_s + _COMMAND_TIMEOUT_S
             )
         except ProviderError:
             return ""
