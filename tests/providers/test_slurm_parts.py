@@ -64,17 +64,10 @@ def test_messages_say_that_the_node_failed_or_the_request_was_refused():
     assert (refused.error, refused.step) == ("invalid partition specified: nope", None)
 
 
-def test_messages_say_that_a_step_was_postponed():
+def test_messages_say_that_a_job_has_its_resources():
     queued = parse("srun: job 15 queued and waiting for resources\n")
-    assert not queued.is_postponed
-    for line in (
-        "Job 1 step creation temporarily disabled, retrying (Requested nodes are busy)",
-        "Job step creation temporarily disabled, retrying",
-    ):
-        assert parse(f"srun: jobid 1: nodes(1):`n0', cpu counts: 4(x1)\nsrun: {line}\n")[:1] == (
-            "1",
-        )
-        assert parse(f"srun: {line}\n").is_postponed
+    granted = parse("srun: jobid 15: nodes(1):`n0', cpu counts: 4(x1)\n")
+    assert (queued.is_granted, granted.is_granted, granted.step) == (False, True, None)
 
 
 def test_messages_say_that_the_step_may_have_been_ended_by_slurm():

@@ -2,8 +2,8 @@
 
 Unhappy orders: the program is killed while its job is queued, and never runs; srun is killed here,
 and the step is cancelled all the same; the node fails, and srun, which would wait for the node, is
-ended; a controller that was just restarted postpones a step, and srun asks again only after minutes,
-or when another step of the job has ended: a short one is run for that; Slurm forgets a job some
+ended; a controller that was just restarted postpones a step, and srun asks again only when another
+step of the job has ended, or after minutes: a short step is run for that; Slurm forgets a job some
 minutes after its end, and then it is unknown what ended it.
 """
 
@@ -29,8 +29,8 @@ _START_POLL_S: Final = 0.05
 _YOUNG_S: Final = 2.0
 _QUEUE_POLL_S: Final = 0.5
 _NODE_POLL_S: Final = 1.0
-# When another step is run so that srun asks again, in seconds since the step was postponed. It may
-# also wait for resources of the job, for hours.
+# When another step is run so that srun asks again, in seconds since the job had its resources. The
+# step may also wait for other steps of the job, for hours.
 _WAKE_AFTER_S: Final = (6.0, 18.0, 60.0)
 _COMMAND_TIMEOUT_S: Final = 5.0
 # A job is settled once its processes are killed (KillWait, 30 s) and its epilogue has run.
@@ -110,13 +110,13 @@ class SlurmProgram:
 
         srun ends with the program, once it has passed on all output; but it waits for a node.
         """
-        began, postponed_at, woken = trio.current_time(), None, 0
+        began, granted_at, woken = trio.current_time(), None, 0
         while self.is_queued:
             now = trio.current_time()
             await trio.sleep(_START_POLL_S if now - began < _YOUNG_S else _QUEUE_POLL_S)
-            if self._now.is_postponed and woken < len(_WAKE_AFTER_S):
-                postponed_at = postponed_at or now
-                if now - postponed_at >= _WAKE_AFTER_S[woken]:
+            if self._now.is_granted and woken < len(_WAKE_AFTER_S):
+                granted_at = granted_at or now
+                if now - granted_at >= _WAKE_AFTER_S[woken]:
                     woken += 1
                     await self._in_job(["true"])
         changed()
