@@ -90,6 +90,27 @@ async def test_kill_ends_the_job_and_no_other(jobs, idle_cluster, workspace):
     await poll(lambda: list(idle_cluster.jobs()) == [other], TIMEOUT_S, COMMAND_S)
 
 
+async def test_kill_in_an_allocation_ends_the_step_and_nothing_else(slurm, cluster, workspace):
+    async with running_pool(grace=0.3) as pool:
+        line = "trap '' TERM; echo $SLURM_JOB_ID; read x; exit 4"
+        one = await start(slurm, pool, shell(workspace, line))
+        two = await start(slurm, pool, shell(workspace, line))
+        await poll(
+            lambda: "\n" in one.terminal.text.text() and "\n" in two.terminal.text.text(), TIMEOUT_S
+        )
+        one.terminal.kill(EndedBy.AGENT)
+        status = await one.terminal.wait_exited()
+        assert (status.signal, status.ended_by) == ("SIGKILL", EndedBy.AGENT)
+        await release(slurm, pool, one)
+        job = two.terminal.text.text().strip()
+        assert cluster.jobs()[job] == "RUNNING"
+        two.terminal.keyboard.type(b"\r")
+        with trio.fail_after(TIMEOUT_S):
+            assert (await two.terminal.wait_exited()).code == 4
+        await release(slurm, pool, two)
+        assert cluster.jobs()[job] == "RUNNING"
+
+
 async def test_job_ends_with_its_client(jobs, idle_cluster, workspace):
     async with running_pool() as pool:
         one = await start(jobs, pool, shell(workspace, "echo ready; sleep 1000"))
