@@ -116,8 +116,8 @@ async def test_job_ends_with_its_client(jobs, idle_cluster, workspace):
         one = await start(jobs, pool, shell(workspace, "echo ready; sleep 1000"))
         await poll(lambda: "ready" in one.terminal.text.text(), TIMEOUT_S)
         os.killpg(one.terminal.pid, signal.SIGKILL)
-        with trio.fail_after(TIMEOUT_S):
-            await one.terminal.wait_exited()
+        with trio.fail_after(20):
+            assert (await one.terminal.wait_exited()).ended_by == EndedBy.LOST
         await release(jobs, pool, one)
     await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S, COMMAND_S)
 
