@@ -58,8 +58,8 @@ test-all: $(VENV)/.check $(PAGE) $(AXE)/node_modules/.installed ## run all tests
 	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults \
 	  -m 'not cluster'
 
-cluster-test: $(VENV)/.check $(PAGE) ## test providers of other hosts, by real servers on this machine; needs openssh-server, slurmctld, slurmd, slurm-client, munge
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m cluster tests/providers
+cluster-test: $(VENV)/.check $(PAGE) ## test providers of other hosts, by real servers on this machine; needs openssh-server, slurmctld, slurmd, slurm-client, munge, chromium
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m cluster tests/providers tests/web/browser/test_places.py
 
 # These use all processors, so they run separately from tests with time limits.
 faults: $(VENV)/.check $(PAGE) ## inject faults and write the table of docs/reliability.md; FAULTS=ci for fewer, without the table

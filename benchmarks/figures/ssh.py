@@ -1,9 +1,10 @@
 """A host that ssh reaches: a short command, and a flood.
 
 The server is an sshd of this measurement on loopback. The baselines are sessions of a connection
-like the daemon's, with the same client: `ssh HOST true`, and `ssh -tt HOST cat FILE`. A terminal
-has a PTY at both ends, so its throughput cannot be that of `ssh HOST cat FILE` into a pipe, which
-is measured for comparison.
+like the daemon's, with the same client: `ssh HOST true`, and `ssh HOST cat FILE` into a pipe. A
+terminal has a PTY at both ends, through which output passes in small pieces, so no client's
+terminal reaches that throughput. The ceiling is `ssh -tt HOST cat FILE` on a PTY that is only read,
+which is measured as well.
 """
 
 import contextlib
@@ -119,12 +120,16 @@ def _flood(client: Client, ssh: list[str], bare: Bare, *, quick: bool) -> list[F
     name = f"ssh: {size // MB} MB of 80-column lines"
     return [
         compare(
+            f"{name} (baseline: ssh HOST cat, into a pipe)", "MB/s", p50(ours), p50(piped),
+            at_least=0.9, rounds=ours, baseline_rounds=piped,
+        ),
+        compare(
             f"{name} (baseline: ssh -tt HOST cat)", "MB/s", p50(ours), p50(on_pty), at_least=0.9,
-            rounds=ours, baseline_rounds=on_pty,
+            baseline_rounds=on_pty,
         ),
         report(
-            f"{name} (baseline: ssh HOST cat, into a pipe)", "MB/s", p50(ours), p50(piped),
-            baseline_rounds=piped,
+            f"ssh -tt HOST cat of {size // MB} MB (baseline: ssh HOST cat, into a pipe)", "MB/s",
+            p50(on_pty), p50(piped),
         ),
     ]  # fmt: skip
 

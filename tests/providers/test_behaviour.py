@@ -241,14 +241,18 @@ async def test_stubborn_program_is_killed_with_all_its_descendants(anywhere, wor
 
 
 async def test_background_processes_end_with_the_release(anywhere, workspace):
-    if anywhere.name.startswith("slurm:"):
-        pytest.xfail("srun waits until nothing has the terminal open any more")
-    line = "setsid sleep 1000 & echo $! >pids; sleep 0.1; exit 0"
+    line = "setsid sleep 1000 & echo $! >pids; sleep 0.1; touch done; exit 3"
     async with running_pool() as pool:
         started = await start(anywhere, pool, shell(workspace, line))
-        assert (await started.terminal.wait_exited()).code == 0
+        if anywhere.name.startswith("slurm:"):
+            # Slurm waits until nothing has the terminal open any more.
+            await poll((workspace / "done").exists)
+            assert started.terminal.exit is None
+        else:
+            assert (await started.terminal.wait_exited()).code == 3
         assert alive(pids(workspace / "pids")[0])
         await release(anywhere, pool, started)
+        assert started.terminal.exit.code == 3
         await poll(lambda: not alive(pids(workspace / "pids")[0]))
 
 

@@ -90,13 +90,34 @@ async def test_kill_ends_the_job_and_no_other(jobs, idle_cluster, workspace):
     await poll(lambda: list(idle_cluster.jobs()) == [other], TIMEOUT_S, COMMAND_S)
 
 
+async def test_kill_in_an_allocation_ends_the_step_and_nothing_else(slurm, cluster, workspace):
+    async with running_pool(grace=0.3) as pool:
+        line = "trap '' TERM; echo $SLURM_JOB_ID; read x; exit 4"
+        one = await start(slurm, pool, shell(workspace, line))
+        two = await start(slurm, pool, shell(workspace, line))
+        await poll(
+            lambda: "\n" in one.terminal.text.text() and "\n" in two.terminal.text.text(), TIMEOUT_S
+        )
+        one.terminal.kill(EndedBy.AGENT)
+        status = await one.terminal.wait_exited()
+        assert (status.signal, status.ended_by) == ("SIGKILL", EndedBy.AGENT)
+        await release(slurm, pool, one)
+        job = two.terminal.text.text().strip()
+        assert cluster.jobs()[job] == "RUNNING"
+        two.terminal.keyboard.type(b"\r")
+        with trio.fail_after(TIMEOUT_S):
+            assert (await two.terminal.wait_exited()).code == 4
+        await release(slurm, pool, two)
+        assert cluster.jobs()[job] == "RUNNING"
+
+
 async def test_job_ends_with_its_client(jobs, idle_cluster, workspace):
     async with running_pool() as pool:
         one = await start(jobs, pool, shell(workspace, "echo ready; sleep 1000"))
         await poll(lambda: "ready" in one.terminal.text.text(), TIMEOUT_S)
         os.killpg(one.terminal.pid, signal.SIGKILL)
-        with trio.fail_after(TIMEOUT_S):
-            await one.terminal.wait_exited()
+        with trio.fail_after(20):
+            assert (await one.terminal.wait_exited()).ended_by == EndedBy.LOST
         await release(jobs, pool, one)
     await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S, COMMAND_S)
 
@@ -141,16 +162,25 @@ async def cancel(cluster, job, node):
         (cancel, EndedBy.CANCELLED),
     ],
 )
-@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize(
+    ("is_shared", "line"),
+    [
+        (False, "sleep 1000"),
+        (True, "sleep 1000"),
+        # The program ends by itself when Slurm asks it to.
+        (False, "trap 'exit 0' TERM; while :; do sleep 0.1; done"),
+    ],
+    ids=["own", "shared", "tidy"],
+)
 async def test_what_ended_the_job_is_told(
-    what, ended_by, is_shared, idle_cluster, runtime_directory, workspace
+    what, ended_by, is_shared, line, idle_cluster, runtime_directory, workspace
 ):
     resources = {"cpus": 4, "session": is_shared}
     async with (
         slurm_provider(idle_cluster.place(**resources)) as provider,
         running_pool() as pool,
     ):
-        line = "echo $SLURM_JOB_ID; sleep 1000"
+        line = f"echo $SLURM_JOB_ID; {line}"
         one = await start(provider, pool, shell(workspace, line)._replace(session="s"))
         await poll(lambda: "\n" in one.terminal.text.text(), TIMEOUT_S)
         node = one.terminal.remote.host
@@ -214,6 +244,8 @@ async def test_controller_may_be_restarted_under_load(
         for one in found:
             one.terminal.keyboard.type(b"\r")
         idle_cluster.start_controller()
+        # Slurm postpones a step that is requested now.
+        step = await start(provider, pool, shell(workspace, "exit 8"))
         expected = "ready\n\n" + "".join(f"{number}\n" for number in range(1, 2001))
         for one in found:
             with trio.fail_after(TIMEOUT_S):
@@ -223,6 +255,10 @@ async def test_controller_may_be_restarted_under_load(
         with trio.fail_after(2 * TIMEOUT_S):
             assert (await new.terminal.wait_exited()).code == 7
         await release(jobs, pool, new)
+        assert step.terminal.is_queued or step.terminal.exit is not None
+        with trio.fail_after(TIMEOUT_S):
+            assert (await step.terminal.wait_exited()).code == 8
+        await release(provider, pool, step)
     assert job in idle_cluster.jobs()
 
 

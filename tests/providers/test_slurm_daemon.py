@@ -28,6 +28,8 @@ def settings(idle_cluster, tmp_path):
         f'[slurm.gone]\nconfig = "{idle_cluster.config}"\npartition = "nope"\n'
         '[profiles.far]\nbase = "open"\nplaces = ["slurm:*"]\n'
         '[profiles.near]\nbase = "open"\n'
+        '[profiles.tight]\nbase = "open"\nplaces = ["slurm:*"]\ndangerous = "deny"\n'
+        "limits = { wall = 2.0, session_terminals = 1 }\n"
     )
     return file
 
@@ -109,6 +111,46 @@ async def test_agent_may_not_name_a_cluster_that_its_profile_does_not_list(far, 
     async with far("near") as started, started.agent() as (agent, _):
         with pytest.raises(RpcError, match="is not a place that the user's profile allows"):
             await create(agent, "true", workspace)
+
+
+async def test_policy_and_limits_apply_to_programs_on_a_cluster(far, idle_cluster, workspace):
+    async with far("tight") as started, started.agent() as (agent, _):
+        with pytest.raises(RpcError, match="dangerous"):
+            await create(agent, "sudo reboot", workspace)
+        assert not idle_cluster.jobs()
+        terminal, _ = await create(agent, "echo ready; sleep 1000", workspace)
+        with pytest.raises(RpcError, match="session_terminals"):
+            await create(agent, "true", workspace)
+        with trio.fail_after(TIMEOUT_S):
+            ended = (await agent.wait(terminal))["_meta"]["acpterm"]
+        assert (ended["endedBy"], ended["limit"]) == ("timeout", "wall")
+        await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S, COMMAND_S)
+
+
+async def test_events_say_when_and_on_which_node_a_program_starts(far, idle_cluster, workspace):
+    full = idle_cluster.fill()
+    async with far() as started, started.agent() as (agent, _), started.user() as user:
+        _, token = await user.open("events")
+        await user.list()
+        terminal, _ = await create(agent, "exit 3", workspace)
+        await poll(lambda: "PENDING" in idle_cluster.jobs().values(), TIMEOUT_S, COMMAND_S)
+        idle_cluster.cancel(full)
+        await agent.wait(terminal)
+
+        def found():
+            events = [message["params"] for message in user.by_token[token]]
+            return {
+                event["event"]: event["terminal"]
+                for event in events
+                if event.get("terminal", {}).get("terminalId") == terminal
+            }
+
+        await poll(lambda: "exited" in found())
+        events = found()
+        assert (events["created"]["state"], "host" in events["created"]) == ("queued", False)
+        assert events["started"]["state"] == "running"
+        assert events["started"]["host"] in idle_cluster.nodes
+        assert events["exited"]["host"] == events["started"]["host"]
 
 
 async def test_allocation_is_released_when_the_agent_disconnects(far, idle_cluster, workspace):

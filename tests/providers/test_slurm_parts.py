@@ -64,6 +64,18 @@ def test_messages_say_that_the_node_failed_or_the_request_was_refused():
     assert (refused.error, refused.step) == ("invalid partition specified: nope", None)
 
 
+def test_messages_say_that_a_job_has_its_resources():
+    queued = parse("srun: job 15 queued and waiting for resources\n")
+    granted = parse("srun: jobid 15: nodes(1):`n0', cpu counts: 4(x1)\n")
+    assert (queued.is_granted, granted.is_granted, granted.step) == (False, True, None)
+
+
+def test_messages_say_that_the_step_may_have_been_ended_by_slurm():
+    assert not parse(STARTED).is_stopped
+    for line in ("Complete StepId=3.0+0 received", "Job step aborted: Waiting up to 4 seconds"):
+        assert parse(f"{STARTED}srun: {line}\n").is_stopped
+
+
 def test_messages_of_salloc_have_the_job():
     assert parse("salloc: Pending job allocation 5\n").job == "5"
     assert parse("salloc: Granted job allocation 6\n").job == "6"

@@ -27,6 +27,9 @@ def settings(sshd, tmp_path):
         '[profiles.far]\nbase = "open"\nplaces = ["ssh:b*"]\n'
         '[profiles.only]\nbase = "open"\nprovider = "ssh:box"\n'
         'limits = { processes = 10 }\nunenforceable_limits = "warn"\n'
+        '[profiles.strict]\nbase = "open"\nprovider = "ssh:box"\nlimits = { processes = 10 }\n'
+        '[profiles.tight]\nbase = "open"\nprovider = "ssh:box"\ndangerous = "deny"\n'
+        "limits = { idle = 1.0, session_terminals = 1 }\n"
     )
     (sshd.directory / "config-gone").write_text("Host *\nPort 1\n")
     return file
@@ -101,6 +104,36 @@ async def test_limits_that_the_host_does_not_enforce_are_named(far, settings, wo
         assert info["unenforcedLimits"] == [
             "the limit processes = 10 cannot be enforced here: the program runs on box"
         ]
+
+
+async def test_limit_that_the_host_does_not_enforce_refuses_the_terminal(far, workspace):
+    async with far("strict") as started, started.agent() as (agent, _):
+        with pytest.raises(RpcError, match="processes = 10 cannot be enforced"):
+            await create(agent, "true", workspace, provider=None)
+
+
+async def test_policy_and_limits_apply_to_programs_on_the_host(far, workspace):
+    async with far("tight") as started, started.agent() as (agent, _):
+        with pytest.raises(RpcError, match="dangerous"):
+            await create(agent, "sudo touch ran", workspace, provider=None)
+        terminal, _ = await create(agent, "echo $$ >pid; sleep 1000", workspace, provider=None)
+        with pytest.raises(RpcError, match="session_terminals"):
+            await create(agent, "true", workspace, provider=None)
+        with trio.fail_after(20):
+            ended = (await agent.wait(terminal))["_meta"]["acpterm"]
+        assert (ended["endedBy"], ended["limit"]) == ("idle", "idle")
+        await poll(lambda: not alive(int((workspace / "pid").read_text())))
+    assert not (workspace / "ran").exists()
+
+
+async def test_events_say_on_which_host_a_program_runs(far, workspace):
+    async with far() as started, started.agent() as (agent, _), started.user() as user:
+        _, token = await user.open("events")
+        await user.list()
+        await agent.wait((await create(agent, "true", workspace))[0])
+        await poll(lambda: len(user.by_token[token]) >= 2)
+        events = [message["params"] for message in user.by_token[token]]
+        assert {event["terminal"]["host"] for event in events if "terminal" in event} == {"box"}
 
 
 async def test_user_runs_a_command_on_the_host(far, settings):

@@ -59,6 +59,8 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP
 PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF State=UP
 """
 CPUS = 4
+# A slurmd that cannot report the end of a job tries that for minutes before it ends.
+_END_TIMEOUT_S = 10
 
 
 class Slurm:
@@ -123,7 +125,7 @@ class Slurm:
         """End a daemon: `slurmctld`, or the slurmd of a node by the node's name."""
         daemon = self._daemons.pop(label)
         daemon.send_signal(number)
-        daemon.wait()
+        _wait_or_kill(daemon)
 
     def end_node(self, name: str) -> None:
         """Kill a node: its slurmd, and what supervises its steps, and their programs."""
@@ -153,8 +155,13 @@ class Slurm:
             if "slurmctld" in self._daemons:
                 self.cancel_all()
         finally:
-            for label in list(self._daemons):
-                self.end(label)
+            # A daemon that ends needs those that are ended later.
+            for labels in (self.nodes, ["slurmctld"], ["munged"]):
+                found = [self._daemons.pop(label) for label in labels if label in self._daemons]
+                for daemon in found:
+                    daemon.terminate()
+                for daemon in found:
+                    _wait_or_kill(daemon)
             for step in self.steps():
                 step.kill()
 
@@ -221,6 +228,15 @@ def free_ports(count: int) -> list[int]:
     finally:
         for one in sockets:
             one.close()
+
+
+def _wait_or_kill(daemon: subprocess.Popen[bytes]) -> None:
+    """Wait until a daemon that was signalled has ended; kill it if that takes long."""
+    try:
+        daemon.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+        daemon.wait()
 
 
 def _host() -> str:

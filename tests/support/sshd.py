@@ -1,5 +1,6 @@
 """An sshd on loopback with keys and settings of the test's own."""
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -91,8 +92,12 @@ class Sshd:
         """Return the processes that serve connections, without the listener."""
         if self._process is None:
             return []
-        found = psutil.Process(self._process.pid).children(recursive=True)
-        return [process for process in found if process.name() == "sshd"]
+        found = []
+        for process in psutil.Process(self._process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.name() == "sshd":
+                    found.append(process)
+        return found
 
     def cut(self) -> None:
         """Kill the processes that serve connections."""
@@ -138,7 +143,8 @@ def running(directory: Path, *more: str) -> Iterator[Sshd]:
         connections = server.connections()
         server.stop()
         for process in connections:
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def _free_port() -> int:

@@ -157,6 +157,9 @@ def terminals() -> list[TerminalInfo]:
         replace(running, ending=True, waiting_for_input=True),
         replace(running, owner="user", agent=None, session_id=None, last_output_at=None),
         replace(running, provider="podman", isolation="container"),
+        replace(running, provider="slurm:cpu", state="queued"),
+        replace(running, provider="slurm:cpu", host="n\u202e1"),
+        replace(running, provider="ssh:box", host="box"),
         replace(running, command="x" * 1500),
         replace(running, command="👩" * 1001),
         replace(running, state="released", released_at=now - 3000),
@@ -176,7 +179,13 @@ def on_wire(value: Any) -> Any:
 def test_words_are_those_of_ls(node, tmp_path):
     infos = terminals()
     rows = [words.row(info, "0123abcd", NOW)._asdict() for info in infos]
-    assert {row["state"] for row in rows} > {words.WAITS, words.ENDING, "exited 0", "running"}
+    assert {row["state"] for row in rows} > {
+        words.WAITS,
+        words.ENDING,
+        "exited 0",
+        "running",
+        "queued",
+    }
     calls: list[tuple[str, list[Any]]] = [("row", [on_wire(one), "0123abcd", NOW]) for one in infos]
     assert call(node, tmp_path, "words.js", calls) == rows
 

@@ -2,7 +2,9 @@
 
 Unhappy orders: the program is killed while its job is queued, and never runs; srun is killed here,
 and the step is cancelled all the same; the node fails, and srun, which would wait for the node, is
-ended; Slurm forgets a job some minutes after its end, and then it is unknown what ended it.
+ended; a controller that was just restarted postpones a step, and srun asks again only when another
+step of the job has ended, or after minutes: a short step is run for that; Slurm forgets a job some
+minutes after its end, and then it is unknown what ended it.
 """
 
 import contextlib
@@ -27,6 +29,9 @@ _START_POLL_S: Final = 0.05
 _YOUNG_S: Final = 2.0
 _QUEUE_POLL_S: Final = 0.5
 _NODE_POLL_S: Final = 1.0
+# When another step is run so that srun asks again, in seconds since the job had its resources. The
+# step may also wait for other steps of the job, for hours.
+_WAKE_AFTER_S: Final = (6.0, 18.0, 60.0)
 _COMMAND_TIMEOUT_S: Final = 5.0
 # A job is settled once its processes are killed (KillWait, 30 s) and its epilogue has run.
 _SETTLE_TIMEOUT_S: Final = 40.0
@@ -40,6 +45,8 @@ _ENDED_BY: Final = {
     "CANCELLED": EndedBy.CANCELLED,
 }
 _UNSETTLED: Final = ("COMPLETING", "RUNNING", "CONFIGURING", "PENDING")
+# The codes with which a shell exits if it or its command was ended by SIGHUP, SIGKILL or SIGTERM.
+_CODES_OF_SIGNALS: Final = (129, 137, 143)
 _UNKNOWN_CODE: Final = 255
 
 
@@ -106,10 +113,15 @@ class SlurmProgram:
 
         srun ends with the program, once it has passed on all output; but it waits for a node.
         """
-        began = trio.current_time()
+        began, granted_at, woken = trio.current_time(), None, 0
         while self.is_queued:
-            is_young = trio.current_time() - began < _YOUNG_S
-            await trio.sleep(_START_POLL_S if is_young else _QUEUE_POLL_S)
+            now = trio.current_time()
+            await trio.sleep(_START_POLL_S if now - began < _YOUNG_S else _QUEUE_POLL_S)
+            if self._now.is_granted and woken < len(_WAKE_AFTER_S):
+                granted_at = granted_at or now
+                if now - granted_at >= _WAKE_AFTER_S[woken]:
+                    woken += 1
+                    await self._in_job(["true"])
         changed()
         while not self._now.has_lost_node:  # noqa: ASYNC110  a file does not say
             await trio.sleep(_NODE_POLL_S)
@@ -138,7 +150,7 @@ class SlurmProgram:
         self._has_exited, self._is_complete = True, signal is None
         if found.status is not None:
             own = decode_status(found.status)
-            if own[1] is None:
+            if not found.is_stopped and own[1] is None and own[0] not in _CODES_OF_SIGNALS:
                 return RemoteExit(*own)
             by = await self._ended_by(found)
             if by is not None:
@@ -177,13 +189,18 @@ class SlurmProgram:
 
     async def _on_node(self, argv: list[str], grace: float) -> str:
         """Run a command beside the program; return what it prints, nothing if it cannot run."""
+        node = self._now.node
+        return "" if node is None else await self._in_job([f"--nodelist={node}", *argv], grace)
+
+    async def _in_job(self, argv: list[str], more_s: float = 0.0) -> str:
+        """Run a step of the job; return what it prints, nothing if it cannot run."""
         found = self._now
-        if found.job is None or found.node is None:
+        if found.job is None:
             return ""
-        where = [f"--jobid={found.job}", "--overlap", f"--nodelist={found.node}", "--chdir=/"]
+        where = [f"--jobid={found.job}", "--overlap", "--chdir=/"]
         options = ["--nodes=1", "--ntasks=1", "--mpi=none", "--quiet", *where]
         try:
-            done = await self._run(["srun", *options, *argv], grace)
+            done = await self._run(["srun", *options, *argv], more_s)
         except ProviderError:
             return ""
         return done.text
@@ -196,6 +213,11 @@ class SlurmProgram:
         async with self._commands:
             return await run(self._place, argv, timeout_s=_COMMAND_TIMEOUT_S + more_s)
 
+    @property
+    def _ends_with_srun(self) -> bool:
+        """Whether Slurm ends the job because srun has ended by itself."""
+        return self._is_complete and not self._shares_job
+
     async def _ended_by(self, found: Progress) -> EndedBy | None:
         """Return what ended the job, as Slurm says; None if the job runs on or is forgotten."""
         if found.job is None or self._is_being_ended:
@@ -207,7 +229,7 @@ class SlurmProgram:
                     done = await self._run(argv)
                     pairs = (word.partition("=") for word in done.text.split())
                     state = {name: value for name, _, value in pairs}.get("JobState")
-                    if state == "RUNNING" and self._shares_job:
+                    if state == "RUNNING" and not self._ends_with_srun:
                         return None
                     if state is not None and state not in _UNSETTLED:
                         return _ENDED_BY.get(state)

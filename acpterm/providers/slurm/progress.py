@@ -21,6 +21,10 @@ _JOB: Final = re.compile(
 # srun prints its options, such as the one that names the job.
 _SHARED: Final = re.compile(r"^srun: jobid +: ", re.MULTILINE)
 _STATUS: Final = re.compile(r"task exit notification .*\(status=0x([0-9a-fA-F]+)\)")
+_STOPPED: Final = re.compile(
+    r"^srun: (?:error: )?(?:Complete |Force Terminated |Job step aborted)", re.MULTILINE
+)
+_GRANTED: Final = re.compile(r"^srun: jobid \d+: nodes\(", re.MULTILINE)
 _NODE_FAILED: Final = re.compile(r"^srun: (?:error: )?Node failure on ", re.MULTILINE)
 _ERROR: Final = re.compile(r"^(?:srun|salloc): (?:error|fatal): (.*)", re.MULTILINE)
 _BYTES_MAX: Final = 65536
@@ -39,6 +43,10 @@ class Progress(NamedTuple):
     """The status of the task, as wait(2) has it, once Slurm has reported it."""
     is_own: bool = False
     """Whether the job was made for this, and is not one that serves others."""
+    is_granted: bool = False
+    """Whether the job has its resources: Slurm starts the step at once, or postpones it."""
+    is_stopped: bool = False
+    """Whether Slurm may have ended the step, or its job."""
     has_lost_node: bool = False
     """Whether the node has failed."""
     error: str | None = None
@@ -62,6 +70,8 @@ def parse(text: str) -> Progress:
         node=launching[3] if launching else None,
         status=int(status[1], 16) if status else None,
         is_own=_SHARED.search(text) is None,
+        is_granted=_GRANTED.search(text) is not None,
+        is_stopped=_STOPPED.search(text) is not None,
         has_lost_node=_NODE_FAILED.search(text) is not None,
         error=error[1] if error else None,
     )

@@ -50,11 +50,12 @@ export function groupTerminals(terminals, sessions, { shown = "all", filter = ""
   for (const group of groups.values()) {
     group.session = sessions.get(group.key) ?? null;
     group.running = group.terminals.filter((info) => info.state === "running").length;
+    group.queued = group.terminals.filter((info) => info.state === "queued").length;
     group.waiting = group.terminals.filter(needsUser).length;
     // Sorting is stable: the daemon's order, by age, remains.
     group.terminals.sort((a, b) => Number(isWaiting(b)) - Number(isWaiting(a)) || byState(a, b));
   }
-  const rank = (group) => [group.waiting, group.session, group.connection == null, group.running];
+  const rank = (group) => [group.waiting, group.session, group.connection == null, group.running || group.queued];
   return [...groups.values()].sort((a, b) => {
     const [one, other] = [rank(a), rank(b)];
     const at = one.findIndex((value, index) => Boolean(value) !== Boolean(other[index]));
@@ -132,6 +133,7 @@ class Group {
     if (!isUser) parts.push(`session ${oneLine(group.sessionId ?? "-", 24)}`);
     if (group.session?.cwd) parts.push(oneLine(group.session.cwd, 60));
     if (group.running) parts.push(`${group.running} running`);
+    if (group.queued) parts.push(`${group.queued} queued`);
     if (!isUser && !group.session) parts.push("disconnected");
     setText(this.detail, parts.join(" · "));
     this.link.hidden = isUser || !(calls || group.terminals.some((info) => info.toolCalls.length));
@@ -223,8 +225,11 @@ export function mount(container, { rpc, store, navigate }) {
   function renderHead(found) {
     const all = [...store.terminals.values()];
     const running = all.filter((info) => info.state === "running").length;
+    const queued = all.filter((info) => info.state === "queued").length;
     const waiting = all.filter(needsUser).length;
-    setText(summary, waiting ? `${running} running, ${waiting} waiting` : `${running} running`);
+    const counts = [[running, "running"], [queued, "queued"], [waiting, "waiting"]];
+    const words = counts.filter(([count], at) => at === 0 || count).map((one) => one.join(" "));
+    setText(summary, words.join(", "));
     summary.classList.toggle("is-waiting", waiting > 0);
     const questions = [...store.approvals.values()];
     approvals.hidden = questions.length === 0;

@@ -23,7 +23,7 @@ import { openShare } from "./share_dialog.js";
 import { killProgram, removeTerminal, restartProgram, takeOver } from "./terminal_actions.js";
 import { factsOf } from "./terminal_facts.js";
 import { cleanPaste, oneLine, visible, visibleText } from "./text.js";
-import { dotOf, state, title } from "./words.js";
+import { dotOf, isActive, state, title } from "./words.js";
 
 const FONT_SIZE = "acpterm.font-size";
 const SIZES = { min: 7, normal: 13, max: 30 };
@@ -68,10 +68,10 @@ class TerminalView {
     return this._store.terminals.get(this._id) ?? null;
   }
 
-  /** Whether the user can type: only into a terminal of the user whose program runs. */
+  /** Whether the user can type: only into a terminal of the user whose program has not ended. */
   get canWrite() {
     const { info } = this;
-    if (!info || info.owner !== "user" || info.state !== "running" || this._isOver) return false;
+    if (!info || info.owner !== "user" || !isActive(info) || this._isOver) return false;
     return this._share === null || this._share.write;
   }
 
@@ -182,13 +182,13 @@ class TerminalView {
     setAttribute(this._dot, "data-state", dotOf(info));
     this._host.setAttribute("role", "group");
     setAttribute(this._host, "aria-label", `Terminal ${title(info)}`);
-    const isRunning = info.state === "running";
+    const hasProgram = isActive(info);
     const isShared = this._share !== null;
-    this._takeOver.hidden = isShared || !isRunning || info.owner === "user";
-    this._kill.hidden = isShared || !isRunning;
-    this._restart.hidden = isShared || info.connection != null || isRunning;
-    this._remove.hidden = isShared || isRunning || info.owner !== "user";
-    this._shareButton.hidden = isShared || !isRunning;
+    this._takeOver.hidden = isShared || !hasProgram || info.owner === "user";
+    this._kill.hidden = isShared || !hasProgram;
+    this._restart.hidden = isShared || info.connection != null || hasProgram;
+    this._remove.hidden = isShared || hasProgram || info.owner !== "user";
+    this._shareButton.hidden = isShared || !hasProgram;
     this._textButton.hidden = isShared;
     this._keys.element.hidden = !this.canWrite;
     this._tick();
@@ -200,7 +200,7 @@ class TerminalView {
     if (this._stream && this._mode !== mode && !this._isOver) {
       // Taken over: this window now determines the size.
       this._attach();
-    } else if (mode === "read" && (term.cols !== info.cols || term.rows !== info.rows) && isRunning) {
+    } else if (mode === "read" && (term.cols !== info.cols || term.rows !== info.rows) && hasProgram) {
       this._fit();
     }
   }
@@ -400,7 +400,7 @@ class TerminalView {
 
   _explainReadOnly() {
     const { info } = this;
-    if (!info || info.state !== "running") return;
+    if (!info || !isActive(info)) return;
     if (this._share) this._say("This link can only read.");
     else if (info.owner === "agent") this._say("This terminal is the agent's, so you can only read. Take it over to type.");
   }

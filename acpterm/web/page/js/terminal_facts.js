@@ -1,6 +1,6 @@
 // What is shown about a terminal above its screen, besides its title and its state.
 
-import { duration, endedBy, NOTHING, summaryLine } from "./words.js";
+import { duration, endedBy, NOTHING, summaryLine, where } from "./words.js";
 
 /** Return pairs of a name and a text for what is known about a terminal; `now` is in seconds. */
 export function factsOf(info, now) {
@@ -9,7 +9,8 @@ export function factsOf(info, now) {
     Owner: info.owner,
     Agent: info.agent ? summaryLine(info.agent) : null,
     Level: info.level,
-    Where: (info.isolation ?? "none") === "none" ? null : `${info.provider} (${info.isolation})`,
+    Where: where(info),
+    Isolation: (info.isolation ?? "none") === "none" ? null : info.isolation,
     Size: `${info.cols}x${info.rows}`,
     Age: duration(Math.max(0, now - info.createdAt / 1000)),
     Ran: status ? `${duration(status.wallMs / 1000)}${status.endedBy === "exited" ? "" : `, ended ${endedBy(status)}`}` : null,

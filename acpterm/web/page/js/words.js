@@ -17,7 +17,7 @@ const SPANS = [
   [60, "m"],
   [1, "s"],
 ];
-const ORDER = ["running", "exited", "released"];
+const ORDER = ["running", "queued", "exited", "released"];
 const COMMAND_MAX = 1000;
 
 /** Return the columns of `acpterm ls` for a terminal. `short` is the short id to show. */
@@ -29,7 +29,7 @@ export function row(terminal, short, now) {
     owner: terminal.owner,
     agent: word(terminal.agent),
     session: word(terminal.sessionId),
-    where: (terminal.isolation ?? "none") === "none" ? NOTHING : terminal.provider,
+    where: where(terminal),
     size: `${terminal.cols}x${terminal.rows}`,
     age: ago(terminal.createdAt, now),
     output: ago(terminal.lastOutputAt, now),
@@ -37,12 +37,27 @@ export function row(terminal, short, now) {
   };
 }
 
+/**
+ * Return where a terminal's program runs: the provider, and the host if it has another name; "-"
+ * for a program of this machine without isolation.
+ */
+export function where({ provider, host }) {
+  if (provider === undefined || provider === "local") return NOTHING;
+  if (host === undefined || provider.endsWith(`:${host}`)) return summaryLine(provider);
+  return `${summaryLine(provider)} (${summaryLine(host)})`;
+}
+
+/** Return whether a terminal's program runs, or waits for a cluster's resources. */
+export function isActive(terminal) {
+  return terminal.state === "running" || terminal.state === "queued";
+}
+
 /** Compare two terminals by state: running ones first. */
 export function byState(one, other) {
   return ORDER.indexOf(one.state) - ORDER.indexOf(other.state);
 }
 
-/** Return the state of a terminal: running, or how it ended; if released, how long ago. */
+/** Return the state of a terminal: running, queued, or how it ended; if released, how long ago. */
 export function state(terminal, now) {
   const status = terminal.exitStatus;
   let how;
@@ -139,6 +154,7 @@ export function shortId(id) {
 /** Return what the coloured dot shows; the state is in words beside it. */
 export function dotOf(info) {
   if (info.state === "running") return info.waitingForInput ? "waits" : "running";
+  if (info.state === "queued") return "queued";
   const status = info.exitStatus;
   return status && status.exitCode === 0 ? "done" : status ? "failed" : "ended";
 }
