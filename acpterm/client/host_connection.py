@@ -185,7 +185,7 @@ async def open_host_connection(
 async def initialize(
     host: Endpoint,
     name: str,
-    context: exec_context.ExecContext,
+    context: exec_context.ExecContext | None,
     settings: Settings,
     *,
     approver: str | None = None,

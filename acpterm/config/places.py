@@ -56,6 +56,13 @@ class SshPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "terminals by itself."
         ),
     ] = 120.0
+    keeper: Annotated[
+        bool | str,
+        Meta(
+            title="Whether the daemon of acpterm on the host keeps the terminals there, if acpterm "
+            "is installed: a lost connection does not end them. Or the path of acpterm there."
+        ),
+    ] = False
 
     def check(self) -> None:
         """Raise `ValueError` for an invalid value."""
@@ -64,6 +71,8 @@ class SshPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         for path in (*self.directories, *self.directories.values(), self.config or "/"):
             if not path.startswith("/"):
                 raise ValueError(f"{path!r}: is not an absolute path")
+        if isinstance(self.keeper, str) and not re.fullmatch(r"/[^\n]*[^\s]", self.keeper):
+            raise ValueError(f"keeper = {self.keeper!r}: is not an absolute path")
 
 
 Resource: TypeAlias = Literal["partition", "account", "time", "cpus", "memory", "gpus"]

@@ -98,6 +98,8 @@ class TerminalEntry:
         """Whether the program waited for input at the input monitor's last check."""
         self.window_count = 0
         """How many windows are attached; kept up to date by `Windows`."""
+        self.write_token: str | None = None
+        """The token of the last request to write that had one: it is not executed again."""
         self.launch: Final = launch
         """What the user created the terminal with; None if an agent created it."""
         self.is_restarting = False

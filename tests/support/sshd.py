@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,10 @@ from pathlib import Path
 import psutil
 
 from acpterm.config.places import SshPlace
+from tests.support.daemon import BlockingDaemon
 
+ACPTERM = str(Path(sys.executable).with_name("acpterm"))
+"""The path of acpterm, also on the other host, which is this one."""
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 
 _SERVER = """\
@@ -29,7 +33,7 @@ KbdInteractiveAuthentication no
 PermitRootLogin yes
 PrintMotd no
 PrintLastLog no
-SetEnv HOME={directory}/home
+SetEnv HOME={directory}/home XDG_RUNTIME_DIR={directory}/run
 """
 
 _CLIENT = """\
@@ -50,6 +54,7 @@ class Sshd:
     def __init__(self, directory: Path, *more: str) -> None:
         self.directory = directory
         (directory / "home").mkdir(exist_ok=True)
+        (directory / "run").mkdir(exist_ok=True, mode=0o700)
         for name in ("host_key", "user_key"):
             new_key(directory / name)
         shutil.copy(directory / "user_key.pub", directory / "authorized_keys")
@@ -139,6 +144,16 @@ def running(directory: Path, *more: str) -> Iterator[Sshd]:
         server.stop()
         for process in connections:
             process.kill()
+
+
+@contextmanager
+def remote_daemon(server: Sshd) -> Iterator[BlockingDaemon]:
+    """Run a daemon during the block where the users of the server find theirs."""
+    running_daemon = BlockingDaemon(server.directory / "run" / "acpterm")
+    try:
+        yield running_daemon
+    finally:
+        running_daemon.close()
 
 
 def _free_port() -> int:
