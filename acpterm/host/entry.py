@@ -3,6 +3,8 @@
 import time
 from typing import Final, Protocol
 
+import trio
+
 from acpterm.host.state.records import LaunchRecord, RecordingRecord, TerminalRecord, unpack_text
 from acpterm.host.state.store import launch_key, terminal_key
 from acpterm.host.state.writer import StateWriter
@@ -102,6 +104,8 @@ class TerminalEntry:
         """The token of the last request to write that had one: it is not executed again."""
         self.launch: Final = launch
         """What the user created the terminal with; None if an agent created it."""
+        self.holders: Final[dict[str, trio.CancelScope]] = {}
+        """The requests to follow the output that have a holder, by their holders."""
         self.is_restarting = False
         """Whether the program is being ended only to be started again: its exit then must not
         remove the terminal."""

@@ -104,6 +104,13 @@ class Sshd:
         for process in self.connections():
             process.kill()
 
+    def go_away(self) -> None:
+        """End the listener, and kill the processes that serve connections."""
+        connections = self.connections()
+        self.stop()
+        for process in connections:
+            process.kill()
+
     def stop(self) -> None:
         """End the listener; its connections stay."""
         if self._process is not None:
@@ -140,10 +147,7 @@ def running(directory: Path, *more: str) -> Iterator[Sshd]:
     try:
         yield server
     finally:
-        connections = server.connections()
-        server.stop()
-        for process in connections:
-            process.kill()
+        server.go_away()
 
 
 @contextmanager

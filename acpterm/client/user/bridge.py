@@ -144,7 +144,9 @@ class Bridge:
         return (await client.call("terminal/create", create, TerminalInfo)).terminal_id
 
     async def _print(self, client: UserClient, terminal: str) -> ExitInfo | None:
-        request = FollowRequest(terminal, client.token(), self._position, hold=True)
+        request = FollowRequest(
+            terminal, client.token(), self._position, hold=True, holder=self._name
+        )
         with client.stream("terminal/follow", request, FollowResponse) as stream:
             async for params in stream:
                 part = _followed.decode(params)

@@ -144,7 +144,7 @@ def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, F
         raise RpcError(
             INVALID_PARAMS, f"terminal {entry.id!r} is an agent's: only the user's own can `hold`"
         )
-    return follow_output(user, entry.terminal, params)
+    return follow_output(user, entry, params)
 
 
 def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any, WriteResponse]:

@@ -54,6 +54,8 @@ _CHECK_S: Final = 5.0
 _START_TIMEOUT_S: Final = 15.0
 _LINK_TIMEOUT_S: Final = 10.0
 _END_TIMEOUT_S: Final = 10.0
+# How long an acpterm that cannot be used is not looked for again.
+_UNUSABLE_S: Final = 60.0
 _GRACE_TENTHS: Final = 20
 _MARKER: Final = "abandoned-"
 _TEXT_MAX: Final = 200
@@ -82,7 +84,7 @@ class RemoteKeeper:
         self._abandoned: dict[str, float] = {}
         self._forward: tuple[Master, str] | None = None
         self._link: KeeperLink | None = None
-        self._unusable: tuple[Control, str] | None = None
+        self._unusable: tuple[Control, float, str] | None = None
         self._opening: Final = trio.Lock()
         self._wanted = trio.Event()
         self._nursery: trio.Nursery | None = None
@@ -176,8 +178,10 @@ class RemoteKeeper:
 
     async def _open(self) -> None:
         control = await self._connections.control()
-        if self._unusable is not None and self._unusable[0] is control:
-            raise _UnusableError(self._unusable[1])
+        if self._unusable is not None:
+            asked, until, text = self._unusable
+            if asked is control and trio.current_time() < until:
+                raise _UnusableError(text)
         if os.path.lexists(self.socket):
             # The forward of an earlier worker, or of a connection that was not lost.
             with contextlib.suppress(ProviderError):
@@ -190,8 +194,10 @@ class RemoteKeeper:
             self.version, there = _read_status(reply)
             await self._open_forward(control.master, there)
         except _UnusableError as error:
-            self._unusable = control, str(error)
-            _log.warning("terminals are not kept there", host=control.host, why=str(error))
+            self._unusable = control, trio.current_time() + _UNUSABLE_S, str(error)
+            _log.warning(
+                "terminals are not kept there", host=self._connections.host, why=str(error)
+            )
             raise
 
     async def _open_forward(self, master: Master, there: str) -> None:

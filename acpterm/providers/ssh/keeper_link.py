@@ -17,6 +17,10 @@ from acpterm.jsonrpc import ErrorReceived, Peer, ResponseReceived
 from acpterm.providers.provider import ProviderError
 
 _CHUNK: Final = 65536
+_UNREACHABLE: Final = (
+    "the daemon there cannot be reached through the connection: the server must allow it "
+    "(AllowStreamLocalForwarding in sshd_config)"
+)
 
 
 def terminal_name(identifier: str) -> str:
@@ -65,7 +69,7 @@ async def open_link(path: str, timeout_s: float) -> KeeperLink:
             link = await _initialize(stream)
         except (OSError, trio.BrokenResourceError) as error:
             await trio.aclose_forcefully(stream)
-            raise ProviderError(f"no connection to the daemon there: {error}") from error
+            raise ProviderError(_UNREACHABLE) from error
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise
@@ -84,7 +88,4 @@ async def _initialize(stream: trio.SocketStream) -> KeeperLink:
                     return KeeperLink(stream, peer)
                 case ErrorReceived(_, error):
                     raise ProviderError(f"the daemon there refuses us: {error.message}")
-    raise ProviderError(
-        "the daemon there cannot be reached through the connection: the server must allow it "
-        "(AllowStreamLocalForwarding in sshd_config)"
-    )
+    raise ProviderError(_UNREACHABLE)

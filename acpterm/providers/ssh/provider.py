@@ -163,9 +163,7 @@ class SshProvider:
         directory = tempfile.mkdtemp(prefix="acpterm-ssh-")
         try:
             connections = Connections(self._place, self._host, directory)
-            return await self._check(
-                connections, RemoteKeeper(self._place, connections, directory)
-            )
+            return await self._check(connections, RemoteKeeper(self._place, connections, directory))
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
