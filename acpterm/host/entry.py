@@ -1,9 +1,7 @@
 """A terminal's entry in the registry: its owner, the session that created it, and its record."""
 
 import time
-from typing import Final, Protocol
-
-import trio
+from typing import TYPE_CHECKING, Final, Protocol
 
 from acpterm.host.state.records import LaunchRecord, RecordingRecord, TerminalRecord, unpack_text
 from acpterm.host.state.store import launch_key, terminal_key
@@ -11,6 +9,9 @@ from acpterm.host.state.writer import StateWriter
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
+
+if TYPE_CHECKING:
+    import trio
 
 TOOL_CALLS_MAX: Final = 64
 """How many tool calls, the newest, a terminal's record and its description name."""

@@ -123,6 +123,7 @@ async def kept(kept_place, runtime_directory):
     """Return a provider whose terminals a daemon on the other host keeps."""
     async with ssh_provider(kept_place) as provider:
         yield provider
+        assert provider._keeper.is_open
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -102,14 +102,16 @@ class Sshd:
     def cut(self) -> None:
         """Kill the processes that serve connections."""
         for process in self.connections():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def go_away(self) -> None:
         """End the listener, and kill the processes that serve connections."""
         connections = self.connections()
         self.stop()
         for process in connections:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def stop(self) -> None:
         """End the listener; its connections stay."""
@@ -152,7 +154,7 @@ def running(directory: Path, *more: str) -> Iterator[Sshd]:
 
 @contextmanager
 def remote_daemon(server: Sshd) -> Iterator[BlockingDaemon]:
-    """Run a daemon during the block where the users of the server find theirs."""
+    """Run a daemon during the block where users of the server look for it."""
     running_daemon = BlockingDaemon(server.directory / "run" / "acpterm")
     try:
         yield running_daemon

@@ -205,9 +205,11 @@ def _message(group: BaseExceptionGroup[RpcError]) -> str:
     return error.message if isinstance(error, RpcError) else str(error)
 
 
-async def _main(socket: str, limit: str, name: str, *argv: str) -> int | None:
+async def _main(words: list[str]) -> int | None:
+    """Run a bridge until it has ended. `words`: socket, limit in seconds, name, and the argv."""
     tty = Tty()
-    bridge = Bridge(tty, socket, name, list(argv), float(limit))
+    socket, limit, name, *argv = words
+    bridge = Bridge(tty, socket, name, argv, float(limit))
     code: int | None = None
 
     async def watch_signals() -> None:
@@ -228,7 +230,7 @@ async def _main(socket: str, limit: str, name: str, *argv: str) -> int | None:
 
 
 if __name__ == "__main__":
-    _code = trio.run(_main, *sys.argv[1:])
+    _code = trio.run(_main, sys.argv[1:])
     if _code is None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGHUP)

@@ -243,7 +243,8 @@ async def open_user_client(
 
     If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. A
     daemon that is started reads the settings file `config`, if given. `remote` is that of
-    `UserClient.initialize`. Raises `DaemonError` if the daemon cannot be used. Later failures raise `RpcError` from each request.
+    `UserClient.initialize`. Raises `DaemonError` if the daemon cannot be used. Later failures raise
+    `RpcError` from each request.
     """
     stream = await (connect(settings, config, user=True) if start else connect_running(settings))
     if stream is None:

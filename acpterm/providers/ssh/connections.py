@@ -84,7 +84,7 @@ class Connections:
             self._running.set()
             try:
                 while True:
-                    await trio.sleep(self._place.lost_timeout / _BEATS_PER_TIMEOUT)
+                    await trio.sleep(self._place.lost_after / _BEATS_PER_TIMEOUT)
                     if self.kept or any(master.sessions for master in self._masters.values()):
                         await self._beat()
                     elif self._masters and trio.current_time() - self._used_at > _IDLE_S:
@@ -193,7 +193,7 @@ class Connections:
         if alive is None or self._nursery is None:
             raise ProviderError(f"the connection to {self.host} was lost at once")
         control = Control(alive)
-        limit = math.ceil(self._place.lost_timeout)
+        limit = math.ceil(self._place.lost_after)
         script = scripts.control(self._remote_name(), limit, str(time.time_ns()))
         try:
             with trio.fail_after(self._place.connect_timeout):

@@ -16,7 +16,7 @@ States of the way: *open*, while a connection of our own through the forward is 
 *lost*, otherwise. States of a program: *kept*, from its creation until it has exited; *abandoned*,
 if it was to be ended, or forgotten, while the way was lost.
 
-What ends a program that nobody here wants any more, so that none is left for ever:
+What ends a program that is not wanted here any more, so that none is left running without end:
 
 - Kill and release end it through the control channel. If the way is lost, the program is abandoned:
   a file says so, and the program is ended as soon as the way is open again, also by another worker.
@@ -48,7 +48,7 @@ from acpterm.providers.ssh.keeper_link import KeeperLink, open_link
 from acpterm.providers.ssh.master import Master
 
 _PAUSE_S: Final = 0.2
-_PAUSE_MAX_S: Final = 5.0
+_PAUSE_MAX_S: Final = 10.0
 _CHECK_S: Final = 5.0
 # The daemon there has ten seconds to start.
 _START_TIMEOUT_S: Final = 15.0
@@ -109,7 +109,7 @@ class RemoteKeeper:
         """End the program of a job, and forget it, as soon as the way is open again."""
         with contextlib.suppress(OSError), open(self._marker(identifier), "w"):
             pass
-        deadline = trio.current_time() + self._place.lost_timeout
+        deadline = trio.current_time() + self._place.lost_after
         self._abandoned.setdefault(identifier, deadline)
         self.keep(identifier)
 
@@ -182,11 +182,10 @@ class RemoteKeeper:
             asked, until, text = self._unusable
             if asked is control and trio.current_time() < until:
                 raise _UnusableError(text)
-        if os.path.lexists(self.socket):
+        with contextlib.suppress(ProviderError):
             # The forward of an earlier worker, or of a connection that was not lost.
-            with contextlib.suppress(ProviderError):
-                self._use(await open_link(self.socket, _LINK_TIMEOUT_S))
-                return
+            self._use(await open_link(self.socket, _LINK_TIMEOUT_S))
+            return
         try:
             # The path is the last word, since it may have spaces.
             command = self._place.keeper if isinstance(self._place.keeper, str) else "acpterm"

@@ -106,7 +106,7 @@ class SshProvider:
                 master = await connections.take()
                 token = f"{identifier} {master.path}"
                 argv = master.argv("-tt", command=f"exec {connections.run_words} {identifier}")
-            program = self.program(token)
+            self.program(token)
             job = lines(command, directory, identifier)
             await control.send(f"job 0 {identifier} {len(job)}", job)
         except BaseException as error:
@@ -121,7 +121,7 @@ class SshProvider:
         """Return the argv of the bridge to the terminal of a job on the other host."""
         # The last word is the path of the directory there.
         directory = self._connections.run_words.rpartition(" ")[2]
-        limit = f"{self._place.lost_timeout:g}"
+        limit = f"{self._place.lost_after:g}"
         words = [self._keeper.socket, limit, terminal_name(identifier)]
         job = ["/bin/sh", f"{directory}/kept", identifier]
         return [sys.executable, "-P", "-m", _BRIDGE, *words, *job]
@@ -130,7 +130,7 @@ class SshProvider:
         """Return the program of a terminal; `token` may be from an earlier worker."""
         if token not in self._programs:
             identifier, _, master = token.partition(" ")
-            connections, limit = self._connections, self._place.lost_timeout
+            connections, limit = self._connections, self._place.lost_after
             self._programs[token] = (
                 KeptProgram(connections, identifier, self._keeper, limit)
                 if master == _KEPT
