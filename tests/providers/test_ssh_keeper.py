@@ -37,7 +37,7 @@ def there(server):
 
 
 def keeping(server, **more):
-    return server.place(keeper=ACPTERM, connect_timeout=2.0, **more)
+    return server.place(keeper=ACPTERM, connect_timeout=5.0, **more)
 
 
 def kept_terminals(there):
@@ -106,6 +106,31 @@ async def test_output_of_a_flood_is_whole_or_says_what_is_missing(
         text = started.terminal.text.text()
         if "bytes are missing here" not in text:
             assert text == "".join(f"{number}\n" for number in range(1, 300_001))
+        await release(ssh, pool, started)
+
+
+async def test_output_continues_although_the_host_does_not_notice_the_loss(
+    server, there, runtime_directory, workspace
+):
+    """The old connection is never closed there, and its reader would block the program."""
+    with server.config.open("a") as config:
+        config.write("  ServerAliveInterval 1\n  ServerAliveCountMax 2\n")
+    line = "echo ready; until [ -e go ]; do sleep 0.02; done; seq 600000; exit 4"
+    async with ssh_provider(keeping(server)) as ssh, running_pool() as pool:
+        started = await start(ssh, pool, shell(workspace, line))
+        await ready(started.terminal)
+        stuck = server.connections()
+        for process in stuck:
+            process.suspend()
+        try:
+            (workspace / "go").touch()
+            with trio.fail_after(60):
+                status = await started.terminal.wait_exited()
+            assert (status.code, status.ended_by) == (4, EndedBy.EXITED)
+            assert started.terminal.text.text().endswith("\n599999\n600000\n")
+        finally:
+            for process in stuck:
+                process.kill()
         await release(ssh, pool, started)
 
 

@@ -27,7 +27,7 @@ def server(tmp_path):
 def far(server, runtime_directory, tmp_path):
     """Return a function that runs a daemon whose terminals are kept on that host."""
     file = tmp_path / "config.toml"
-    place = f'config = "{server.config}"\nkeeper = "{ACPTERM}"\nconnect_timeout = 2\n'
+    place = f'config = "{server.config}"\nkeeper = "{ACPTERM}"\nconnect_timeout = 5\n'
     file.write_text(f'provider = "ssh:box"\n[ssh.box]\n{place}')
     env = environment(
         XDG_RUNTIME_DIR=runtime_directory,
