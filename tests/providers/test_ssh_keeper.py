@@ -157,6 +157,30 @@ async def test_input_and_size_arrive_once_after_a_reconnection(
         await release(ssh, pool, started)
 
 
+async def test_input_that_was_not_acknowledged_is_typed_once(
+    server, there, runtime_directory, workspace
+):
+    line = (
+        "stty raw -echo; echo ready; until [ -e go ]; do sleep 0.02; done; "
+        "head -c 20000 >got; timeout --foreground 1 cat >more; exit 5"
+    )
+    typed = "".join(f"{number:04}\n" for number in range(4000)).encode()
+    async with ssh_provider(keeping(server)) as ssh, running_pool() as pool:
+        started = await start(ssh, pool, shell(workspace, line))
+        await ready(started.terminal)
+        started.terminal.keyboard.type(typed)
+        # The daemon there has taken what the program does not read.
+        await trio.sleep(1)
+        server.cut()
+        await trio.sleep(1)
+        (workspace / "go").touch()
+        with trio.fail_after(30):
+            assert (await started.terminal.wait_exited()).code == 5
+        assert (workspace / "got").read_bytes() == typed
+        assert (workspace / "more").read_bytes() == b""
+        await release(ssh, pool, started)
+
+
 @pytest.mark.parametrize("end", ["exit 4", "kill -KILL $$", "exit 137"])
 async def test_program_that_exits_while_disconnected_is_reported_later(
     server, there, runtime_directory, workspace, end

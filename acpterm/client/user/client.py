@@ -16,11 +16,10 @@ from msgspec import Raw
 from acpterm.acp.base import Wire
 from acpterm.acp.user_api import GetRequest, NoParams, TerminalInfo, UserTerminalRequest
 from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import connect, connect_running, reconnect
+from acpterm.client.daemon_stream import connect, connect_running, initialize, reconnect
 from acpterm.client.endpoint import Endpoint, OnResponse, Response
 from acpterm.client.errors import LostError
 from acpterm.client.handshake import initialize_params
-from acpterm.client.host_connection import initialize
 from acpterm.client.user.requests import (
     REPEATABLE,
     StreamRequest,
