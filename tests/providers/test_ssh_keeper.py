@@ -292,6 +292,23 @@ async def test_worker_of_the_daemon_there_is_replaced_unnoticed(
         await release(ssh, pool, started)
 
 
+async def test_end_of_the_daemon_there_ends_the_program_and_the_next_one_gets_another(
+    server, there, runtime_directory, workspace
+):
+    async with ssh_provider(keeping(server)) as ssh, running_pool(grace=0.2) as pool:
+        started = await start(ssh, pool, shell(workspace, STUBBORN))
+        await ready(started.terminal)
+        there.process.kill()
+        with trio.fail_after(30):
+            status = await started.terminal.wait_exited()
+        assert (status.code, status.ended_by) == (255, EndedBy.LOST)
+        await until(lambda: not any(map(alive, pids(workspace / "pids"))))
+        await release(ssh, pool, started)
+        assert (await run(ssh, shell(workspace, "exit 3")))[0].code == 3
+        assert ssh._keeper.is_open
+    await shut_down(server)
+
+
 async def test_program_has_the_umask_and_the_environment_of_a_login(
     server, there, runtime_directory, workspace
 ):
