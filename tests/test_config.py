@@ -209,6 +209,7 @@ def test_places_are_tables_of_hosts(file):
         ("[ssh.'a b']\n", "cannot be the name of a place"),
         ("[ssh.a]\nport = 22\n", "unknown field `port`"),
         ("[ssh.a]\n[ssh.a.directories]\nwork = '/w'\n", "'work': is not an absolute path"),
+        ("[ssh.a]\nkeeper = 'acpterm'\n", "'acpterm': is not an absolute path"),
         ("provider = 'ssh:a'\n", r"there is not a table \[ssh.a\]; the providers are local"),
         ("provider = 'jail'\n", "there is not such a provider"),
         ("[profiles.far]\nprovider = 'ssh:a'\n", "profiles.far.provider = 'ssh:a'"),

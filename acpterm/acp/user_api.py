@@ -182,12 +182,14 @@ class OutputResponse(Wire):
 class UserWriteRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/write``: write `data` as keyboard input.
 
-    `data` is text, or base64 if `encoding` is set.
+    `data` is text, or base64 if `encoding` is set. A client that has lost its connection may repeat
+    its last request with the same `token`: what was typed already is not typed again.
     """
 
     terminal_id: TerminalName
     data: Annotated[str, Meta(description="what to type")]
     encoding: Literal["base64"] | None = None
+    token: Annotated[str, Meta(max_length=64)] | None = None
 
 
 class UserResizeRequest(Wire):

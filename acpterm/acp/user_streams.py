@@ -98,7 +98,8 @@ class FollowRequest(Wire, omit_defaults=True):
     before a take-over by a new worker are unknown; `since_time` skips output whose time is unknown.
 
     With `hold` no output is lost: the program blocks while the ring is full of unread output. Only
-    terminals that the user owns can be followed with `hold`.
+    terminals that the user owns can be followed with `hold`. `holder` names the reader: a request
+    with the same holder ends earlier ones, whose connections may be lost without a sign.
     """
 
     terminal_id: TerminalName
@@ -108,6 +109,7 @@ class FollowRequest(Wire, omit_defaults=True):
     times: bool = False
     stay: bool = True
     hold: bool = False
+    holder: Annotated[str, Meta(max_length=64)] | None = None
 
 
 class FollowedNotification(Wire, omit_defaults=True):

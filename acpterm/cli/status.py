@@ -13,8 +13,9 @@ from acpterm.jsonrpc import RpcError
 
 @click.command("status")
 @click.option("--json", "as_json", is_flag=True, help="Print the status as JSON.")
+@click.option("--start", is_flag=True, help="Start the daemon if it does not run.")
 @at_daemon
-def command(as_json: bool, config: str | None, socket: str | None) -> None:
+def command(as_json: bool, start: bool, config: str | None, socket: str | None) -> None:
     """Show daemon status: its version, processes, sockets, terminals, connections and memory.
 
     Kept terminals are those that were released and can still be read. The keeper holds the programs
@@ -27,7 +28,7 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     Exit status: 0 if the daemon runs, 1 if it does not or cannot be reached.
     """
     try:
-        found = status(settings(config, socket=socket))
+        found = status(settings(config, socket=socket), config, start=start)
     except (DaemonError, RpcError) as error:
         fail(str(error))
     if found is None:

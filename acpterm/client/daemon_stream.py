@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from acpterm.client import daemon
+from acpterm.client.daemon import DaemonError
+from acpterm.client.endpoint import Endpoint
 from acpterm.client.handshake import (
     RETRY_PAUSE_S,
     ClosedError,
@@ -20,8 +22,14 @@ from acpterm.client.handshake import (
     HandshakeError,
     ReconnectAttempts,
     Welcome,
+    initialize_params,
+    initialize_timeout,
+    no_answer,
+    read_welcome,
 )
 from acpterm.config import Settings, agent_socket, user_socket
+from acpterm.jsonrpc import RpcError
+from acpterm.runtime.exec_context import ExecContext
 from acpterm.runtime.threads import run_blocking
 
 _CHUNK: Final = 64 * 1024
@@ -112,3 +120,28 @@ async def _connect(path: str, params: dict[str, Any]) -> Reconnected:
         await trio.aclose_forcefully(stream)
         raise
     return Reconnected(stream, welcome, received)
+
+
+async def initialize(
+    host: Endpoint,
+    name: str,
+    context: ExecContext | None,
+    settings: Settings,
+    *,
+    approver: str | None = None,
+) -> Welcome:
+    """Send `initialize`; return the part of the response that concerns resuming a lost connection.
+
+    `name` is the agent's name and `context` what terminals start with. `approver` is the token that
+    makes the connection an approver. Raises `DaemonError` if the host refuses, and `NoAnswerError`
+    if it has not responded after ten seconds, or after three if the daemon's keeper reports that
+    there is no worker.
+    """
+    seconds = initialize_timeout(settings)
+    with trio.move_on_after(seconds):
+        try:
+            params = initialize_params(name, context, approver=approver)
+            return read_welcome(await host.request("initialize", params))
+        except RpcError as error:
+            raise DaemonError(f"{host.name} cannot be used: {error.message}") from error
+    raise no_answer(host.name, settings, seconds)

@@ -18,23 +18,19 @@ from typing import Final, NamedTuple, TypeAlias
 import trio
 
 from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import connect, reconnect
+from acpterm.client.daemon_stream import connect, initialize, reconnect
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.errors import LostError
 from acpterm.client.handshake import (
     Welcome,
     initialize_params,
-    initialize_timeout,
-    no_answer,
-    read_welcome,
 )
 from acpterm.client.questions import Questions, request_token
 from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings, agent_socket
 from acpterm.config.profiles import BUILTIN
 from acpterm.host.open_host import open_host
-from acpterm.jsonrpc import NotificationReceived, RpcError
-from acpterm.runtime import exec_context
+from acpterm.jsonrpc import NotificationReceived
 from acpterm.runtime.exec_context import ExecContext
 
 # The host takes at most three seconds to close a connection.
@@ -180,31 +176,6 @@ async def open_host_connection(
         finally:
             running.cancel()
             nursery.cancel_scope.deadline = trio.current_time() + _CLOSE_TIMEOUT_S
-
-
-async def initialize(
-    host: Endpoint,
-    name: str,
-    context: exec_context.ExecContext,
-    settings: Settings,
-    *,
-    approver: str | None = None,
-) -> Welcome:
-    """Send `initialize`; return the part of the response that concerns resuming a lost connection.
-
-    `name` is the agent's name and `context` what terminals start with. `approver` is the token that
-    makes the connection an approver. Raises `DaemonError` if the host refuses, and `NoAnswerError`
-    if it has not responded after ten seconds, or after three if the daemon's keeper reports that
-    there is no worker.
-    """
-    seconds = initialize_timeout(settings)
-    with trio.move_on_after(seconds):
-        try:
-            params = initialize_params(name, context, approver=approver)
-            return read_welcome(await host.request("initialize", params))
-        except RpcError as error:
-            raise DaemonError(f"{host.name} cannot be used: {error.message}") from error
-    raise no_answer(host.name, settings, seconds)
 
 
 def _receiver(questions: Questions | None, other: OnNotification | None) -> OnNotification:

@@ -13,6 +13,8 @@ from msgspec import Meta, Struct, field
 
 KINDS: Final = ("ssh", "slurm")
 """The kinds of places, which are the names of their settings too."""
+_LOST_S: Final = 120.0
+_KEPT_LOST_S: Final = 28800.0
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -50,12 +52,26 @@ class SshPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Meta(title="Seconds within which a connection must be made."),
     ] = 15.0
     lost_timeout: Annotated[
-        Annotated[float, Meta(ge=10, le=86400)],
+        Annotated[float, Meta(ge=10, le=604800)] | None,
         Meta(
             title="Seconds without a word from here after which the host ends the programs of its "
-            "terminals by itself."
+            "terminals by itself; by default 120, and eight hours with `keeper`."
         ),
-    ] = 120.0
+    ] = None
+    keeper: Annotated[
+        bool | str,
+        Meta(
+            title="Whether the daemon of acpterm on the host keeps the terminals there, if acpterm "
+            "is installed: a lost connection does not end them. Or the path of acpterm there."
+        ),
+    ] = False
+
+    @property
+    def lost_after(self) -> float:
+        """The number of seconds of `lost_timeout`."""
+        if self.lost_timeout is not None:
+            return self.lost_timeout
+        return _LOST_S if self.keeper is False else _KEPT_LOST_S
 
     def check(self) -> None:
         """Raise `ValueError` for an invalid value."""
@@ -64,6 +80,8 @@ class SshPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         for path in (*self.directories, *self.directories.values(), self.config or "/"):
             if not path.startswith("/"):
                 raise ValueError(f"{path!r}: is not an absolute path")
+        if isinstance(self.keeper, str) and not re.fullmatch(r"/[^\n]*[^\s]", self.keeper):
+            raise ValueError(f"keeper = {self.keeper!r}: is not an absolute path")
 
 
 Resource: TypeAlias = Literal["partition", "account", "time", "cpus", "memory", "gpus"]

@@ -1,7 +1,7 @@
 """A terminal's entry in the registry: its owner, the session that created it, and its record."""
 
 import time
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from acpterm.host.state.records import LaunchRecord, RecordingRecord, TerminalRecord, unpack_text
 from acpterm.host.state.store import launch_key, terminal_key
@@ -9,6 +9,9 @@ from acpterm.host.state.writer import StateWriter
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
+
+if TYPE_CHECKING:
+    import trio
 
 TOOL_CALLS_MAX: Final = 64
 """How many tool calls, the newest, a terminal's record and its description name."""
@@ -98,8 +101,12 @@ class TerminalEntry:
         """Whether the program waited for input at the input monitor's last check."""
         self.window_count = 0
         """How many windows are attached; kept up to date by `Windows`."""
+        self.write_token: str | None = None
+        """The token of the last request to write that had one: it is not executed again."""
         self.launch: Final = launch
         """What the user created the terminal with; None if an agent created it."""
+        self.holders: Final[dict[str, trio.CancelScope]] = {}
+        """The requests to follow the output that have a holder, by their holders."""
         self.is_restarting = False
         """Whether the program is being ended only to be started again: its exit then must not
         remove the terminal."""

@@ -20,6 +20,18 @@ async def test_status_and_shutdown_report_not_running_without_a_daemon(tmp_path)
     assert not (tmp_path / "run").exists()
 
 
+async def test_status_starts_a_daemon_on_request(tmp_path):
+    path = str(tmp_path / "run" / "agent.sock")
+    status, out, err = await run(path, "status", "--start", "--json")
+    assert (status, err) == (0, "")
+    try:
+        assert json.loads(out)["userSocket"] == user_socket(path)
+        pid = json.loads((await run(path, "status", "--start", "--json")).out)["keeperPid"]
+        assert pid == json.loads(out)["keeperPid"]
+    finally:
+        assert (await run(path, "shutdown")).status == 0
+
+
 async def test_status_shows_the_state_of_the_daemon(tmp_path):
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         await agent.create("sleep 1000")

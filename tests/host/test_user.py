@@ -78,6 +78,39 @@ async def test_held_program_blocks_until_its_reader_disconnects():
         await entry.terminal.wait_exited()
 
 
+@pytest.mark.long
+async def test_later_reader_with_the_same_holder_replaces_one_that_does_not_read():
+    async with host_here() as host, user_of(host) as stuck, user_of(host) as user:
+        command = {"command": "seq 1000000", "hold": True}
+        terminal = (await stuck.request("terminal/create", command))["terminalId"]
+        reading = {"terminalId": terminal, "hold": True, "holder": "reader"}
+        await stuck.open("terminal/follow", **reading)
+        stuck.pause()
+        ring = host.state.registry.find(terminal).terminal.ring
+        await poll(lambda: ring._header[STALLED] == 1)
+        id_, _ = await user.open("terminal/follow", **reading, since=0)
+        assert (await user.result(id_))["exitStatus"]["exitCode"] == 0
+
+
+async def test_repeated_write_with_the_same_token_is_not_typed_again():
+    async with host_here() as host, user_of(host) as user, user_of(host) as again:
+        line = "stty -echo; echo ready; read a; read b; echo $a; echo $b"
+        created = await user.request("terminal/create", {"command": line})
+        terminal = created["terminalId"]
+        await poll(lambda: "ready" in host.state.registry.find(terminal).terminal.text.text())
+        for client, text, token in (
+            (user, "one\r", "1"),
+            (again, "one\r", "1"),
+            (again, "two\r", "2"),
+            (user, "two\r", "2"),
+        ):
+            params = {"terminalId": terminal, "data": text, "token": token}
+            assert (await client.request("terminal/write", params))["written"] == 4
+        await user.terminal_request("wait", terminal)
+        output = (await user.terminal_request("output", terminal))["text"]
+        assert output == "ready\none\ntwo\n"
+
+
 async def test_removing_a_terminal_does_not_evict_retained_ones():
     async with host_here(keep_released=2) as host, user_of(host) as user:
         for name in ("a", "b"):
@@ -238,7 +271,7 @@ async def test_follow_without_stay_sends_output_that_is_not_consumed_yet(tmp_pat
         (tmp_path / "go").write_text("\n")
         poll_blocking(lambda: entry.terminal.ring.unread == len(b"last\r\n"))
         params = FollowRequest(entry.id, token="t", stay=False)
-        assert (await follow(user, entry.terminal, params)).position == len(b"last\r\n")
+        assert (await follow(user, entry, params)).position == len(b"last\r\n")
 
 
 async def test_tool_calls_of_an_agent_do_not_make_the_list_long():

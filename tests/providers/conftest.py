@@ -112,6 +112,21 @@ async def ssh(sshd, runtime_directory):
 
 
 @pytest.fixture(scope="session")
+def kept_place(sshd):
+    """Return a place where a running daemon keeps the terminals."""
+    with sshd_support.remote_daemon(sshd):
+        yield sshd.place(keeper=sshd_support.ACPTERM)
+
+
+@pytest.fixture
+async def kept(kept_place, runtime_directory):
+    """Return a provider whose terminals a daemon on the other host keeps."""
+    async with ssh_provider(kept_place) as provider:
+        yield provider
+        assert provider._keeper.is_open
+
+
+@pytest.fixture(scope="session")
 def cluster():
     """Return a running cluster that the tests share; its paths are short, for sockets."""
     if slurm_support.MISSING:
@@ -144,6 +159,7 @@ async def slurm(cluster, runtime_directory):
     params=[
         "local",
         pytest.param("ssh", marks=pytest.mark.cluster),
+        pytest.param("kept", marks=pytest.mark.cluster),
         pytest.param("slurm", marks=pytest.mark.cluster),
     ]
 )

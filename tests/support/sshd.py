@@ -7,14 +7,18 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
 from acpterm.config.places import SshPlace
+from tests.support.daemon import BlockingDaemon
 
+ACPTERM = str(Path(sys.executable).with_name("acpterm"))
+"""The path of acpterm, also on the other host, which is this one."""
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 
 _SERVER = """\
@@ -30,7 +34,7 @@ KbdInteractiveAuthentication no
 PermitRootLogin yes
 PrintMotd no
 PrintLastLog no
-SetEnv HOME={directory}/home
+SetEnv HOME={directory}/home XDG_RUNTIME_DIR={directory}/run
 """
 
 _CLIENT = """\
@@ -51,6 +55,7 @@ class Sshd:
     def __init__(self, directory: Path, *more: str) -> None:
         self.directory = directory
         (directory / "home").mkdir(exist_ok=True)
+        (directory / "run").mkdir(exist_ok=True, mode=0o700)
         for name in ("host_key", "user_key"):
             new_key(directory / name)
         shutil.copy(directory / "user_key.pub", directory / "authorized_keys")
@@ -102,7 +107,16 @@ class Sshd:
     def cut(self) -> None:
         """Kill the processes that serve connections."""
         for process in self.connections():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def go_away(self) -> None:
+        """End the listener, and kill the processes that serve connections."""
+        connections = self.connections()
+        self.stop()
+        for process in connections:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def stop(self) -> None:
         """End the listener; its connections stay."""
@@ -140,11 +154,17 @@ def running(directory: Path, *more: str) -> Iterator[Sshd]:
     try:
         yield server
     finally:
-        connections = server.connections()
-        server.stop()
-        for process in connections:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        server.go_away()
+
+
+@contextmanager
+def remote_daemon(server: Sshd) -> Iterator[BlockingDaemon]:
+    """Run a daemon during the block where users of the server look for it."""
+    running_daemon = BlockingDaemon(server.directory / "run" / "acpterm")
+    try:
+        yield running_daemon
+    finally:
+        running_daemon.close()
 
 
 def _free_port() -> int:

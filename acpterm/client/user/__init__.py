@@ -17,5 +17,6 @@ Built on them:
 - `list_view`: the state of the interactive list of `acpterm ls --watch`.
 - `send_keys`: types text and keys into a terminal.
 - `completion`: candidates for the shell's completion.
+- `bridge`: the local program of a terminal that another host's daemon keeps.
 - `shutdown`: ends the daemon. `worker`: the worker's status and replacement.
 """

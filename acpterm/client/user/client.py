@@ -16,11 +16,10 @@ from msgspec import Raw
 from acpterm.acp.base import Wire
 from acpterm.acp.user_api import GetRequest, NoParams, TerminalInfo, UserTerminalRequest
 from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import connect, connect_running, reconnect
+from acpterm.client.daemon_stream import connect, connect_running, initialize, reconnect
 from acpterm.client.endpoint import Endpoint, OnResponse, Response
 from acpterm.client.errors import LostError
 from acpterm.client.handshake import initialize_params
-from acpterm.client.host_connection import initialize
 from acpterm.client.user.requests import (
     REPEATABLE,
     StreamRequest,
@@ -103,12 +102,14 @@ class UserClient:
         self._streams: dict[str | None, Stream[Any]] = {}
         self._endpoint = self._open(stream)
 
-    async def initialize(self) -> None:
+    async def initialize(self, *, remote: bool = False) -> None:
         """Send `initialize` and wait for the response.
 
-        Raises `DaemonError` if the daemon refuses, or does not respond in time.
+        `remote`: the daemon is another host's, where the execution context of this process means
+        nothing. Raises `DaemonError` if the daemon refuses, or does not respond in time.
         """
-        await initialize(self._endpoint, "acpterm", exec_context.current(), self.settings)
+        context = None if remote else exec_context.current()
+        await initialize(self._endpoint, "acpterm", context, self.settings)
 
     async def call(self, method: str, params: Wire, into: type[W]) -> W:
         """Send a request and return its result, decoded as `into`.
@@ -235,25 +236,26 @@ class UserClient:
 
 @asynccontextmanager
 async def open_user_client(
-    settings: Settings, config: str | None = None, *, start: bool = True
+    settings: Settings, config: str | None = None, *, start: bool = True, remote: bool = False
 ) -> AsyncIterator[UserClient]:
     """Connect to the daemon for the duration of the block.
 
     If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. A
-    daemon that is started reads the settings file `config`, if given. Raises `DaemonError` if the
-    daemon cannot be used. Later failures raise `RpcError` from each request.
+    daemon that is started reads the settings file `config`, if given. `remote` is that of
+    `UserClient.initialize`. Raises `DaemonError` if the daemon cannot be used. Later failures raise
+    `RpcError` from each request.
     """
     stream = await (connect(settings, config, user=True) if start else connect_running(settings))
     if stream is None:
         raise not_running(settings)
     name = f"the daemon at {user_socket(settings)}"
-    async with user_client_on(stream, name, settings) as client:
+    async with user_client_on(stream, name, settings, remote=remote) as client:
         yield client
 
 
 @asynccontextmanager
 async def user_client_on(
-    stream: trio.abc.Stream, name: str, settings: Settings
+    stream: trio.abc.Stream, name: str, settings: Settings, *, remote: bool = False
 ) -> AsyncIterator[UserClient]:
     """Use an open connection for the duration of the block, and close it then.
 
@@ -262,7 +264,7 @@ async def user_client_on(
     async with trio.open_nursery() as nursery:
         client = UserClient(stream, name, settings, nursery)
         try:
-            await client.initialize()
+            await client.initialize(remote=remote)
             yield client
         finally:
             nursery.cancel_scope.cancel()

@@ -59,11 +59,16 @@ class Restarted(NamedTuple):
     """Number of terminals whose programs continue to run."""
 
 
-def status(settings: Settings) -> StatusResponse | NoWorker | None:
-    """Return the daemon's status; None if no daemon runs. Raises `DaemonError`, `RpcError`."""
+def status(
+    settings: Settings, config: str | None = None, *, start: bool = False
+) -> StatusResponse | NoWorker | None:
+    """Return the daemon's status; None if no daemon runs. Raises `DaemonError`, `RpcError`.
+
+    With `start`, start a daemon if none runs. It reads the settings file `config`, if given.
+    """
     try:
         with open_blocking_client(
-            settings, start=False, answer_timeout_s=ANSWER_TIMEOUT_S
+            settings, config, start=start, answer_timeout_s=ANSWER_TIMEOUT_S
         ) as client:
             return _status(client)
     except NoAnswerError:

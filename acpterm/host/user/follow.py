@@ -16,9 +16,10 @@ from typing import Final
 import trio
 
 from acpterm.acp.user_streams import FollowedNotification, FollowRequest, FollowResponse
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.terminal_info import exit_info
 from acpterm.host.user.connection import UserConnection
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError
 from acpterm.terminal.terminal import Terminal
 
 CHUNK_BYTES: Final = 256 * 1024
@@ -30,13 +31,16 @@ POLL_INTERVAL_S: Final = 0.01
 CATCH_UP_INTERVAL_S: Final = 0.05
 
 
-async def follow(user: UserConnection, terminal: Terminal, params: FollowRequest) -> FollowResponse:
+async def follow(
+    user: UserConnection, entry: TerminalEntry, params: FollowRequest
+) -> FollowResponse:
     """Send the output of a terminal, from the position or time that `params` names, then live.
 
     Without `stay`, return once the current output was sent; otherwise once the program has ended
     and all output was sent. The response has the position just past the sent output. Raises
     `RpcError` (-32602) if the output has not reached the position `since`.
     """
+    terminal = entry.terminal
     if params.since_time is not None:
         # Output has a time only once the consumer has processed it.
         await terminal.caught_up()
@@ -49,7 +53,11 @@ async def follow(user: UserConnection, terminal: Terminal, params: FollowRequest
             "use the position that an earlier answer gave",
         )
     position = _start_position(terminal, params)
-    with user.ongoing_request(params.token), _release_at_end(user, terminal, hold=params.hold):
+    with (
+        user.ongoing_request(params.token),
+        _replace_earlier(entry, params.holder),
+        _release_at_end(user, terminal, hold=params.hold),
+    ):
         while True:
             await user.sender.drain()
             # Read `exit` first: once it is set, the output up to `ring.end` is complete.
@@ -65,6 +73,25 @@ async def follow(user: UserConnection, terminal: Terminal, params: FollowRequest
                 return FollowResponse(position, exit_info(terminal.exit))
             else:
                 await terminal.wait_changed()
+
+
+@contextmanager
+def _replace_earlier(entry: TerminalEntry, holder: str | None) -> Iterator[None]:
+    """Cancel the earlier request of the same holder; raise `RpcError` if a later one comes."""
+    if holder is None:
+        yield
+        return
+    if (earlier := entry.holders.get(holder)) is not None:
+        earlier.cancel()
+    with trio.CancelScope() as scope:
+        entry.holders[holder] = scope
+        try:
+            yield
+        finally:
+            if entry.holders.get(holder) is scope:
+                del entry.holders[holder]
+    if scope.cancelled_caught:
+        raise RpcError(REQUEST_CANCELLED, "cancelled: another connection continues this request")
 
 
 def _start_position(terminal: Terminal, params: FollowRequest) -> int:

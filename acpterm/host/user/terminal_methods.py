@@ -144,7 +144,7 @@ def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, F
         raise RpcError(
             INVALID_PARAMS, f"terminal {entry.id!r} is an agent's: only the user's own can `hold`"
         )
-    return follow_output(user, entry.terminal, params)
+    return follow_output(user, entry, params)
 
 
 def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any, WriteResponse]:
@@ -154,8 +154,17 @@ def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any,
     """
     data = input_of(params)
     entry = user.entry(params.terminal_id, own=True)
+    if params.token is not None and params.token == entry.write_token:
+        return _written(data)
     user.host.trail.input(entry, "user", len(data))
-    return terminal_ops.write(entry.terminal, data)
+    writing = terminal_ops.write(entry.terminal, data)
+    entry.write_token = params.token or entry.write_token
+    return writing
+
+
+async def _written(data: bytes) -> WriteResponse:
+    await trio.lowlevel.checkpoint()
+    return WriteResponse(len(data))
 
 
 def input_of(params: UserWriteRequest) -> bytes:

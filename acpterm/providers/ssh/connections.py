@@ -53,6 +53,8 @@ class Connections:
         self._directory: Final = directory
         self._masters: dict[str, Master] = {}
         self._control: Control | None = None
+        self.kept: Final[set[str]] = set()
+        """The ids of the jobs that need a connection, but no session: `keeper` decides."""
         self.run_words = ""
         """The words that run a job on the other host, once the control channel was opened."""
         self._nursery: trio.Nursery | None = None
@@ -82,8 +84,8 @@ class Connections:
             self._running.set()
             try:
                 while True:
-                    await trio.sleep(self._place.lost_timeout / _BEATS_PER_TIMEOUT)
-                    if any(master.sessions for master in self._masters.values()):
+                    await trio.sleep(self._place.lost_after / _BEATS_PER_TIMEOUT)
+                    if self.kept or any(master.sessions for master in self._masters.values()):
                         await self._beat()
                     elif self._masters and trio.current_time() - self._used_at > _IDLE_S:
                         await self._close()
@@ -192,7 +194,7 @@ class Connections:
         if alive is None or self._nursery is None:
             raise ProviderError(f"the connection to {self.host} was lost at once")
         control = Control(alive)
-        limit = math.ceil(self._place.lost_timeout)
+        limit = math.ceil(self._place.lost_after)
         script = scripts.control(self._remote_name(), limit, str(time.time_ns()))
         try:
             with trio.fail_after(self._place.connect_timeout):

@@ -115,16 +115,37 @@ class Master:
         """End the connection and all its sessions. Does not raise."""
         if not self.is_ours:
             return
+        await self._request("exit")
+        _remove(self.path)
+
+    async def forward(self, path: str, there: str) -> None:
+        """Listen at the local `path`, for connections to the socket `there` on the other host.
+
+        Raises `ProviderError`.
+        """
+        problem = await self._request("forward", "-L", f"{path}:{there}")
+        if problem is not None:
+            raise ProviderError(f"no forward to {there} on {self._host}: {problem}")
+
+    async def cancel_forward(self, path: str, there: str) -> None:
+        """Undo `forward`; do nothing if there is no such forward. Does not raise."""
+        await self._request("cancel", "-L", f"{path}:{there}")
+
+    async def _request(self, command: str, *options: str) -> str | None:
+        """Send a request to the master; return why it has failed, or None."""
+        fixed = ("-F", "none", "-S", self.path, "-O", command)
         with trio.move_on_after(_EXIT_TIMEOUT_S):
-            await trio.run_process(
-                ["ssh", "-F", "none", "-S", self.path, "-O", "exit", "--", self._host],
+            done = await trio.run_process(
+                ["ssh", *fixed, *options, "--", self._host],
                 stdin=DEVNULL,
-                stdout=DEVNULL,
-                stderr=DEVNULL,
+                capture_stdout=True,
+                capture_stderr=True,
                 env=environment(),
                 check=False,
             )
-        _remove(self.path)
+            text = os.fsdecode(done.stderr).strip()[-_TEXT_MAX:]
+            return None if done.returncode == 0 else text or f"ssh exited with {done.returncode}"
+        return "no answer"
 
 
 async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[str]]:

@@ -1,6 +1,11 @@
-"""The program of one terminal on a host that ssh reaches. Implements `terminal.remote`."""
+"""The program of one terminal on a host that ssh reaches. Implements `terminal.remote`.
+
+The client of an `SshProgram` is ssh, and that of a `KeptProgram` is a bridge to the other host's
+daemon (`keeper`), which exits like ssh, or by SIGHUP if the connection was lost for too long.
+"""
 
 import contextlib
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -9,6 +14,7 @@ import trio
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import ControlLostError
+from acpterm.providers.ssh.keeper import RemoteKeeper
 from acpterm.pty.signals import name_of, number_of
 from acpterm.terminal.remote import RemoteExit
 from acpterm.terminal.status import EndedBy
@@ -19,6 +25,9 @@ LOST: Final = RemoteExit(255, None, EndedBy.LOST)
 _CERTAIN_MAX: Final = 127
 _REPLY_TIMEOUT_S: Final = 5.0
 _KILL_TIMEOUT_S: Final = 5.0
+# How long an open connection may be waited for, and between two questions how a program has ended.
+_CONNECT_TIMEOUT_S: Final = 2.0
+_EXIT_PAUSE_S: Final = 0.5
 
 
 class SshProgram:
@@ -29,7 +38,7 @@ class SshProgram:
         self._identifier: Final = identifier
         self._master: Final = master
         self._is_counted = True
-        connections.count(master, 1)
+        self._count(1)
 
     @property
     def host(self) -> str:
@@ -40,7 +49,10 @@ class SshProgram:
         """Record that the program's session has ended. Idempotent."""
         if self._is_counted:
             self._is_counted = False
-            self._connections.count(self._master, -1)
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        self._connections.count(self._master, change)
 
     @property
     def is_queued(self) -> bool:
@@ -71,7 +83,9 @@ class SshProgram:
             return RemoteExit(code, None)
         if not self._connections.is_alive(self._master):
             return LOST
-        reply = await self._ask("exit", self._identifier, _REPLY_TIMEOUT_S)
+        return await self._read_exit(await self._ask("exit", self._identifier, _REPLY_TIMEOUT_S))
+
+    async def _read_exit(self, reply: str | None) -> RemoteExit:
         match (reply or "").split():
             case ["code", number]:
                 return RemoteExit(int(number), None)
@@ -81,7 +95,7 @@ class SshProgram:
                 # What waits for the program cannot be ended by anything else.
                 return RemoteExit(None, "SIGKILL")
             case ["running"]:
-                # ssh was killed here, or its connection was lost, and nothing reads the output.
+                # The client was killed, or its connection was lost, and nothing reads the output.
                 await self.end(0.0)
         return LOST
 
@@ -90,6 +104,56 @@ class SshProgram:
         with contextlib.suppress(ProviderError, ControlLostError):
             control = await self._connections.control()
             return await control.request(verb, words, timeout_s=timeout_s)
+        return None
+
+
+class KeptProgram(SshProgram):
+    """A program that the other host's daemon keeps; `limit_s` is the time until it is lost."""
+
+    def __init__(
+        self, connections: Connections, identifier: str, keeper: RemoteKeeper, limit_s: float
+    ) -> None:
+        self._keeper: Final = keeper
+        self._limit_s: Final = limit_s
+        super().__init__(connections, identifier, "")
+
+    def _count(self, change: int) -> None:
+        if change > 0:
+            self._keeper.keep(self._identifier)
+        else:
+            self._keeper.let_go(self._identifier)
+
+    async def end(self, grace: float) -> bool:
+        """End the program and its descendants, now or when the host can be reached again."""
+        words = f"{self._identifier} {round(10 * grace)}"
+        reply = await self._ask("end", words, grace + _KILL_TIMEOUT_S)
+        if reply is None:
+            self._keeper.abandon(self._identifier)
+        return reply == "ended"
+
+    async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
+        """Return how the program ended; `code` and `signal` are how the bridge ended."""
+        reply: str | None = None
+        if signal is None and code is not None and code <= _CERTAIN_MAX:
+            self.ended()
+            return RemoteExit(code, None)
+        # The bridge has ended by itself if there is no signal: then the program has, too.
+        with trio.move_on_after(self._limit_s if signal is None else _CONNECT_TIMEOUT_S):
+            while reply is None:
+                reply = await self._ask("exit", self._identifier, _REPLY_TIMEOUT_S)
+                if reply is None:
+                    await trio.sleep(_EXIT_PAUSE_S)
+        if reply is None:
+            self._keeper.abandon(self._identifier)
+        found = await self._read_exit(reply)
+        self.ended()
+        return found
+
+    async def _ask(self, verb: str, words: str, timeout_s: float) -> str | None:
+        with trio.move_on_after(_CONNECT_TIMEOUT_S) as scope, contextlib.suppress(ProviderError):
+            await self._connections.control()
+            scope.deadline = math.inf
+            return await super()._ask(verb, words, timeout_s)
         return None
 
 

@@ -7,10 +7,14 @@ or not. `clean_up` removes what is left of the job.
 
 If the connection is lost, the PTY over there hangs up, and the program is ended there; its terminal
 has exited here, as lost.
+
+With the setting `keeper`, and acpterm on the other host, the keeper here runs a bridge instead, and
+the other host's daemon runs the job: `keeper` says what happens when the connection is lost.
 """
 
 import os
 import shutil
+import sys
 import tempfile
 import time
 from itertools import pairwise
@@ -24,10 +28,16 @@ from acpterm.providers.provider import Command, Isolation, Prepared, ProviderErr
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import ControlLostError
 from acpterm.providers.ssh.job import lines, remote_directory
-from acpterm.providers.ssh.program import SshProgram
+from acpterm.providers.ssh.keeper import RemoteKeeper
+from acpterm.providers.ssh.keeper_link import terminal_name
+from acpterm.providers.ssh.program import KeptProgram, SshProgram
 from acpterm.pty.tracking.marks import Daemon
 
 _CLEAN_UP_TIMEOUT_S: Final = 3.0
+# The second word of the token of a kept program, instead of the path of a master.
+_KEPT: Final = "kept"
+# A module of a higher layer, which runs as a process of its own.
+_BRIDGE: Final = "acpterm.client.user.bridge"
 
 
 class SshProvider:
@@ -46,25 +56,34 @@ class SshProvider:
         self._daemon: Final = daemon
         self._programs: dict[str, SshProgram] = {}
         self._made: Connections | None = None
+        self._made_keeper: RemoteKeeper | None = None
 
     @property
     def _connections(self) -> Connections:
         """The connections. Raises `ProviderError` if there can be no private directory for them."""
         if self._made is None:
-            self._made = Connections(
-                self._place, self._host, private_directory("ssh", self.name, self._daemon)
-            )
+            directory = private_directory("ssh", self.name, self._daemon)
+            self._made = Connections(self._place, self._host, directory)
         return self._made
+
+    @property
+    def _keeper(self) -> RemoteKeeper:
+        """The daemon on the host. Raises `ProviderError`, as `_connections`."""
+        if self._made_keeper is None:
+            directory = private_directory("ssh", self.name, self._daemon)
+            self._made_keeper = RemoteKeeper(self._place, self._connections, directory)
+        return self._made_keeper
 
     async def run(self) -> None:
         """Run the connections until cancelled; then close them."""
         try:
-            connections = self._connections
+            connections, keeper = self._connections, self._keeper
         except ProviderError:
             # Each use of the provider raises it again.
             await trio.sleep_forever()
-        else:
-            await connections.run()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connections.run)
+            nursery.start_soon(keeper.run)
 
     def end_session(self, session: str) -> None:
         """Do nothing: connections do not belong to sessions."""
@@ -74,34 +93,49 @@ class SshProvider:
         connections = self._connections
         identifier = os.urandom(16).hex()
         directory = remote_directory(command.cwd, self._place.directories)
-        control = await connections.control()
-        master = await connections.take()
-        # Counted before the next await, so that no other caller takes the same session.
-        token = f"{identifier} {master.path}"
-        program = SshProgram(connections, identifier, master.path)
-        job = lines(command, directory, identifier)
+        token = ""
         try:
+            is_kept = self._place.keeper is not False and await self._keeper.ready() is None
+            control = await connections.control()
+            # The program is counted before the next await, so that no other caller takes the same
+            # session.
+            if is_kept:
+                token = f"{identifier} {_KEPT}"
+                argv = self._bridge_argv(identifier)
+            else:
+                master = await connections.take()
+                token = f"{identifier} {master.path}"
+                argv = master.argv("-tt", command=f"exec {connections.run_words} {identifier}")
+            self.program(token)
+            job = lines(command, directory, identifier)
             await control.send(f"job 0 {identifier} {len(job)}", job)
         except BaseException as error:
-            program.ended()
+            if (begun := self._programs.pop(token, None)) is not None:
+                begun.ended()
             if isinstance(error, ControlLostError):
                 raise ProviderError(f"{self._host}: {error}") from error
             raise
-        self._programs[token] = program
-        return Prepared(
-            master.argv("-tt", command=f"exec {connections.run_words} {identifier}"),
-            None,
-            client_environment(command.env),
-            "/",
-            token,
-            self._host,
-        )
+        return Prepared(argv, None, client_environment(command.env), "/", token, self._host)
+
+    def _bridge_argv(self, identifier: str) -> list[str]:
+        """Return the argv of the bridge to the terminal of a job on the other host."""
+        # The last word is the path of the directory there.
+        directory = self._connections.run_words.rpartition(" ")[2]
+        limit = f"{self._place.lost_after:g}"
+        words = [self._keeper.socket, limit, terminal_name(identifier)]
+        job = ["/bin/sh", f"{directory}/kept", identifier]
+        return [sys.executable, "-P", "-m", _BRIDGE, *words, *job]
 
     def program(self, token: str) -> SshProgram:
         """Return the program of a terminal; `token` may be from an earlier worker."""
         if token not in self._programs:
             identifier, _, master = token.partition(" ")
-            self._programs[token] = SshProgram(self._connections, identifier, master)
+            connections, limit = self._connections, self._place.lost_after
+            self._programs[token] = (
+                KeptProgram(connections, identifier, self._keeper, limit)
+                if master == _KEPT
+                else SshProgram(connections, identifier, master)
+            )
         return self._programs[token]
 
     async def clean_up(self, token: str) -> None:
@@ -109,8 +143,11 @@ class SshProvider:
         program = self._programs.pop(token, None)
         if program is not None:
             program.ended()
-        identifier = token.partition(" ")[0]
+        identifier, _, master = token.partition(" ")
         with trio.move_on_after(_CLEAN_UP_TIMEOUT_S):
+            if master == _KEPT:
+                await self._keeper.forget(identifier)
+                return
             try:
                 control = await self._connections.control()
                 await control.send(f"forget 0 {identifier}")
@@ -125,24 +162,33 @@ class SshProvider:
         """
         directory = tempfile.mkdtemp(prefix="acpterm-ssh-")
         try:
-            return await self._check(Connections(self._place, self._host, directory))
+            connections = Connections(self._place, self._host, directory)
+            return await self._check(connections, RemoteKeeper(self._place, connections, directory))
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    async def _check(self, connections: Connections) -> str:
+    async def _check(self, connections: Connections, keeper: RemoteKeeper) -> str:
         failure: Exception | None = None
+        kept = ""
         times = [time.monotonic()]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connections.run)
+            nursery.start_soon(keeper.run)
             try:
                 control = await connections.control()
                 times.append(time.monotonic())
                 await control.request("exit", "check", timeout_s=self._place.connect_timeout)
                 times.append(time.monotonic())
+                if self._place.keeper is not False:
+                    problem = await keeper.ready()
+                    kept = f"; terminals are not kept there: {problem}"
+                    if problem is None:
+                        kept = f"; terminals are kept there by acpterm {keeper.version}"
             except (ProviderError, ControlLostError) as error:
                 failure = error
             nursery.cancel_scope.cancel()
         if failure is not None:
             raise ProviderError(str(failure)) from failure
         connected, answered = (1000 * (after - before) for before, after in pairwise(times))
-        return f"{self._host}: connected in {connected:.0f} ms, answers in {answered:.1f} ms"
+        took = f"connected in {connected:.0f} ms, answers in {answered:.1f} ms"
+        return f"{self._host}: {took}{kept}"

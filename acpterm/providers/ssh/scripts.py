@@ -8,6 +8,10 @@ may arrive after the terminal's session has begun, so that no create waits for a
 removes it, starts the program and waits for it. Without perl, `wait.sh` does, which cannot tell
 exit code 137 from SIGKILL, nor set variables of any name.
 
+`keeper` starts acpterm's daemon on the other host, and replies with its status. In a terminal of
+that daemon, `kept` runs a job with the environment and the umask of a login, instead of those of
+the daemon.
+
 The processes of a program are those of its session, those that have its job's id in their
 environment, and all their descendants. `end` ends them: when a request says so, when the PTY hangs
 up (a lost connection, or a client that was killed), and when there was no beat for too long
@@ -243,6 +247,7 @@ done
 
 _CONTROL: Final = r"""
 d=/tmp/NAME
+mask=$(umask)
 umask 077
 mkdir "$d" 2>/dev/null
 if [ ! -d "$d" ] || [ -L "$d" ] || [ ! -O "$d" ]; then
@@ -298,6 +303,14 @@ serve() {
         echo "acpterm $seq $how"
         ;;
       forget) rm -f "$d/$id" "$d/$id".* ;;
+      keeper)
+        (
+          umask "$mask"
+          PATH=$PATH:$HOME/.local/bin
+          how=$("$more" status --start --json 2>&1 | tail -c 4000 | tr '\n' ' ')
+          echo "acpterm $seq $how"
+        ) </dev/null &
+        ;;
       quit)
         rm -rf "$d"
         exit 0
@@ -308,6 +321,14 @@ serve() {
 }
 start="/bin/sh $d/wait.sh $d"
 command -v perl >/dev/null 2>&1 && start="perl $d/wait.pl $d"
+{
+  echo "umask $mask"
+  echo '_t=$TERM'
+  export -p
+  echo 'TERM=$_t; export TERM; unset _t'
+  echo "exec $start \"\$1\""
+} >"$d/kept.tmp"
+mv "$d/kept.tmp" "$d/kept"
 echo "acpterm 0 ready $start"
 serve
 """

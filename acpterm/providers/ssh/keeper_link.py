@@ -1,0 +1,91 @@
+"""A connection to the user's socket of acpterm's daemon on another host, over a forward of ssh.
+
+It shows that the daemon can be reached, and when it cannot any more; a bridge of each terminal has
+a connection of its own. It also releases terminals whose bridges have ended.
+
+States: *open*, once the daemon has accepted `initialize`; *closed*, once the daemon, its worker or
+the connection to the host has ended.
+"""
+
+import socket
+from typing import Final
+
+import trio
+
+from acpterm.acp.initialize import PROTOCOL_VERSION
+from acpterm.jsonrpc import ErrorReceived, Peer, ResponseReceived
+from acpterm.providers.provider import ProviderError
+
+_CHUNK: Final = 65536
+_UNREACHABLE: Final = (
+    "the daemon there cannot be reached through the connection: the server must allow it "
+    "(AllowStreamLocalForwarding in sshd_config)"
+)
+
+
+def terminal_name(identifier: str) -> str:
+    """Return the name of the terminal on the other host that runs the job `identifier`."""
+    return f"kept-{identifier}"
+
+
+class KeeperLink:
+    """An open connection; `run` must run. `open_link` makes one."""
+
+    def __init__(self, stream: trio.SocketStream, peer: Peer) -> None:
+        self.closed: Final = trio.Event()
+        self._stream: Final = stream
+        self._peer: Final = peer
+        self._sending: Final = trio.Lock()
+
+    async def run(self) -> None:
+        """Receive until the connection has ended; then close it."""
+        try:
+            async with self._stream:
+                while data := await self._stream.receive_some(_CHUNK):
+                    self._peer.receive_data(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            self.closed.set()
+
+    async def release(self, identifier: str) -> bool:
+        """Release the terminal of a job; return whether the request was sent."""
+        params = {"terminalId": terminal_name(identifier)}
+        async with self._sending:
+            _, line = self._peer.request("_acpterm/terminal/release", params)
+            try:
+                await self._stream.send_all(line)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return False
+        return not self.closed.is_set()
+
+
+async def open_link(path: str, timeout_s: float) -> KeeperLink:
+    """Connect to the socket at `path`. Raises `ProviderError` if no daemon accepts us there."""
+    with trio.move_on_after(timeout_s):
+        stream = trio.SocketStream(trio.socket.socket(socket.AF_UNIX))
+        try:
+            await stream.socket.connect(path)
+            link = await _initialize(stream)
+        except (OSError, trio.BrokenResourceError) as error:
+            await trio.aclose_forcefully(stream)
+            raise ProviderError(_UNREACHABLE) from error
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+        return link
+    raise ProviderError(f"the daemon there did not answer within {timeout_s:g} s")
+
+
+async def _initialize(stream: trio.SocketStream) -> KeeperLink:
+    peer = Peer()
+    _, line = peer.request("initialize", {"protocolVersion": PROTOCOL_VERSION})
+    await stream.send_all(line)
+    while data := await stream.receive_some(_CHUNK):
+        for event in peer.receive_data(data):
+            match event:
+                case ResponseReceived():
+                    return KeeperLink(stream, peer)
+                case ErrorReceived(_, error):
+                    raise ProviderError(f"the daemon there refuses us: {error.message}")
+    raise ProviderError(_UNREACHABLE)
