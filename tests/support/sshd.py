@@ -1,6 +1,5 @@
 """An sshd on loopback with keys and settings of the test's own."""
 
-import contextlib
 import os
 import shlex
 import shutil
@@ -99,7 +98,7 @@ class Sshd:
             return []
         found = []
         for process in psutil.Process(self._process.pid).children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
+            with suppress(psutil.NoSuchProcess):
                 if process.name() == "sshd":
                     found.append(process)
         return found
