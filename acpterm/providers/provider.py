@@ -79,6 +79,8 @@ class Command(NamedTuple):
     """What identifies the agent's session; None for a command of the user."""
     resources: SlurmResources | None = None
     """What the request asks of a cluster."""
+    umask: int | None = None
+    """The umask, for a provider whose client does not pass it on; None for that of a login."""
 
 
 class Prepared(NamedTuple):

@@ -128,6 +128,13 @@ async def test_directories_are_mapped(server, runtime_directory, tmp_path):
         assert text == f"{tmp_path}/there/sub\n"
 
 
+async def test_umask_withholds_what_either_host_withholds(server, runtime_directory, workspace):
+    async with ssh_provider(server.place()) as ssh:
+        _, there = await run(ssh, shell(workspace, "umask"))
+        _, text = await run(ssh, shell(workspace, "umask", umask=0o007))
+        assert int(text, 8) == int(there, 8) | 0o007
+
+
 # Connections that are refused
 
 

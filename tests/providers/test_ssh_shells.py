@@ -86,6 +86,9 @@ async def test_host_without_perl_runs_programs_too(without_perl, runtime_directo
         fallback = ["/bin/sh", "-c", "echo fallback"]
         _, text = await run(ssh, command(workspace, "echo one", fallback_argv=fallback))
         assert text == "fallback\n"
+        _, there = await run(ssh, shell(workspace, "umask"))
+        _, text = await run(ssh, shell(workspace, "umask", umask=0o007))
+        assert int(text, 8) == int(there, 8) | 0o007
 
 
 async def test_host_without_perl_passes_keys_on(without_perl, runtime_directory, workspace):

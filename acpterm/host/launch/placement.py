@@ -66,6 +66,7 @@ class Placement(NamedTuple):
             requested=requested,
             session=self.session,
             resources=self.resources,
+            umask=program.umask,
         )
         try:
             prepared = await self.provider.prepare(command)

@@ -1,8 +1,9 @@
 r"""A job: the description of a program for the other host, as lines of text.
 
-The lines are: the working directory; the number of variables, and the variables; and for each
-command to try, the number of its words, and the words. In a line, every byte that is not printable
-ASCII is `\0` and three octal digits, and so is the backslash.
+The lines are: the working directory; the umask in octal digits, or nothing; the number of
+variables, and the variables; and for each command to try, the number of its words, and the words.
+In a line, every byte that is not printable ASCII is `\0` and three octal digits, and so is the
+backslash.
 """
 
 import os
@@ -28,7 +29,8 @@ def lines(command: Command, directory: str, identifier: str) -> list[bytes]:
     """Return the lines of a job. `directory` is the working directory on the other host."""
     inherited = {name: text for name, text in command.env.items() if _INHERITED.fullmatch(name)}
     env = {**inherited, **command.requested, JOB_VARIABLE: identifier}
-    found = [directory, str(len(env)), *(f"{name}={text}" for name, text in env.items())]
+    umask = "" if command.umask is None else f"{command.umask:04o}"
+    found = [directory, umask, str(len(env)), *(f"{name}={text}" for name, text in env.items())]
     for argv in _commands(command):
         found += [str(len(argv)), *argv]
     return [_escape(line) for line in found]

@@ -45,6 +45,7 @@ my @lines = map { chomp; s/\\0([0-7]{3})/chr oct $1/ge; $_ } <$f>;
 close $f;
 unlink $j, "$j.job";
 my $cwd = shift @lines;
+my $umask = shift @lines;
 my $count = shift @lines;
 my %env = map { my ($name, $value) = split /=/, $_, 2; ($name, $value) } splice @lines, 0, $count;
 my @commands;
@@ -70,6 +71,7 @@ if (!$pid) {
   $SIG{$_} = 'DEFAULT' for @signals, 'HUP';
   $ENV{$_} = $env{$_} for keys %env;
   my $fail = sub { print STDERR "acpterm: $_[1]\n"; exit $_[0] };
+  umask(umask() | oct $umask);
   chdir $cwd or $fail->(126, "$cwd: cannot be the working directory: $!");
   my ($code, $why);
   for my $argv (@commands) {
@@ -110,6 +112,7 @@ exec 3<"$_a_d/$_a_id"
 rm -f "$_a_d/$_a_id" "$_a_d/$_a_id.job"
 _a_next() { IFS= read -r _a_v <&3 || return 1; _a_v=$(printf '%bx' "$_a_v"); _a_v=${_a_v%x}; }
 _a_next; _a_cwd=$_a_v
+_a_next; umask "$(printf '%04o' "$(($(umask) | ${_a_v:-0}))")"
 _a_next; _a_n=$_a_v
 while [ "$_a_n" -gt 0 ]; do
   _a_n=$((_a_n - 1))
