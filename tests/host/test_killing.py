@@ -7,8 +7,6 @@ tests of this module.
 import functools
 import os
 import signal
-import subprocess
-import time
 from contextlib import ExitStack
 
 import pytest
@@ -16,9 +14,9 @@ import trio
 
 from acpterm.pty.tracking.cgroup import Cgroups
 from tests.support.agent import agent_at
-from tests.support.polling import poll
+from tests.support.polling import poll, poll_blocking
 from tests.support.processes import alive, environment
-from tests.support.starting import ACPTERM
+from tests.support.starting import start
 
 GRACE = 0.6
 WAYS = ["cgroup", "subreaper"]
@@ -42,14 +40,10 @@ def socket(request, tmp_path_factory):
     )
     with ExitStack() as stack:
         log = stack.enter_context(open(directory / "log", "wb"))
-        command = [*ACPTERM, "serve", "--socket", path]
-        daemon = stack.enter_context(subprocess.Popen(command, env=env, stderr=log))
+        daemon = stack.enter_context(start(["serve", "--socket", path], env=env, stderr=log))
         stack.callback(daemon.kill)
-        deadline = time.monotonic() + 20
-        while not os.path.exists(path):
-            assert daemon.poll() is None, (directory / "log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        poll_blocking(lambda: daemon.poll() is not None or os.path.exists(path))
+        assert daemon.poll() is None, (directory / "log").read_text()
         yield path
         daemon.send_signal(signal.SIGTERM)
         assert daemon.wait(10) == 0

@@ -16,13 +16,14 @@ STACK = 8 * 1024 * 1024
 RLIMITS = ((resource.RLIMIT_STACK, STACK, resource.RLIM_INFINITY),)
 MOST = validation.STRING_BYTES_MAX
 on_linux = pytest.mark.skipif(not linux.AVAILABLE, reason="only Linux limits one string")
+# Made by the test that needs it: each takes much memory.
 LARGE = {
-    "command": {"command": "x" * 30_000_000},
-    "lines": {"command": "x\n" * 15_000_000},
-    "argument": {"command": "echo", "args": ["x" * 30_000_000]},
-    "arguments": {"command": "echo", "args": ["xxxxxxxx"] * 2_000_000},
-    "variable": {"command": "env", "env": [{"name": "A", "value": "x" * 30_000_000}]},
-    "variables": {
+    "command": lambda: {"command": "x" * 30_000_000},
+    "lines": lambda: {"command": "x\n" * 15_000_000},
+    "argument": lambda: {"command": "echo", "args": ["x" * 30_000_000]},
+    "arguments": lambda: {"command": "echo", "args": ["xxxxxxxx"] * 2_000_000},
+    "variable": lambda: {"command": "env", "env": [{"name": "A", "value": "x" * 30_000_000}]},
+    "variables": lambda: {
         "command": "env",
         "env": [{"name": f"A{number}", "value": "x"} for number in range(700_000)],
     },
@@ -83,7 +84,7 @@ async def test_far_too_large_request_is_refused_at_once(what):
     async with agent_here() as agent:
         before = time.process_time()
         with pytest.raises(RpcError, match="ARG_") as caught:
-            await agent.create(**LARGE[what])
+            await agent.create(**LARGE[what]())
         # This includes the agent, which encodes and parses 30 MB of JSON.
         assert time.process_time() - before < 5
         assert caught.value.code == INVALID_PARAMS
