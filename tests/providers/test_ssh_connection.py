@@ -12,6 +12,7 @@ import trio
 
 from acpterm.config.places import SshPlace
 from acpterm.providers.provider import ProviderError
+from acpterm.providers.ssh.program import SshProgram
 from acpterm.terminal.status import EndedBy
 from tests.support.containers import shell
 from tests.support.places import pids, release, run, ssh_provider, start
@@ -243,9 +244,28 @@ async def test_lost_connection_is_told_apart_from_an_exit(server, runtime_direct
     assert logins(server) == 2
 
 
+async def test_killed_program_of_a_slow_host_is_not_lost(server, workspace, monkeypatch):
+    asked = []
+    ask = SshProgram._ask
+
+    async def ask_slowly(self, verb, words, timeout_s):
+        asked.append(verb)
+        return None if asked == ["end"] else await ask(self, verb, words, timeout_s)
+
+    monkeypatch.setattr(SshProgram, "_ask", ask_slowly)
+    async with ssh_provider(server.place()) as ssh, running_pool(grace=0.2) as pool:
+        started = await start(ssh, pool, shell(workspace, STUBBORN))
+        await ready(started.terminal)
+        started.terminal.kill(EndedBy.USER)
+        status = await started.terminal.wait_exited()
+        assert (status.signal, status.ended_by) == ("SIGKILL", EndedBy.USER)
+        assert not any(map(alive, pids(workspace / "pids")))
+        await release(ssh, pool, started)
+
+
 async def test_host_that_hears_nothing_ends_its_programs(server, runtime_directory, workspace):
     """The connection is not closed: nothing comes through, as if the network was gone."""
-    place = server.place(lost_timeout=10.0, connect_timeout=1.0)
+    place = server.place(lost_timeout=10.0, connect_timeout=10.0)
     async with ssh_provider(place) as ssh, running_pool(grace=0.2) as pool:
         started = await start(ssh, pool, shell(workspace, STUBBORN))
         await ready(started.terminal)

@@ -24,7 +24,8 @@ LOST: Final = RemoteExit(255, None, EndedBy.LOST)
 # also ssh's when the connection is lost.
 _CERTAIN_MAX: Final = 127
 _REPLY_TIMEOUT_S: Final = 5.0
-_KILL_TIMEOUT_S: Final = 5.0
+# A host that is busy needs as long as this to find and end all processes of a program.
+_KILL_TIMEOUT_S: Final = 15.0
 # How long an open connection may be waited for, and between two questions how a program has ended.
 _CONNECT_TIMEOUT_S: Final = 2.0
 _EXIT_PAUSE_S: Final = 0.5
@@ -38,6 +39,7 @@ class SshProgram:
         self._identifier: Final = identifier
         self._master: Final = master
         self._is_counted = True
+        self._is_being_ended = False
         self._count(1)
 
     @property
@@ -66,9 +68,12 @@ class SshProgram:
 
     async def end(self, grace: float) -> bool:
         """End the program and its descendants; return whether none is left."""
+        self._is_being_ended = True
+        return await self._end(grace) == "ended"
+
+    async def _end(self, grace: float) -> str | None:
         words = f"{self._identifier} {round(10 * grace)}"
-        reply = await self._ask("end", words, grace + _KILL_TIMEOUT_S)
-        return reply == "ended"
+        return await self._ask("end", words, grace + _KILL_TIMEOUT_S)
 
     async def signal(self, number: int) -> bool:
         """Send a signal to the foreground process group; return whether it was sent."""
@@ -96,7 +101,8 @@ class SshProgram:
                 return RemoteExit(None, "SIGKILL")
             case ["running"]:
                 # The client was killed, or its connection was lost, and nothing reads the output.
-                await self.end(0.0)
+                if await self._end(0.0) == "ended" and self._is_being_ended:
+                    return RemoteExit(None, "SIGKILL")
         return LOST
 
     async def _ask(self, verb: str, words: str, timeout_s: float) -> str | None:
@@ -123,13 +129,12 @@ class KeptProgram(SshProgram):
         else:
             self._keeper.let_go(self._identifier)
 
-    async def end(self, grace: float) -> bool:
-        """End the program and its descendants, now or when the host can be reached again."""
-        words = f"{self._identifier} {round(10 * grace)}"
-        reply = await self._ask("end", words, grace + _KILL_TIMEOUT_S)
+    async def _end(self, grace: float) -> str | None:
+        """End the program now, or when the host can be reached again."""
+        reply = await super()._end(grace)
         if reply is None:
             self._keeper.abandon(self._identifier)
-        return reply == "ended"
+        return reply
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
         """Return how the program ended; `code` and `signal` are how the bridge ended."""
