@@ -5,6 +5,7 @@ import trio
 
 from acpterm.config.places import SlurmPlace
 from acpterm.providers.slurm.allocations import Allocations
+from acpterm.providers.slurm.commands import Room
 from acpterm.providers.slurm.program import SlurmProgram
 
 # Records how many of it run, and its arguments.
@@ -34,7 +35,7 @@ def logged(tmp_path, monkeypatch):
 
 
 async def test_end_of_many_programs_runs_few_commands_at_once(logged, tmp_path):
-    commands = trio.CapacityLimiter(3)
+    room = Room(3)
     ended = []
 
     async def end(program):
@@ -44,7 +45,7 @@ async def test_end_of_many_programs_runs_few_commands_at_once(logged, tmp_path):
         for number in range(12):
             log = tmp_path / f"step{number}"
             log.write_text(STARTED.format(number=number))
-            program = SlurmProgram(SlurmPlace(), f"{number}", str(log), commands, shares_job=True)
+            program = SlurmProgram(SlurmPlace(), f"{number}", str(log), room, shares_job=True)
             nursery.start_soon(end, program)
     assert ended == [True] * 12
     assert max(map(int, logged("count"))) <= 3
@@ -62,3 +63,12 @@ async def test_release_of_all_allocations_is_one_command(logged, tmp_path):
     assert sorted(granted.split()) == ["0", "1", "2", "3", "4"]
     assert pending.startswith("--name=acpterm-")
     assert not list(directory.iterdir())
+
+
+async def test_cancellation_of_a_job_does_not_wait_for_steps(logged, tmp_path):
+    room = Room(1)
+    (log := tmp_path / "step").write_text("srun: job 5 queued and waiting for resources\n")
+    async with room.of("srun"):
+        with trio.fail_after(5):
+            assert await SlurmProgram(SlurmPlace(), "a", str(log), room).end(0.0)
+    assert logged("argv") == ["5"]

@@ -14,6 +14,7 @@ from acpterm.providers.provider import ProviderError
 from acpterm.pty.tracking.marks import STARTED_DETACHED
 
 _TEXT_MAX: Final = 400
+_COMMANDS_MAX: Final = 16
 _OPTIONS: Final = {
     "partition": "--partition=",
     "account": "--account=",
@@ -34,6 +35,23 @@ class Done(NamedTuple):
     def problem(self) -> str:
         """The end of what it printed, for an error."""
         return self.text[-_TEXT_MAX:] or f"exit status {self.status}"
+
+
+class Room:
+    """Bounds how many commands for the terminals of a place run at once.
+
+    Hundreds of terminals may end at once. More commands are not faster: their start delays this
+    process, and the controller does not answer them in time. Steps wait for programs to end;
+    commands that only ask the controller do not wait for them.
+    """
+
+    def __init__(self, most: int = _COMMANDS_MAX) -> None:
+        self._steps: Final = trio.CapacityLimiter(most)
+        self._others: Final = trio.CapacityLimiter(most)
+
+    def of(self, program: str) -> trio.CapacityLimiter:
+        """Return what bounds this command of Slurm."""
+        return self._steps if program == "srun" else self._others
 
 
 def environment(place: SlurmPlace, env: Mapping[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ import trio
 from acpterm.config.places import SlurmPlace
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.slurm import progress
-from acpterm.providers.slurm.commands import Done, run
+from acpterm.providers.slurm.commands import Done, Room, run
 from acpterm.providers.slurm.progress import Progress
 from acpterm.providers.slurm.step import end_argv, signal_argv
 from acpterm.pty.signals import decode_status, name_of
@@ -57,7 +57,7 @@ def _nothing() -> None:
 class SlurmProgram:
     """A program; `log` is the file with srun's messages.
 
-    `commands` bounds how many commands of Slurm run at once. `shares_job` says whether the program
+    `room` bounds how many commands of Slurm run at once. `shares_job` says whether the program
     is a step of an allocation that serves others, too; `on_refusal` is then called if the step
     could not be started or has lost its allocation.
     """
@@ -67,7 +67,7 @@ class SlurmProgram:
         place: SlurmPlace,
         identifier: str,
         log: str,
-        commands: trio.CapacityLimiter,
+        room: Room,
         *,
         shares_job: bool = False,
         on_refusal: Callable[[], None] = _nothing,
@@ -75,7 +75,7 @@ class SlurmProgram:
         self._place: Final = place
         self._identifier: Final = identifier
         self.log: Final = log
-        self._commands: Final = commands
+        self._room: Final = room
         self._shares_job: Final = shares_job
         self._on_refusal: Final = on_refusal
         self._size = 0
@@ -210,7 +210,7 @@ class SlurmProgram:
 
         Raises `ProviderError`.
         """
-        async with self._commands:
+        async with self._room.of(argv[0]):
             return await run(self._place, argv, timeout_s=_COMMAND_TIMEOUT_S + more_s)
 
     @property

@@ -23,7 +23,14 @@ from acpterm.providers.place_files import private_directory
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
 from acpterm.providers.slurm import progress
 from acpterm.providers.slurm.allocations import Allocations
-from acpterm.providers.slurm.commands import environment, job_options, require, run, step_options
+from acpterm.providers.slurm.commands import (
+    Room,
+    environment,
+    job_options,
+    require,
+    run,
+    step_options,
+)
 from acpterm.providers.slurm.program import SlurmProgram
 from acpterm.providers.slurm.step import node_argv, node_environment, wrapper_argv
 from acpterm.providers.ssh.job import remote_directory
@@ -32,9 +39,6 @@ from acpterm.pty.tracking.marks import Daemon
 _CHECK_TIMEOUT_S: Final = 10.0
 _CLEAN_UP_TIMEOUT_S: Final = 3.0
 _CLOSE_TIMEOUT_S: Final = 2.0
-# Hundreds of terminals may end at once. More commands are not faster, and delay this process and
-# the controller, until they time out.
-_COMMANDS_MAX: Final = 16
 
 _log = structlog.get_logger("acpterm.provider")
 
@@ -52,7 +56,7 @@ class SlurmProvider:
         self._place: Final = place
         self._daemon: Final = daemon
         self._programs: dict[str, SlurmProgram] = {}
-        self._commands: Final = trio.CapacityLimiter(_COMMANDS_MAX)
+        self._room: Final = Room()
         self._made: Allocations | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -145,7 +149,7 @@ class SlurmProvider:
                 self._place,
                 identifier,
                 allocations.path(identifier),
-                self._commands,
+                self._room,
                 shares_job=bool(shared),
                 on_refusal=lambda: allocations.distrust(shared),
             )
