@@ -239,14 +239,18 @@ class HostState:
             self.start_task(self._await_start, entry)
 
     async def _await_start(self, entry: TerminalEntry) -> None:
-        """Record the host of a program that a cluster starts later, and publish the start."""
+        """Record the host of a program that a cluster starts later, and publish the start.
+
+        A short program may have ended before its start was noticed: then only its end is published.
+        """
         terminal = entry.terminal
         while terminal.is_queued:
             await terminal.wait_changed()
-        if terminal.exit is None and terminal.remote is not None:
+        if terminal.remote is not None and terminal.remote.host is not None:
             entry.record.host = terminal.remote.host
             entry.mark_changed()
-            self.events.publish_terminal("started", entry)
+            if terminal.exit is None:
+                self.events.publish_terminal("started", entry)
 
     def close_by(self, deadline: float) -> None:
         """Set the deadline for closing the host, which also limits the clean-ups that run now."""

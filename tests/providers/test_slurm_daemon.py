@@ -132,10 +132,10 @@ async def test_events_say_when_and_on_which_node_a_program_starts(far, idle_clus
     async with far() as started, started.agent() as (agent, _), started.user() as user:
         _, token = await user.open("events")
         await user.list()
-        terminal, _ = await create(agent, "exit 3", workspace)
+        terminal, _ = await create(agent, "echo ready; read x; exit 3", workspace)
         await poll(lambda: "PENDING" in idle_cluster.jobs().values(), TIMEOUT_S, COMMAND_S)
         idle_cluster.cancel(full)
-        await agent.wait(terminal)
+        await agent.until_output(terminal, "ready")
 
         def found():
             events = [message["params"] for message in user.by_token[token]]
@@ -145,7 +145,9 @@ async def test_events_say_when_and_on_which_node_a_program_starts(far, idle_clus
                 if event.get("terminal", {}).get("terminalId") == terminal
             }
 
-        await poll(lambda: "exited" in found())
+        await poll(lambda: "started" in found(), TIMEOUT_S)
+        await agent.type(terminal, "\r")
+        await poll(lambda: "exited" in found(), TIMEOUT_S)
         events = found()
         assert (events["created"]["state"], "host" in events["created"]) == ("queued", False)
         assert events["started"]["state"] == "running"
