@@ -243,6 +243,7 @@ class Host:
         if not self._ending:
             self._ending = True
             self.state.close_by(trio.current_time() + _END_TIMEOUT_S)
+            self.state.policy.end_all()
         self._resumption.expire()
         for connection in list(self._connections):
             connection.close()

@@ -34,6 +34,14 @@ class HasLeftovers(Protocol):
         """Remove what killed daemons have left; return the number. Keeps what `held` names."""
 
 
+@runtime_checkable
+class EndsAll(Protocol):
+    """A provider that ends all programs at once, which is faster than one after the other."""
+
+    def end_all(self) -> None:
+        """Begin to end all programs of this daemon, which ends soon."""
+
+
 Stamp: TypeAlias = tuple[int, int, int]
 """What changes when a file changes: its modification time, its size and its inode."""
 
@@ -118,6 +126,12 @@ class HostPolicy:
         for provider in self._providers.values():
             if isinstance(provider, RemoteProvider):
                 provider.end_session(session)
+
+    def end_all(self) -> None:
+        """Begin to end all programs of places where one after the other would take too long."""
+        for provider in self._providers.values():
+            if isinstance(provider, EndsAll):
+                provider.end_all()
 
     def provider(self, name: str) -> Provider:
         """Return the provider with this name, one of `providers.provider.NAMES` or a place.

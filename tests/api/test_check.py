@@ -60,6 +60,7 @@ async def test_unknown_profile_is_an_error_that_lists_the_known_ones(settings):
                     return
 
 
+@pytest.mark.costly
 @on_both_backends
 async def test_check_of_the_user_applies_rules_and_profiles(daemon, tmp_path):
     rules = tmp_path / "rules.toml"

@@ -255,6 +255,7 @@ async def test_events_report_what_happens(settings, role):
         await terminal.release()
 
 
+@pytest.mark.long
 def test_wrong_socket_is_an_error_of_the_api(tmp_path):
     async def use():
         async with acpterm.connect(socket=str(tmp_path / "none")):

@@ -52,6 +52,7 @@ def test_page_begins_with_two_of_the_examples():
         assert (EXAMPLES / f"{name}.py").read_text().endswith(block)
 
 
+@pytest.mark.long
 def test_page_names_every_exported_name_and_every_method():
     page = (DOCS / "python.md").read_text()
     classes = (acpterm.Client, acpterm.Terminal, acpterm.Shell, acpterm.TerminalService)

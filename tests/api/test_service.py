@@ -66,6 +66,7 @@ async def test_refused_command_is_an_unknown_error_that_says_why(settings):
         assert "dangerous" in result.error
 
 
+@pytest.mark.costly
 @on_both_backends
 async def test_cancelled_command_is_ended(settings):
     async with connect(settings, "agent") as client:
@@ -322,6 +323,7 @@ async def test_missing_provider_is_an_error(settings):
             await service.execute_command("true")
 
 
+@pytest.mark.long
 def test_state_can_be_stored_restored_and_shown():
     state = TerminalState("local")
     state.register_session("term-1", "npm run dev")

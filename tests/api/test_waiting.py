@@ -201,6 +201,7 @@ async def test_keys_respect_the_mode_of_the_cursor_keys(settings, role):
         await terminal.release()
 
 
+@pytest.mark.long
 def test_wait_for_rejects_an_invalid_pattern_before_it_waits():
     with pytest.raises(re.error):
         anyio.run(acpterm.Terminal(None, None, "x").wait_for, "(")

@@ -23,6 +23,7 @@ async def run_doctor(path: str, *words: str, **env: str) -> tuple[int, dict[str,
     return status, {found["check"]: found for found in json.loads(out)}
 
 
+@pytest.mark.long
 async def test_failed_checks_have_advice(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
     status, out, err = await run(path, "doctor")
@@ -36,6 +37,7 @@ async def test_failed_checks_have_advice(tmp_path):
     assert "not running; it is started when it is needed" in out
 
 
+@pytest.mark.long
 async def test_trial_terminal_works_on_this_machine(tmp_path):
     status, found = await run_doctor(str(tmp_path / "run" / "agent.sock"))
     assert status == 0
@@ -56,6 +58,7 @@ async def test_running_daemon_is_reported(tmp_path):
         assert found["sockets"]["advice"] == f"chmod 600 {path}"
 
 
+@pytest.mark.long
 async def test_invalid_settings_are_fatal(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text("rows = 0\n")
@@ -64,6 +67,7 @@ async def test_invalid_settings_are_fatal(tmp_path):
     assert f"{file}: rows = 0" in found["settings"]["found"]
 
 
+@pytest.mark.long
 async def test_socket_directory_writable_by_others_is_a_problem(tmp_path):
     directory = tmp_path / "loose"
     directory.mkdir()
@@ -186,6 +190,7 @@ async def test_default_record_directory_is_checked(tmp_path):
     assert found["state"]["advice"] == f"chmod 700 {directory}, or choose another record_dir"
 
 
+@pytest.mark.long
 async def test_doctor_mentions_only_programs_that_are_used(tmp_path):
     _, found = await run_doctor(str(tmp_path / "agent.sock"))
     unused = {"ssh", "slurm", "kubectl", "asciinema", "tmux"}

@@ -71,7 +71,7 @@ async def test_stdin_is_passed_on_into_the_sandbox(path, place):
 async def test_stdin_is_not_passed_on_to_a_container(path):
     done = await run(path, "run", "--provider", "podman", "--", "true")
     assert done.status == 1
-    assert "'podman' cannot pass stdin on to a container" in done.err
+    assert "'podman' cannot pass stdin on to the program" in done.err
     assert "acpterm run -n" in done.err
 
 

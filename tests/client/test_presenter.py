@@ -83,6 +83,7 @@ def as_text(*, editor_has_terminals):
     )
 
 
+@pytest.mark.long
 @pytest.mark.costly
 @pytest.mark.parametrize("presenter", ["text", "text beside terminals", "terminals"])
 @settings(max_examples=examples(100))

@@ -53,6 +53,7 @@ async def test_terminal_of_a_tool_call_stays_readable_after_the_prompt(tmp_path)
 # Output
 
 
+@pytest.mark.long
 async def test_message_is_printed_before_the_turn_ends(tmp_path):
     async with prompting(tmp_path, say("as it comes"), sleep()) as run:
         await run.until_printed("as it comes")
@@ -61,16 +62,19 @@ async def test_message_is_printed_before_the_turn_ends(tmp_path):
         await run.wait()
 
 
+@pytest.mark.long
 async def test_successful_turn_prints_only_its_message(tmp_path):
     status, run = await prompted(tmp_path, say("Hello "), say("there.\nDone"))
     assert (status, run.out, run.err) == (0, "Hello there.\nDone\n", "")
 
 
+@pytest.mark.long
 async def test_prompt_may_be_any_text(tmp_path):
     status, run = await prompted(tmp_path, text="tell me, é\n🙂 -- all")
     assert (status, run.out) == (0, "You said: tell me, é\n🙂 -- all\n")
 
 
+@pytest.mark.long
 @pytest.mark.costly
 @pytest.mark.parametrize("text", [None, "-"])
 async def test_prompt_may_come_from_stdin(tmp_path, text):
@@ -81,11 +85,13 @@ async def test_prompt_may_come_from_stdin(tmp_path, text):
     assert (status, run.out) == (0, "You said: from stdin\n")
 
 
+@pytest.mark.long
 async def test_invalid_utf_8_in_the_prompt_is_replaced(tmp_path):
     _, run = await prompted(tmp_path, text=os.fsdecode(b"a\xffb"))
     assert run.out == "You said: a\ufffdb\n"
 
 
+@pytest.mark.long
 async def test_tool_call_lines_enclose_the_output_of_its_terminals(tmp_path):
     steps = [*shown("echo one; echo two >&2; exit 3", title="Build"), say("done")]
     status, run = await prompted(tmp_path, *steps)
@@ -118,6 +124,7 @@ async def test_exit_is_printed_above_the_agents_message_after_the_release(tmp_pa
         assert run.out.splitlines() == lines
 
 
+@pytest.mark.long
 async def test_output_is_printed_while_the_program_runs(tmp_path):
     steps = [
         create("echo begun; while [ ! -e go ]; do sleep 0.05; done; echo over"),
@@ -132,6 +139,7 @@ async def test_output_is_printed_while_the_program_runs(tmp_path):
         assert "over" in run.out
 
 
+@pytest.mark.long
 async def test_terminal_outside_of_tool_calls_is_not_printed(tmp_path):
     _, run = await prompted(tmp_path, create("echo hidden"), of("wait_for_exit"), of("release"))
     assert run.out == ""
@@ -146,6 +154,7 @@ async def test_long_output_is_printed_completely(tmp_path):
     assert lost or len(numbers) == 20_000
 
 
+@pytest.mark.long
 async def test_changed_file_is_printed_as_a_diff(tmp_path):
     diff = {"type": "diff", "path": "/a", "oldText": "one\ntwo\n", "newText": "one\nTWO\n"}
     done = tool_update(status="completed")
@@ -155,6 +164,7 @@ async def test_changed_file_is_printed_as_a_diff(tmp_path):
     assert lines[4:-1] == ["   one", "  -two", "  +TWO"]
 
 
+@pytest.mark.long
 async def test_plan_is_printed_and_thoughts_and_unknown_updates_are_not(tmp_path):
     entry = {"content": "look around", "priority": "high", "status": "pending"}
     _, run = await prompted(
@@ -167,6 +177,7 @@ async def test_plan_is_printed_and_thoughts_and_unknown_updates_are_not(tmp_path
     assert run.out == "☐ look around\n[image]\n"
 
 
+@pytest.mark.long
 async def test_agents_own_terminals_are_printed(tmp_path):
     """As agents send them to editors with the capability `_meta.terminal_output`."""
     out = {"terminal_id": "own", "data": "one\ntwo"}
@@ -188,6 +199,7 @@ async def test_agents_own_terminals_are_printed(tmp_path):
     assert expected["_meta"]["terminal_output"] is True
 
 
+@pytest.mark.long
 async def test_v2_terminals_are_printed(tmp_path):
     def chunk(data):
         encoded = base64.b64encode(data).decode()
@@ -204,6 +216,7 @@ async def test_v2_terminals_are_printed(tmp_path):
     assert run.out.splitlines() == ["▸ a call", "  │ one", "  │ té", "  │ [ended by SIGINT]"]
 
 
+@pytest.mark.long
 async def test_only_new_output_of_a_v2_snapshot_is_printed(tmp_path):
     def snapshot(data):
         encoded = base64.b64encode(data).decode()
@@ -222,6 +235,7 @@ async def test_only_new_output_of_a_v2_snapshot_is_printed(tmp_path):
 # As JSON
 
 
+@pytest.mark.long
 async def test_json_has_one_event_per_line_in_order(tmp_path):
     steps = [say("é\n"), *shown("printf '\\033[31mred'"), permission()]
     status, run = await prompted(tmp_path, *steps, options=["--json", "--allow", "none"])
@@ -247,6 +261,7 @@ async def test_json_has_one_event_per_line_in_order(tmp_path):
     assert run.err == ""
 
 
+@pytest.mark.long
 async def test_json_has_the_error_in_the_last_event(tmp_path):
     status, run = await prompted(tmp_path, options=["--json"], agent=["--die"])
     (event,) = run.events
@@ -303,6 +318,7 @@ async def test_terminal_without_colours_gets_no_control_sequences(tmp_path, env)
     assert escapes(shown_) == []
 
 
+@pytest.mark.long
 async def test_pipe_gets_plain_text(tmp_path):
     _, run = await prompted(tmp_path, *HOSTILE_STEPS)
     assert "  │ red\n" in run.out
@@ -310,6 +326,7 @@ async def test_pipe_gets_plain_text(tmp_path):
     assert escapes(run.out + run.err) == []
 
 
+@pytest.mark.long
 async def test_error_message_of_the_agent_is_sanitized(tmp_path):
     code = f"""
 def refuse(id_, params):
@@ -331,6 +348,7 @@ async def test_verbose_prints_the_session_id_and_the_agents_stderr(tmp_path):
     assert "from the agent\n" in run.err
 
 
+@pytest.mark.long
 async def test_stderr_of_the_agent_is_sanitized(tmp_path):
     expected = {"do": "stderr", "text": "a\x1b]0;title\x07\x1b[2Jb"}
     _, run = await prompted(tmp_path, expected, options=["--verbose"])
@@ -341,6 +359,7 @@ async def test_stderr_of_the_agent_is_sanitized(tmp_path):
 # Permissions
 
 
+@pytest.mark.long
 @pytest.mark.costly
 @pytest.mark.parametrize(
     ("rule", "kind", "chosen", "expected"),
@@ -357,6 +376,7 @@ async def test_allow_rule_answers_permissions(tmp_path, rule, kind, chosen, expe
     assert run.err.splitlines()[0] == f"acpterm: {expected}"
 
 
+@pytest.mark.long
 @pytest.mark.costly
 @pytest.mark.parametrize(
     ("rule", "steps", "status"),
@@ -387,18 +407,21 @@ async def test_status_is_3_when_a_request_was_refused_and_nothing_done(
     assert last.startswith(expected) == (status == 3)
 
 
+@pytest.mark.long
 async def test_writing_a_file_counts_as_doing_something(tmp_path):
     write = ask("fs/write_text_file", path=str(tmp_path / "a"), content="x")
     done, _ = await prompted(tmp_path, permission(), write, options=["--allow", "none"])
     assert done == 0
 
 
+@pytest.mark.long
 async def test_permission_is_refused_with_a_notice_without_a_terminal(tmp_path):
     _, run = await prompted(tmp_path, permission())
     assert json.loads(run.out) == SELECTED["no"]
     assert "refused: delete it all (there is no terminal to ask at; --allow" in run.err
 
 
+@pytest.mark.long
 async def test_permission_uses_the_kind_from_an_earlier_update(tmp_path):
     call = tool_call(title="look around", kind="read")
     request = permission()
@@ -516,6 +539,7 @@ def write(path, content="new"):
     return ask("fs/write_text_file", path=str(path), content=content)
 
 
+@pytest.mark.long
 async def test_files_in_the_sessions_directory_are_read_and_written(tmp_path):
     (tmp_path / "a").write_text("1\n2\n3\n4\n")
     steps = [read(tmp_path / "a", line=2, limit=2), write(tmp_path / "b/c", "é\n")]
@@ -526,6 +550,7 @@ async def test_files_in_the_sessions_directory_are_read_and_written(tmp_path):
     assert run.log.params("session/new") == {"cwd": str(tmp_path), "mcpServers": []}
 
 
+@pytest.mark.long
 async def test_cwd_option_sets_the_sessions_and_programs_directory(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there/a").write_text("inside")
@@ -539,6 +564,7 @@ async def test_cwd_option_sets_the_sessions_and_programs_directory(tmp_path):
     assert f"  │ {tmp_path}/there\n" in run.out
 
 
+@pytest.mark.long
 async def test_path_outside_of_the_directory_is_refused(tmp_path):
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     inside.mkdir()
@@ -556,6 +582,7 @@ async def test_path_outside_of_the_directory_is_refused(tmp_path):
     assert os.listdir(outside) == ["secret"]
 
 
+@pytest.mark.long
 async def test_reading_a_non_text_file_is_an_error_without_blocking(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "binary").write_bytes(b"\xff")
@@ -568,6 +595,7 @@ async def test_reading_a_non_text_file_is_an_error_without_blocking(tmp_path):
     assert run.out.endswith("still there\n")
 
 
+@pytest.mark.long
 async def test_read_only_announces_no_writes_and_refuses_them(tmp_path):
     _, run = await prompted(tmp_path, write(tmp_path / "a"), options=["--read-only"])
     assert not (tmp_path / "a").exists()
@@ -576,6 +604,7 @@ async def test_read_only_announces_no_writes_and_refuses_them(tmp_path):
     assert able == {"readTextFile": True, "writeTextFile": False}
 
 
+@pytest.mark.long
 async def test_file_request_of_another_session_is_refused(tmp_path):
     (tmp_path / "a").touch()
     _, run = await prompted(tmp_path, read(tmp_path / "a", sessionId="other"))
@@ -596,6 +625,7 @@ scripted.send = send
 """
 
 
+@pytest.mark.long
 async def test_additional_directories_are_passed_when_supported(tmp_path):
     inside, more = tmp_path / "inside", tmp_path / "more"
     inside.mkdir()
@@ -616,6 +646,7 @@ async def test_directory_with_a_non_utf_8_name_is_an_error(tmp_path):
         assert "is not UTF-8" in run.err
 
 
+@pytest.mark.long
 async def test_additional_directories_are_an_error_when_not_supported(tmp_path):
     status, run = await prompted(tmp_path, options=["--add-dir", "."])
     assert status == 1
@@ -625,6 +656,7 @@ async def test_additional_directories_are_an_error_when_not_supported(tmp_path):
 # Unknown and invalid messages
 
 
+@pytest.mark.long
 async def test_unknown_method_is_an_error(tmp_path):
     _, run = await prompted(tmp_path, ask("_vendor/thing"), ask("fs/read_text_file"), say("on"))
     (unknown,) = run.log.answers("_vendor/thing")
@@ -633,6 +665,7 @@ async def test_unknown_method_is_an_error(tmp_path):
     assert run.out.endswith("on\n")
 
 
+@pytest.mark.long
 async def test_invalid_lines_on_the_agents_stdout_are_skipped(tmp_path):
     status, run = await prompted(tmp_path, say("hello"), agent=["--garbage"])
     expected = (
@@ -642,6 +675,7 @@ async def test_invalid_lines_on_the_agents_stdout_are_skipped(tmp_path):
     assert run.err.startswith(expected)
 
 
+@pytest.mark.long
 async def test_lone_surrogate_in_a_message_is_replaced(tmp_path):
     line = {"jsonrpc": "2.0", "method": "session/update"}
     halves = "ab\\ud83d", "\\ude00c\\\\ud83d"
@@ -660,6 +694,7 @@ def message(text):
     return {"sessionUpdate": "agent_message_chunk", "content": content}
 
 
+@pytest.mark.long
 async def test_invalid_updates_are_skipped(tmp_path):
     lines = [
         '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1"}}',
@@ -778,6 +813,7 @@ async def test_unwritable_log_is_an_error(tmp_path):
     )
 
 
+@pytest.mark.long
 async def test_all_messages_sent_in_a_busy_turn_are_valid(tmp_path):
     steps = [*shown("echo hi"), permission(), read(tmp_path / "x"), write(tmp_path / "x"), sleep()]
     async with prompting(tmp_path, *steps, options=["--allow", "all"]) as run:

@@ -111,6 +111,7 @@ async def test_terminal_is_started_used_and_stopped(tmp_path):
     assert to_agent == ["initialize", "session/new"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "prompt",
     ["/terminals", "/terminal-x", "see /terminal list", "//terminal list", "/ terminal list", ""],
@@ -277,6 +278,7 @@ async def test_command_is_announced_if_the_agent_announces_none():
         assert command["input"]["hint"].startswith("list | start <command> | ")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
 async def test_command_is_announced_in_a_session_that_is_opened_again(method):
     async with proxied() as editor:

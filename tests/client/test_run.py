@@ -243,6 +243,7 @@ def test_options_choose_directory_environment_and_size(daemon, tmp_path):
     assert (status, out.decode().splitlines(), err) == (0, [f"{tmp_path}/sub", "1=2-", "7 33"], "")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("words", "status", "error"),
     [

@@ -90,6 +90,7 @@ def test_terminal_is_followed_once_when_it_is_first_shown():
     assert shown.followed == [T]
 
 
+@pytest.mark.long
 def test_updates_are_a_quarter_of_a_second_apart_during_a_flood():
     shown = Shown()
     shown.it.on_created(T, "yes", None)

@@ -340,6 +340,7 @@ async def test_input_is_checked_rarely_and_only_while_a_read_waits_for_it(monkey
 # Terminals of the user
 
 
+@pytest.mark.long
 async def test_agent_can_read_the_users_terminals_only_if_the_user_allows_it():
     for allowed in (False, True):
         async with (

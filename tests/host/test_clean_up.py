@@ -34,6 +34,7 @@ def place(host, provider):
     return provider
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "error", [OSError(36, "File name too long"), RecursionError(), RuntimeError("no new thread")]
 )
@@ -64,6 +65,7 @@ async def test_failed_background_task_does_not_end_the_host():
         assert (await agent.run("echo x"))[0] == "x\n"
 
 
+@pytest.mark.long
 async def test_error_of_a_launch_is_reported_when_its_clean_up_fails(tmp_path):
     async with host_here() as host, agent_of(host) as agent:
         failing = place(host, Leaving(OSError("failed")))

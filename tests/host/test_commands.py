@@ -490,6 +490,7 @@ async def test_prompt_on_dev_tty_does_not_reach_the_hosts_terminal(tmp_path):
         os.close(slave)
 
 
+@pytest.mark.long
 async def test_program_leads_a_session_in_the_foreground_of_its_terminal(agent):
     code = (
         "import os; pid = os.getpid(); "

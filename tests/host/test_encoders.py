@@ -230,6 +230,7 @@ def test_exit_is_encoded_for_v2(end, status):
 LINES = st.lists(st.sampled_from(["a", "b", "", " c"]), max_size=8)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("git") is None, reason="git reads patches")
 @settings(max_examples=examples(60), deadline=None)
 @given(old=st.none() | LINES, new=LINES, ends=st.tuples(st.booleans(), st.booleans()))

@@ -89,6 +89,7 @@ async def test_output_before_death_by_a_signal_is_complete(agent):
 
 
 # The kernel sends SIGHUP to background children when the session leader ends; some ignore it.
+@pytest.mark.costly
 @pytest.mark.parametrize("before", ["", "trap '' HUP; "])
 async def test_background_child_does_not_delay_the_exit_and_ends_with_the_release(each_way, before):
     terminal = await each_way.create(f"{before}sleep 60 & echo $! done")
@@ -124,6 +125,7 @@ async def test_program_has_exited_while_its_child_floods_the_terminal(agent):
         assert (await agent.run("echo next"))[0] == "next\n"
 
 
+@pytest.mark.costly
 async def test_program_that_closes_its_terminal_has_not_exited(each_way, tmp_path):
     line = (
         "exec 0<&- 1>&- 2>&-; : >closed; until [ -e go ]; do sleep 0.01; done; "

@@ -204,6 +204,7 @@ async def test_program_gets_grace_after_sigterm(agent, pids_in_files, tmp_path, 
     await all_gone(pids)
 
 
+@pytest.mark.costly
 async def test_grandchild_gets_grace_after_sigterm(agent, pids_in_files, tmp_path):
     child = 'trap "sleep 0.15; : >tidy; exit" TERM; echo $$ >pid.a; while :; do sleep 0.02; done'
     line = f"setsid sh -c '{child}' & say $$; wait"
@@ -314,6 +315,7 @@ async def test_cancelled_turn_ends_the_whole_tree(agent, pids_in_files, tmp_path
     await all_gone(pids)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("own", ["kept", "invalid"])
 async def test_cancelled_turn_keeps_the_terminals_that_it_names(agent, own):
     kept, other = await agent.create("exec sleep 60"), await agent.create("exec sleep 60")

@@ -74,6 +74,7 @@ async def test_text_logs_have_no_secrets(tmp_path):
     assert not [secret for secret in SECRETS if secret in process.logged()]
 
 
+@pytest.mark.long
 @pytest.mark.costly
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_traceback_has_no_local_variables(form):

@@ -55,6 +55,7 @@ WAITS = "read line; echo got $line $(stty size)"
 # Isolation
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("method", NAMING_A_TERMINAL)
 async def test_terminal_of_another_session_does_not_exist(method):
     async with agent_here() as agent:
@@ -68,6 +69,7 @@ async def test_terminal_of_another_session_does_not_exist(method):
         assert await is_untouched(agent, terminal)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("method", NAMING_A_TERMINAL)
 async def test_terminal_of_another_connection_does_not_exist(method):
     async with host_here() as host, agent_of(host) as owner, agent_of(host) as other:
@@ -433,6 +435,7 @@ async def test_cancelled_turn_kills_its_terminals_and_then_releases_them():
         assert await is_untouched(agent, other)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("known", [False, True])
 async def test_requested_terminal_is_not_created_after_a_cancelled_turn(known):
     async with host_here() as host, agent_of(host) as agent:

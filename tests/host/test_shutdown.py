@@ -121,6 +121,7 @@ async def test_second_signal_does_not_cut_the_end_short(tmp_path):
         assert not [pid for pid in pids if alive(pid)]
 
 
+@pytest.mark.long
 async def test_program_gets_grace_when_the_daemon_ends(tmp_path):
     tidy = tmp_path / "tidy"
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
@@ -246,6 +247,7 @@ async def test_program_gets_grace_when_the_agent_disconnects(tmp_path):
     assert tidied.exists()
 
 
+@pytest.mark.long
 async def test_idle_daemon_ends_when_no_client_is_connected(
     tmp_path,
 ):

@@ -242,6 +242,7 @@ async def test_three_closed_standard_descriptors_are_an_error(tmp_path, whose):
 # Closed later
 
 
+@pytest.mark.costly
 async def test_broken_stdout_ends_the_host_and_its_terminals(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "", *whose, **pipes) as running:
@@ -273,6 +274,7 @@ async def test_agent_that_dies_within_a_line_ends_the_host(tmp_path, whose):
         assert await poll(running.poll) == 0
 
 
+@pytest.mark.costly
 async def test_pending_responses_are_sent_after_the_end_of_the_input(tmp_path, whose):
     """A long response arrives completely, even if it is read only after the input has ended."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -305,6 +307,7 @@ async def test_file_of_requests_is_answered_into_a_file(tmp_path, whose):
     assert "Traceback" not in stderr_of(tmp_path)
 
 
+@pytest.mark.costly
 async def test_empty_input_ends_the_host(tmp_path, whose):
     null = subprocess.DEVNULL
     with hosted(tmp_path, "", *whose, stdin=null, stdout=null) as running:

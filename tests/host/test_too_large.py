@@ -102,6 +102,7 @@ async def test_shell_line_of_the_largest_size_is_run():
             await agent.create(line + "x" * (MOST - len(line) + 1))
 
 
+@pytest.mark.long
 def test_message_in_pieces_is_read_in_linear_time():
     def cost(size):
         line = b'{"jsonrpc":"2.0","method":"x","params":{"a":"%s"}}\n' % (b"x" * size)

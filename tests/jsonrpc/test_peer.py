@@ -240,6 +240,7 @@ def in_progress(peer: Peer) -> list[int]:
     return found
 
 
+@pytest.mark.long
 @given(
     st.lists(PIECES | st.binary(max_size=8)).map(b"".join), st.lists(st.integers(1, 40), min_size=1)
 )

@@ -65,6 +65,7 @@ def test_keeper_imports_only_allowed_modules():
     assert all(name.startswith("acpterm.keeper") for name in own)
 
 
+@pytest.mark.long
 async def test_programs_are_killed_at_the_end_of_the_block():
     async with embedded_keeper() as keeper:
         pids = await strays_of(keeper)

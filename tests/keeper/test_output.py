@@ -53,6 +53,7 @@ async def test_exit_does_not_wait_for_a_background_process(keeper):
     terminal.close()
 
 
+@pytest.mark.long
 async def test_exit_is_reported_while_a_background_process_floods(keeper):
     terminal = await spawn(keeper, "trap '' HUP; sh -c 'echo $$; exec yes' & exit 0; :")
     report = await terminal.wait_exited()

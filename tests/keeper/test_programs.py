@@ -35,6 +35,7 @@ def way(request):
     return run_that_way
 
 
+@pytest.mark.costly
 async def test_program_has_a_controlling_terminal_of_its_own(keeper, way):
     ended = await way(
         keeper,
@@ -101,6 +102,7 @@ async def test_program_has_only_the_requested_environment(keeper, way):
     assert sorted(ended.output.split()) == ["A=b", "C=ä"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("way", WAYS)
 async def test_program_has_no_descriptor_of_the_keeper(keeper, way):
     other = await spawn(keeper, "sleep 60; :")
@@ -224,6 +226,7 @@ async def test_signal_that_ended_a_program_is_reported(keeper, way, number):
     assert (await way(keeper, f"kill -{int(number)} $$; :")).code == -number
 
 
+@pytest.mark.long
 async def test_exit_status_and_usage_are_reported(keeper):
     line = "import resource; x = bytearray(b'1') * (40 << 20); sum(range(3_000_000)); exit(9)"
     ended = await run(keeper, "python3", "-c", line)
@@ -232,6 +235,7 @@ async def test_exit_status_and_usage_are_reported(keeper):
     assert 40 << 20 < ended.report.max_rss < 200 << 20
 
 
+@pytest.mark.costly
 async def test_signal_right_after_the_response_reaches_the_foreground_program(keeper, way):
     stack = _FOR_WAY["fork"]
     for limits in ((), stack):

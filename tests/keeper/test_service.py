@@ -176,6 +176,7 @@ async def test_record_that_does_not_fit_into_its_ring_is_logged(tmp_path, manage
         await poll(lambda: "the state of one does not fit into its ring" in started.log())
 
 
+@pytest.mark.long
 async def test_adopted_programs_are_killed_when_the_daemon_shuts_down(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
@@ -199,6 +200,7 @@ async def test_adopted_programs_are_killed_when_the_daemon_shuts_down(tmp_path, 
             assert manager.stored == {}
 
 
+@pytest.mark.long
 async def test_adopted_program_is_watched_without_pidfds(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()

@@ -30,6 +30,7 @@ def _end_session(pid: int, started: float, reaped_at: float) -> None:
     subprocess.run([sys.executable, "-c", _END, *arguments], check=True)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("is_leader_reaped", [True, False])
 @pytest.mark.parametrize(("reaped_after_s", "is_killed"), [(-1.0, False), (1.0, True)])
 def test_session_is_killed_only_if_it_is_older_than_the_reuse_of_its_pid(
@@ -49,6 +50,7 @@ def test_session_is_killed_only_if_it_is_older_than_the_reuse_of_its_pid(
     leader.wait()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("earlier_s", "is_killed"), [(0.0, True), (10.0, False)])
 def test_session_is_killed_only_if_its_leader_was_started_with_the_program(earlier_s, is_killed):
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as leader:

@@ -34,6 +34,7 @@ async def test_first_worker_is_a_child_of_the_keeper_and_serves(tmp_path):
         assert (await run(worker.keeper, "echo", "x")).output == "x\n"
 
 
+@pytest.mark.long
 async def test_successor_finds_programs_rings_and_entries_of_a_killed_worker(tmp_path):
     async with daemon(tmp_path) as started:
         first = await started.serving()
@@ -83,6 +84,7 @@ async def test_successor_finds_programs_rings_and_entries_of_a_killed_worker(tmp
         assert ended.ring.read(0, 100) == (0, b"over\r\n")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("number", "stays"),
     [
@@ -108,6 +110,7 @@ async def test_emulator_mark_stays_only_after_a_crash(tmp_path, number, stays):
         assert marks == {"running": stays, "over": stays}
 
 
+@pytest.mark.long
 async def test_emulator_mark_stays_after_repeated_kills_of_the_worker(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
@@ -385,6 +388,7 @@ async def test_restart_replaces_the_worker_without_loss(tmp_path):
         assert (await run(second.keeper, "echo", "x")).output == "x\n"
 
 
+@pytest.mark.long
 async def test_candidate_that_fails_leaves_the_old_worker_in_place(tmp_path):
     async with daemon(tmp_path, mode="fail") as started:
         first = await started.serving()
@@ -502,6 +506,7 @@ async def test_keeper_restarts_the_worker_at_sigusr1(tmp_path):
         assert second.keeper.takeovers == 1
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 async def test_worker_shuts_the_daemon_down_at_a_signal(tmp_path, number):
     async with daemon(tmp_path) as started:
@@ -548,6 +553,7 @@ async def test_daemon_ignores_sighup_under_nohup(tmp_path):
         assert not worker.terminate_requested.is_set()
 
 
+@pytest.mark.long
 async def test_reports_are_queued_while_the_worker_does_not_read(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()

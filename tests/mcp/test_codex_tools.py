@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.support.mcp import mcp_tools
 
 
@@ -75,6 +77,7 @@ async def test_exec_command_returns_output_and_exit_code(tmp_path):
     )
 
 
+@pytest.mark.long
 async def test_write_stdin_continues_a_session(tmp_path):
     script = "printf 'name? '; read name; echo hello $name"
     async with mcp_tools(tmp_path, "codex") as tools:

@@ -92,6 +92,7 @@ async def test_terminal_continue_sends_stdin_and_returns_only_new_output(tmp_pat
     assert result.data["position"] > started.data["position"]
 
 
+@pytest.mark.long
 async def test_python_repl_of_the_documentation(tmp_path):
     async with mcp_tools(tmp_path) as tools:
         started = await tools.call("terminal_start", command="python3 -q")

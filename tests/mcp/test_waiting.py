@@ -131,6 +131,7 @@ async def test_terminal_output_finds_lines(tmp_path):
     assert "'(' is not a regular expression" in wrong.text
 
 
+@pytest.mark.long
 async def test_terminal_wait_ends_when_a_pattern_matches_new_output(tmp_path):
     script = "echo ready; read line; sleep 0.3; echo ready again; sleep 60"
     async with mcp_tools(tmp_path) as tools:

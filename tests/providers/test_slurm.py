@@ -10,6 +10,9 @@ import trio
 
 from acpterm.config.places import SlurmResources
 from acpterm.providers.provider import ProviderError
+from acpterm.providers.slurm import commands as commands_module
+from acpterm.providers.slurm import program as program_module
+from acpterm.providers.slurm import provider as provider_module
 from acpterm.pty.tracking.marks import Daemon
 from acpterm.terminal.status import EndedBy
 from tests.support.containers import command, shell
@@ -88,6 +91,34 @@ async def test_kill_ends_the_job_and_no_other(jobs, idle_cluster, workspace):
         assert two.terminal.exit is None
         await release(jobs, pool, two)
     await poll(lambda: list(idle_cluster.jobs()) == [other], TIMEOUT_S, COMMAND_S)
+
+
+async def test_all_jobs_are_cancelled_by_one_command(jobs, idle_cluster, workspace, monkeypatch):
+    commands = []
+    run_command = commands_module.run
+
+    async def recorded(place, argv, **options):
+        commands.append(argv)
+        return await run_command(place, argv, **options)
+
+    for module in (provider_module, program_module):
+        monkeypatch.setattr(module, "run", recorded)
+    other = idle_cluster.allocate("--cpus-per-task=1", "--ntasks=1")
+    async with running_pool(grace=0.3) as pool:
+        line = shell(workspace, "echo $$; sleep 1000")
+        found = [await start(jobs, pool, line) for _ in range(3)]
+        for one in found:
+            await poll(lambda: "\n" in one.terminal.text.text(), TIMEOUT_S)  # noqa: B023  awaited here
+        jobs.end_all()
+        with trio.fail_after(TIMEOUT_S):
+            for one in found:
+                one.terminal.kill(EndedBy.DISCONNECT)
+            for one in found:
+                assert (await one.terminal.wait_exited()).ended_by == EndedBy.DISCONNECT
+        for one in found:
+            await release(jobs, pool, one)
+    await poll(lambda: list(idle_cluster.jobs()) == [other], TIMEOUT_S, COMMAND_S)
+    assert [argv[0] for argv in commands] == ["scancel"]
 
 
 async def test_kill_in_an_allocation_ends_the_step_and_nothing_else(slurm, cluster, workspace):

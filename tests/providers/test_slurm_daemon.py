@@ -1,11 +1,14 @@
 """Terminals on a cluster, as agents and the user have them from a daemon."""
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 import trio
 
 from acpterm.jsonrpc import RpcError
+from tests.support import slurm as slurm_support
 from tests.support.commands import command_environment, run_with
 from tests.support.daemon import daemon
 from tests.support.polling import poll
@@ -222,3 +225,24 @@ async def test_clusters_are_tried_and_timed(far, settings):
         assert found["slurm:box"]["state"] == "ok"
         assert "the controller answers in" in found["slurm:box"]["found"]
         assert found["slurm:gone"]["state"] == "problem"
+
+
+async def test_end_of_the_daemon_leaves_none_of_many_jobs(far, settings, workspace):
+    count = 150
+    with (
+        tempfile.TemporaryDirectory(prefix="acpterm-slurm-") as directory,
+        slurm_support.running(Path(directory), 2, cpus=count) as cluster,
+    ):
+        settings.write_text(
+            f'[slurm.box]\nconfig = "{cluster.config}"\ncpus = 1\n'
+            '[profiles.far]\nbase = "open"\nplaces = ["slurm:*"]\n'
+        )
+        async with far() as started, started.agent() as (agent, _):
+            for _ in range(count):
+                await create(agent, "sleep 1000", workspace)
+            await poll(
+                lambda: list(cluster.jobs().values()).count("RUNNING") == count,
+                TIMEOUT_S,
+                COMMAND_S,
+            )
+        await poll(lambda: not cluster.jobs(), TIMEOUT_S, COMMAND_S)

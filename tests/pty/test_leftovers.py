@@ -72,6 +72,7 @@ def marker_environment(daemon, terminal="term_1"):
     return marks.environment(terminal, daemon)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["own", "none"])
 async def test_processes_of_a_gone_daemon_are_killed(own_daemon, left, place):
     gone = own_daemon._replace(pid=GONE, place=own_daemon.place if place == "own" else 0)
@@ -80,6 +81,7 @@ async def test_processes_of_a_gone_daemon_are_killed(own_daemon, left, place):
     assert await poll(process.poll) == -signal.SIGKILL
 
 
+@pytest.mark.long
 async def test_processes_are_killed_when_no_descriptor_is_left_at_first(
     own_daemon, left, monkeypatch
 ):
@@ -98,6 +100,7 @@ async def test_processes_are_killed_when_no_descriptor_is_left_at_first(
     assert await poll(process.poll) == -signal.SIGKILL
 
 
+@pytest.mark.long
 async def test_processes_are_killed_when_the_pid_of_their_daemon_was_reused(own_daemon, left):
     process = left(**marker_environment(own_daemon._replace(ticks=own_daemon.ticks - 1)))
     await end_leftovers(own_daemon)
@@ -130,6 +133,7 @@ async def test_processes_of_another_user_are_spared(own_daemon):
         end_echo(process)
 
 
+@pytest.mark.long
 async def test_this_process_and_its_ancestors_are_spared(own_daemon):
     code = (
         "import trio; from acpterm.pty.tracking.leftovers import end_leftovers;"

@@ -60,6 +60,7 @@ async def test_commands_share_one_shell(settings, home, kind, role):
     assert glob.glob(f"{home}/.acpterm*") == []
 
 
+@pytest.mark.long
 @pytest.mark.costly
 @ALL
 @on_both_backends

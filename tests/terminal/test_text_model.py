@@ -115,6 +115,7 @@ def test_text_agrees_with_the_model_when_simple_output_is_deferred(pieces, limit
     check(b"".join(pieces), ends[:-1], limit, polls, 16384)
 
 
+@pytest.mark.long
 @settings(max_examples=examples(200))
 @given(streams | gentle, cuts, st.integers(0, 200), st.integers(0, 511), st.integers(1, 12))
 def test_text_agrees_with_the_model_when_lines_are_short(data, cuts, limit, polls, width):

@@ -409,6 +409,7 @@ async def test_no_response_contains_a_token_or_a_secret(web, owner):
         assert base64.b64encode(secret.encode()).decode().rstrip("=") not in found
 
 
+@pytest.mark.long
 async def test_shared_guest_cannot_log_the_user_out(web, owner):
     guest = await guest_of(web, owner, await create(owner))
     browser = await web.browser()

@@ -323,6 +323,7 @@ async def test_agent_that_is_named_like_markup_is_sent_as_json(web, owner):
     assert f"{HTML}{BIDI}" in json.dumps(found, ensure_ascii=False)
 
 
+@pytest.mark.long
 async def test_refused_websocket_says_why_in_plain_text(web):
     with pytest.raises(RefusedError) as refused:
         async with web.stranger().websocket("/user"):

@@ -211,6 +211,7 @@ async def test_shutdown_does_not_wait_for_connections_that_do_not_read(tmp_path)
                 assert await idle.receive_some() == b""
 
 
+@pytest.mark.long
 async def test_shutdown_closes_websockets_as_going_away(tmp_path):
     async with web_daemon(tmp_path) as web, web.api_client().websocket("/user") as websocket:
         web.daemon.process.terminate()

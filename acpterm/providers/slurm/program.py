@@ -82,7 +82,7 @@ class SlurmProgram:
         self._progress = Progress()
         # Whether srun has ended, and has taken the step with it.
         self._has_exited = self._is_complete = False
-        self._is_being_ended = False
+        self._is_being_ended = self._is_cancelled = False
 
     @property
     def name(self) -> str:
@@ -129,7 +129,7 @@ class SlurmProgram:
     async def end(self, grace: float) -> bool:
         """End the program and its descendants; return whether none is left."""
         self._is_being_ended = True
-        if self._is_complete:
+        if self._is_complete or self._is_cancelled:
             return True
         found = self._now
         if found.step is not None and not found.has_lost_node:
@@ -137,6 +137,16 @@ class SlurmProgram:
             if "acpterm 0 ended" in reply:
                 return True
         return await self._cancel()
+
+    def cancelled(self) -> str | None:
+        """Record that the caller cancels the program's job, and return the job.
+
+        Returns None, and records nothing, if Slurm has not said which job it is.
+        """
+        if self._is_complete or (job := self._now.job) is None:
+            return None
+        self._is_being_ended = self._is_cancelled = True
+        return job
 
     async def signal(self, number: int) -> bool:
         """Send a signal to the foreground process group; return whether it was sent."""
@@ -167,7 +177,7 @@ class SlurmProgram:
 
     async def clean_up(self) -> None:
         """Cancel what is left of the job, and remove the file. Does not raise."""
-        if not self._is_complete:
+        if not self._is_complete and not self._is_cancelled:
             await self._cancel()
         with contextlib.suppress(OSError):
             os.unlink(self.log)

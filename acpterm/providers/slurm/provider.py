@@ -169,6 +169,23 @@ class SlurmProvider:
         if self._place.session and self._nursery is not None:
             self._nursery.start_soon(self._allocations.end_session, session)
 
+    def end_all(self) -> None:
+        """Cancel all jobs of this daemon by one command: there is no time for one after the other.
+
+        Slurm sends SIGTERM to their programs, and SIGKILL after its `KillWait`. A job of the user
+        (`job` of the place) is not cancelled.
+        """
+        if self._place.job is None and self._nursery is not None:
+            jobs = {program.cancelled() for program in self._programs.values()}
+            self._nursery.start_soon(self._cancel, *sorted(filter(None, jobs)))
+
+    async def _cancel(self, *jobs: str) -> None:
+        if jobs:
+            try:
+                await run(self._place, ["scancel", *jobs], timeout_s=_CHECK_TIMEOUT_S)
+            except ProviderError as error:
+                _log.warning("jobs may be left", problem=str(error))
+
     async def check(self) -> str:
         """Ask the controller for the partition, and return a line with the time that this takes.
 

@@ -91,6 +91,7 @@ def test_deep_nesting_is_an_error():
         parse("[" * 100_000, comments=True)
 
 
+@pytest.mark.long
 @given(text=st.text(alphabet='{}[]",:/* \n1a\\', max_size=30))
 def test_parser_accepts_what_the_standard_library_accepts(text):
     try:

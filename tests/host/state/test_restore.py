@@ -91,6 +91,7 @@ async def successor(started, **settings):
     worker.kill()
 
 
+@pytest.mark.long
 async def test_terminal_without_a_record_is_ended_and_forgotten(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
@@ -106,6 +107,7 @@ async def test_terminal_without_a_record_is_ended_and_forgotten(tmp_path):
         assert not [name for name in worker.keeper.entries if name.startswith(("t/", "s/", "c/"))]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("key", ["host", "c/c7", "s/c7/0", "k/c7/0/0", "t/x", "listen/agent"])
 async def test_newer_state_is_not_restored_by_an_older_version(tmp_path, key):
     async with daemon(tmp_path) as started:
@@ -116,6 +118,7 @@ async def test_newer_state_is_not_restored_by_an_older_version(tmp_path, key):
                 pass
 
 
+@pytest.mark.long
 async def test_terminals_of_a_connection_without_a_record_are_released(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
@@ -139,6 +142,7 @@ async def test_terminals_of_a_connection_without_a_record_are_released(tmp_path)
             assert found[own_one.name]["createdAt"] == 1_000_000_000_000
 
 
+@pytest.mark.long
 async def test_connection_is_rebuilt_from_records_of_its_terminals(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
@@ -157,6 +161,7 @@ async def test_connection_is_rebuilt_from_records_of_its_terminals(tmp_path):
                 assert (await user.terminal_request("get", fresh))["connection"] == "c9"
 
 
+@pytest.mark.long
 async def test_terminal_with_an_invalid_cause_of_its_end_is_ended(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
@@ -232,6 +237,7 @@ async def test_new_connection_gets_a_name_never_used_before(tmp_path):
             assert (await user.terminal_request("get", terminal))["connection"] == "c8"
 
 
+@pytest.mark.long
 async def test_terminal_of_a_cancelled_turn_is_released_in_time(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
@@ -298,6 +304,7 @@ async def test_limit_that_ended_a_program_without_a_worker_is_reported(
             assert (meta["endedBy"], meta.get("limit"), meta.get("limitValue")) == expected
 
 
+@pytest.mark.long
 async def test_terminal_may_idle_for_its_limit_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
@@ -330,6 +337,7 @@ async def test_times_of_starts_are_restored_with_the_connection(tmp_path):
                 )
 
 
+@pytest.mark.long
 async def test_window_size_is_kept_until_the_resume_timeout(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()

@@ -186,6 +186,7 @@ class Spy:
             monkeypatch.setattr(keeper, name, function)
 
 
+@pytest.mark.long
 async def test_records_of_ended_connections_are_deleted(monkeypatch):
     async with host_here() as host:
         spy = Spy(host.state.keeper, monkeypatch)

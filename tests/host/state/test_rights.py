@@ -123,6 +123,7 @@ async def test_terminals_record_has_the_rights_of_its_connection(tmp_path):
             assert host.state.registry.get(terminal).record.rights == RIGHTS
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("keeper_dies", [False, True])
 async def test_requested_profiles_are_restored(tmp_path, keeper_dies):
     requested = {"requested_profiles": ["strict"]}

@@ -28,6 +28,7 @@ log.info("over")
 """
 
 
+@pytest.mark.long
 @pytest.mark.costly
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_secrets_in_values_and_tracebacks_are_redacted(form):

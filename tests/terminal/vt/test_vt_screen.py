@@ -183,6 +183,7 @@ def test_erased_cells_are_blank():
     assert screen_of(b"\x1b#8\x1b[2;2Hx", cols=3, rows=3).text() == "EEE\nExE\nEEE"
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_output():
     emulator = emulator_of(b"a")
     data = b"\x1b7\x1b[?1049h\x1b[?1048h\x1b[?1049l\x1bH" + "e\u0301".encode() + b"\x1b[99;99H\n"

@@ -100,6 +100,7 @@ def test_session_has_the_same_screen_as_in_tmux(name, tmux, tmp_path):
         assert screen.cursor == pane.cursor
 
 
+@pytest.mark.long
 @pytest.mark.costly
 @pytest.mark.parametrize("name", ["vim-resize", "htop", "mc", "tmux", "wide"])
 def test_snapshot_of_a_session_has_the_same_screen_as_in_tmux(name, tmux, tmp_path):
