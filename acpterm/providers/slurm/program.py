@@ -141,7 +141,7 @@ class SlurmProgram:
     def cancelled(self) -> str | None:
         """Record that the caller cancels the program's job, and return the job.
 
-        Returns None, and records nothing, if Slurm has not said which job it is.
+        Returns None, and records nothing, if Slurm has not reported which job it is.
         """
         if self._is_complete or (job := self._now.job) is None:
             return None
