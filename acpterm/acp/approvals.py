@@ -36,7 +36,8 @@ class ApprovalInfo(Wire):
     """A question to the user: whether a command of an agent may run.
 
     `agent` (a name), `connection` and `session_id` (ids) say which agent asks. `cwd` is the
-    directory in which the command would run. `level` is the level of the command, such as
+    directory in which the command would run, after the name of the place if that is another host,
+    such as ``ssh:build1:/src``. `level` is the level of the command, such as
     `dangerous`, and `reason` says why the user is asked. `prefix` is what an answer for always is
     for: the first words of the command; it is null if the command cannot be allowed always.
     `remaining_ms` is the time after which the command is refused; it is null if there is no limit.

@@ -8,11 +8,13 @@ import pytest
 import trio
 
 from acpterm.acp.approvals import ApproverRequest
+from acpterm.config import Settings
+from acpterm.config.places import SshPlace
 from acpterm.host.open_host import open_host
 from acpterm.jsonrpc import INVALID_REQUEST, REQUEST_CANCELLED, RpcError
 from acpterm.runtime.exec_context import current
 from tests.support.agent import agent_of, agent_on
-from tests.support.asking import TIMEOUT_S, asking, ran, recording_script
+from tests.support.asking import TIMEOUT_S, asking, asking_settings, ran, recording_script
 from tests.support.polling import poll
 from tests.support.user import user_of
 
@@ -82,6 +84,21 @@ async def test_command_runs_when_the_approver_allows_it(tmp_path):
         assert ran(tmp_path) == "once\n"
         (withdrawn,) = of(agent, WITHDRAWN)
         assert withdrawn["answer"]["by"] == "editor"
+
+
+async def test_question_names_the_place_and_an_answer_for_always_holds_only_there(tmp_path):
+    settings = Settings(**asking_settings(places=("ssh:*",)), ssh={"far": SshPlace()})
+    async with open_host(settings, current()) as host, approver_of(host) as agent:
+        script = recording_script(tmp_path)
+        here = await start(agent, f"{script} here", cwd=str(tmp_path))
+        await answer(agent, await asked(agent), scope="always")
+        await agent.result(here)
+        meta = {"acpterm": {"provider": "ssh:far"}}
+        there = await start(agent, f"{script} there", cwd=str(tmp_path), _meta=meta)
+        question = await asked(agent, 2)
+        assert question["cwd"] == f"ssh:far:{tmp_path}"
+        await answer(agent, question, "deny")
+        await error_of(agent, there)
 
 
 async def test_refused_command_does_not_run_and_the_error_says_why(tmp_path):

@@ -129,7 +129,7 @@ async def admit(
     timeout_s = profile.dangerous_timeout if is_dangerous else profile.unknown_timeout
     ask = Ask(
         command=command,
-        directory=judgement.cwd,
+        directory=judgement.where,
         level=verdict.level,
         reason=verdict.reason,
         prefix=verdict.prefix,

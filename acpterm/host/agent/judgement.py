@@ -14,7 +14,12 @@ from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.profiles import Limits, Profile, lowest
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
-from acpterm.host.launch.placement import allowed_places, stricter, strictest
+from acpterm.host.launch.placement import (
+    allowed_places,
+    directory_text,
+    stricter,
+    strictest,
+)
 from acpterm.host.launch.validation import check_command, check_size
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.policy.levels import Level, Verdict, worst
@@ -44,6 +49,11 @@ class Judgement(NamedTuple):
     provider: str
     """The name of the provider."""
     cwd: str
+
+    @property
+    def where(self) -> str:
+        """Where the program runs, for the user: see `directory_text`."""
+        return directory_text(self.provider, self.cwd)
 
     @property
     def has_network(self) -> bool:
@@ -97,6 +107,7 @@ def judge(
         network=network,
     )
     places = allowed_places(connection.settings.places, [profile.places for profile in profiles])
+    used = stricter(selected, provider, network=network, places=places)
     command, args = params.command, params.args
     if shell and args is not None:
         command, args = shell_line(command, args), None
@@ -116,7 +127,7 @@ def judge(
             profile=profile,
             env=env,
             path=connection.context.env.get("PATH"),
-            allowed=session.allowed_prefixes(cwd),
+            allowed=session.allowed_prefixes(directory_text(used, cwd)),
         )
         for profile in profiles
     ]
@@ -133,7 +144,7 @@ def judge(
         verdict=verdict,
         level=worst(one.level for one in verdicts),
         must_use_shell=any(_must_use_shell(one) for one in verdicts),
-        provider=stricter(selected, provider, network=network, places=places),
+        provider=used,
         cwd=cwd,
     )
 

@@ -162,6 +162,14 @@ def allowed_places(places: Iterable[str], patterns: Iterable[Sequence[str]]) -> 
     ]
 
 
+def directory_text(provider: str, directory: str) -> str:
+    """Return a directory, with the place before it if it is on another host.
+
+    So the user sees where a command is to run, and an answer for always holds only there.
+    """
+    return f"{provider}:{directory}" if is_place(provider) else directory
+
+
 def stricter(
     selected: str, requested: str | None, *, network: bool, places: Sequence[str] = ()
 ) -> str:
