@@ -119,7 +119,8 @@ class Provider(Protocol):
     async def clean_up(self, token: str) -> None:
         """Remove what is left of a terminal whose processes have ended. Idempotent.
 
-        `token` is that of `Prepared`; it may be from an earlier worker. Does not raise.
+        `token` is that of `Prepared`; it may be from an earlier worker. Raises `ProviderError` if
+        something of importance is left: the token is kept then, and the next worker tries again.
         """
 
     async def check(self) -> str:

@@ -12,7 +12,6 @@ from acpterm.config.places import SlurmResources
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.slurm import commands as commands_module
 from acpterm.providers.slurm import program as program_module
-from acpterm.providers.slurm import provider as provider_module
 from acpterm.pty.tracking.marks import Daemon
 from acpterm.terminal.status import EndedBy
 from tests.support.containers import command, shell
@@ -101,7 +100,7 @@ async def test_all_jobs_are_cancelled_by_one_command(jobs, idle_cluster, workspa
         commands.append(argv)
         return await run_command(place, argv, **options)
 
-    for module in (provider_module, program_module):
+    for module in (commands_module, program_module):
         monkeypatch.setattr(module, "run", recorded)
     other = idle_cluster.allocate("--cpus-per-task=1", "--ntasks=1")
     async with running_pool(grace=0.3) as pool:

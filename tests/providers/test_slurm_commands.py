@@ -1,12 +1,18 @@
 """How many of Slurm's commands run at once, with stubs of them."""
 
+from pathlib import Path
+
 import pytest
 import trio
 
 from acpterm.config.places import SlurmPlace
+from acpterm.providers.provider import ProviderError
+from acpterm.providers.slurm import provider as provider_module
 from acpterm.providers.slurm.allocations import Allocations
 from acpterm.providers.slurm.commands import Room
 from acpterm.providers.slurm.program import SlurmProgram
+from tests.support.places import slurm_provider
+from tests.support.polling import poll
 
 # Records how many of it run, and its arguments.
 STUB = """\
@@ -18,7 +24,15 @@ sleep 0.1
 rmdir "$RUNNING/$$"
 echo "acpterm 0 ended"
 """
+FAILING = """\
+#!/bin/sh
+echo "$*" >>"$LOGGED.argv"
+echo "$ERROR" >&2
+exit 1
+"""
 STARTED = "srun: launching StepId=3.{number} on host n1, 1 tasks: 0\n"
+UNREACHABLE = "scancel: error: Kill job error on job id 5: Unable to contact slurm controller"
+FORGOTTEN = "scancel: error: Kill job error on job step id 5.0: Invalid job id specified"
 
 
 @pytest.fixture
@@ -72,3 +86,80 @@ async def test_cancellation_of_a_job_does_not_wait_for_steps(logged, tmp_path):
         with trio.fail_after(5):
             assert await SlurmProgram(SlurmPlace(), "a", str(log), room).end(0.0)
     assert logged("argv") == ["5"]
+
+
+@pytest.fixture
+def failing(logged, tmp_path):
+    """Return a function that makes scancel fail with a message."""
+
+    def fail(error):
+        text = FAILING.replace("$LOGGED", f"{tmp_path}/log").replace("$ERROR", error)
+        (tmp_path / "scancel").write_text(text)
+
+    return fail
+
+
+@pytest.fixture
+async def provider(logged, runtime_directory):
+    """Return a provider whose commands are stubs."""
+    async with slurm_provider(SlurmPlace()) as found:
+        yield found
+
+
+def record_job(provider, token, text="srun: job 5 queued and waiting for resources\n"):
+    """Write the messages of a step; return the path of their file, and the program."""
+    program = provider.program(token)
+    (path := Path(program.log)).write_text(text)
+    return path, program
+
+
+async def test_record_of_a_job_is_kept_until_the_job_is_cancelled(provider, failing):
+    path, _ = record_job(provider, "a")
+    failing(UNREACHABLE)
+    with pytest.raises(ProviderError, match="5: the job cannot be cancelled"):
+        await provider.clean_up("a")
+    assert path.exists()
+    failing(FORGOTTEN)
+    await provider.clean_up("a")
+    assert not path.exists()
+
+
+async def test_clean_up_that_takes_too_long_fails(provider, logged, tmp_path, monkeypatch):
+    monkeypatch.setattr(provider_module, "_CLEAN_UP_TIMEOUT_S", 0.1)
+    path, _ = record_job(provider, "a")
+    (tmp_path / "scancel").write_text("#!/bin/sh\nexec sleep 60\n")
+    with pytest.raises(ProviderError, match="did not end"):
+        await provider.clean_up("a")
+    assert path.exists()
+
+
+async def test_shared_step_that_was_never_launched_has_nothing_to_cancel(provider, failing):
+    failing(UNREACHABLE)
+    path, _ = record_job(provider, "a session-1", "srun: jobid 5: nodes(1):`n1'\n")
+    await provider.clean_up("a session-1")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(("code", "is_cancelled"), [(137, True), (1, False)])
+async def test_job_whose_client_was_killed_is_cancelled(
+    provider, logged, tmp_path, code, is_cancelled
+):
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho JobId=5 JobState=CANCELLED\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    path, program = record_job(provider, "a", STARTED.format(number=0))
+    await program.exit(code, None)
+    await provider.clean_up("a")
+    assert (tmp_path / "log.argv").exists() == is_cancelled
+    assert not path.exists()
+
+
+async def test_programs_cancel_their_jobs_themselves_if_one_command_could_not(
+    provider, failing, logged
+):
+    failing(UNREACHABLE)
+    _, program = record_job(provider, "a")
+    provider.end_all()
+    assert await program.end(0.0)
+    await poll(lambda: not program._is_cancelled, 5)
+    assert not await program.end(0.0)
+    assert logged("argv") == ["5", "5"]

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from subprocess import DEVNULL, STDOUT
 from typing import Final, NamedTuple
 
@@ -15,6 +15,7 @@ from acpterm.pty.tracking.marks import STARTED_DETACHED
 
 _TEXT_MAX: Final = 400
 _COMMANDS_MAX: Final = 16
+_GONE: Final = ("Invalid job id", "already completing or completed")
 _OPTIONS: Final = {
     "partition": "--partition=",
     "account": "--account=",
@@ -35,6 +36,14 @@ class Done(NamedTuple):
     def problem(self) -> str:
         """The end of what it printed, for an error."""
         return self.text[-_TEXT_MAX:] or f"exit status {self.status}"
+
+    @property
+    def has_cancelled(self) -> bool:
+        """Whether a scancel has left nothing: a job that had ended already is no error."""
+        return self.status == 0 or (
+            bool(self.text)
+            and all(any(gone in line for gone in _GONE) for line in self.text.splitlines())
+        )
 
 
 class Room:
@@ -109,6 +118,13 @@ async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Do
     except trio.TooSlowError:
         raise ProviderError(f"{argv[0]} did not end within {timeout_s:g} s") from None
     return Done(done.returncode, os.fsdecode(done.stdout).strip())
+
+
+async def cancel(place: SlurmPlace, jobs: Iterable[str], *, timeout_s: float) -> None:
+    """Cancel jobs by one command. Raises `ProviderError` if some may be left."""
+    done = await run(place, ["scancel", *jobs], timeout_s=timeout_s)
+    if not done.has_cancelled:
+        raise ProviderError(done.problem)
 
 
 async def start_detached(place: SlurmPlace, argv: Sequence[str], log: str) -> trio.Process:

@@ -48,6 +48,8 @@ _UNSETTLED: Final = ("COMPLETING", "RUNNING", "CONFIGURING", "PENDING")
 # The codes with which a shell exits if it or its command was ended by SIGHUP, SIGKILL or SIGTERM.
 _CODES_OF_SIGNALS: Final = (129, 137, 143)
 _UNKNOWN_CODE: Final = 255
+# A shell exits with a code above this one if a signal ended its command.
+_CODE_MAX: Final = 128
 
 
 def _nothing() -> None:
@@ -148,6 +150,10 @@ class SlurmProgram:
         self._is_being_ended = self._is_cancelled = True
         return job
 
+    def not_cancelled(self) -> None:
+        """Record that the caller could not cancel the program's job: the program does it itself."""
+        self._is_cancelled = False
+
     async def signal(self, number: int) -> bool:
         """Send a signal to the foreground process group; return whether it was sent."""
         word = name_of(number).removeprefix("SIG")
@@ -157,7 +163,9 @@ class SlurmProgram:
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
         """Return how the program ended; `code` and `signal` are how srun ended."""
         found = self._now
-        self._has_exited, self._is_complete = True, signal is None
+        # The wrapper turns a signal that ended srun into a code. Slurm may not notice that end.
+        has_ended = found.status is not None or (code or 0) <= _CODE_MAX
+        self._has_exited, self._is_complete = True, signal is None and has_ended
         if found.status is not None:
             own = decode_status(found.status)
             if not found.is_stopped and own[1] is None and own[0] not in _CODES_OF_SIGNALS:
@@ -167,7 +175,6 @@ class SlurmProgram:
                 self._on_refusal()
             return RemoteExit(*own, by)
         # srun exits with 0 when the node has failed: its code says nothing without a status.
-        del code
         by = EndedBy.NODE_FAILURE if found.has_lost_node else await self._ended_by(found)
         if by is None:
             # A step that was never launched was refused, or killed in the queue.
@@ -176,9 +183,15 @@ class SlurmProgram:
         return RemoteExit(_UNKNOWN_CODE, None, None if self._is_being_ended else by)
 
     async def clean_up(self) -> None:
-        """Cancel what is left of the job, and remove the file. Does not raise."""
+        """Cancel what is left of the job, and remove the file.
+
+        Raises `ProviderError` if cancelling has failed: the file, which names the job, is kept.
+        """
         if not self._is_complete and not self._is_cancelled:
-            await self._cancel()
+            # A step of a shared job that was never launched has nothing to cancel.
+            is_launched = not self._shares_job or self._now.step is not None
+            if is_launched and not await self._cancel():
+                raise ProviderError(f"{self._now.job or self.name}: the job cannot be cancelled")
         with contextlib.suppress(OSError):
             os.unlink(self.log)
 
@@ -195,7 +208,7 @@ class SlurmProgram:
             done = await self._run(["scancel", *words])
         except ProviderError:
             return False
-        return done.status == 0
+        return done.has_cancelled
 
     async def _on_node(self, argv: list[str], grace: float) -> str:
         """Run a command beside the program; return what it prints, nothing if it cannot run."""

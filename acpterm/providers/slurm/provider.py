@@ -9,10 +9,10 @@ Unhappy order: a daemon is killed together with its keeper. Its srun ends with i
 of its jobs is cancelled by the next daemon on the same socket, which finds the files.
 """
 
-import contextlib
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -25,6 +25,7 @@ from acpterm.providers.slurm import progress
 from acpterm.providers.slurm.allocations import Allocations
 from acpterm.providers.slurm.commands import (
     Room,
+    cancel,
     environment,
     job_options,
     require,
@@ -98,7 +99,7 @@ class SlurmProvider:
                 found = [progress.read(os.path.join(path, name)) for name in os.listdir(path)]
                 jobs = [one.job for one in found if one.job is not None and one.is_own]
                 if jobs:
-                    await run(self._place, ["scancel", *jobs], timeout_s=_CHECK_TIMEOUT_S)
+                    await cancel(self._place, jobs, timeout_s=_CHECK_TIMEOUT_S)
             except (ProviderError, OSError) as error:
                 _log.warning("jobs of an earlier daemon may be left", problem=str(error))
             else:
@@ -156,12 +157,20 @@ class SlurmProvider:
         return self._programs[token]
 
     async def clean_up(self, token: str) -> None:
-        """Remove what is left of a terminal. Does not raise."""
+        """Remove what is left of a terminal.
+
+        Raises `ProviderError` if its job cannot be cancelled: the token is still needed then.
+        """
         identifier, _, shared = token.partition(" ")
-        with trio.move_on_after(_CLEAN_UP_TIMEOUT_S), contextlib.suppress(ProviderError):
-            await self.program(token).clean_up()
-            if shared:
-                await self._allocations.leave(shared, identifier)
+        try:
+            with trio.fail_after(_CLEAN_UP_TIMEOUT_S):
+                try:
+                    await self.program(token).clean_up()
+                finally:
+                    if shared:
+                        await self._allocations.leave(shared, identifier)
+        except trio.TooSlowError:
+            raise ProviderError(f"scancel did not end within {_CLEAN_UP_TIMEOUT_S:g} s") from None
         self._programs.pop(token, None)
 
     def end_session(self, session: str) -> None:
@@ -176,15 +185,21 @@ class SlurmProvider:
         (`job` of the place) is not cancelled.
         """
         if self._place.job is None and self._nursery is not None:
-            jobs = {program.cancelled() for program in self._programs.values()}
-            self._nursery.start_soon(self._cancel, *sorted(filter(None, jobs)))
+            found = {program: program.cancelled() for program in self._programs.values()}
+            self._nursery.start_soon(
+                self._cancel, {program: job for program, job in found.items() if job is not None}
+            )
 
-    async def _cancel(self, *jobs: str) -> None:
-        if jobs:
-            try:
-                await run(self._place, ["scancel", *jobs], timeout_s=_CHECK_TIMEOUT_S)
-            except ProviderError as error:
-                _log.warning("jobs may be left", problem=str(error))
+    async def _cancel(self, jobs: Mapping[SlurmProgram, str]) -> None:
+        """Cancel the jobs of programs by one command; if it fails, each program does it itself."""
+        if not jobs:
+            return
+        try:
+            await cancel(self._place, sorted(set(jobs.values())), timeout_s=_CHECK_TIMEOUT_S)
+        except ProviderError as error:
+            for program in jobs:
+                program.not_cancelled()
+            _log.warning("jobs may be left", problem=str(error))
 
     async def check(self) -> str:
         """Ask the controller for the partition, and return a line with the time that this takes.
