@@ -160,6 +160,19 @@ async def test_programs_cancel_their_jobs_themselves_if_one_command_could_not(
     _, program = record_job(provider, "a")
     provider.end_all()
     assert await program.end(0.0)
-    await poll(lambda: not program._is_cancelled, 5)
+    await poll(lambda: program._cancelling is None, 5)
     assert not await program.end(0.0)
     assert logged("argv") == ["5", "5"]
+
+
+async def test_record_of_a_job_is_kept_while_one_command_cancels_all_jobs(
+    provider, failing, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(provider_module, "_CLEAN_UP_TIMEOUT_S", 0.1)
+    path, program = record_job(provider, "a")
+    (tmp_path / "scancel").write_text("#!/bin/sh\nexec sleep 60\n")
+    provider.end_all()
+    assert await program.end(0.0)
+    with pytest.raises(ProviderError, match="did not end"):
+        await provider.clean_up("a")
+    assert path.exists()

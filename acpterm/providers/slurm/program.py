@@ -85,6 +85,8 @@ class SlurmProgram:
         # Whether srun has ended, and has taken the step with it.
         self._has_exited = self._is_complete = False
         self._is_being_ended = self._is_cancelled = False
+        # Set while the caller cancels the job.
+        self._cancelling: trio.Event | None = None
 
     @property
     def name(self) -> str:
@@ -131,7 +133,7 @@ class SlurmProgram:
     async def end(self, grace: float) -> bool:
         """End the program and its descendants; return whether none is left."""
         self._is_being_ended = True
-        if self._is_complete or self._is_cancelled:
+        if self._is_complete or self._is_cancelled or self._cancelling is not None:
             return True
         found = self._now
         if found.step is not None and not found.has_lost_node:
@@ -140,19 +142,23 @@ class SlurmProgram:
                 return True
         return await self._cancel()
 
-    def cancelled(self) -> str | None:
+    def begin_cancel(self) -> str | None:
         """Record that the caller cancels the program's job, and return the job.
 
-        Returns None, and records nothing, if Slurm has not reported which job it is.
+        The caller then calls `end_cancel`. Returns None, and records nothing, if Slurm has not
+        reported which job it is.
         """
         if self._is_complete or (job := self._now.job) is None:
             return None
-        self._is_being_ended = self._is_cancelled = True
+        self._is_being_ended, self._cancelling = True, trio.Event()
         return job
 
-    def not_cancelled(self) -> None:
-        """Record that the caller could not cancel the program's job: the program does it itself."""
-        self._is_cancelled = False
+    def end_cancel(self, *, is_cancelled: bool) -> None:
+        """Record whether the caller has cancelled the job; else the program does it itself."""
+        self._is_cancelled = is_cancelled
+        if self._cancelling is not None:
+            self._cancelling.set()
+            self._cancelling = None
 
     async def signal(self, number: int) -> bool:
         """Send a signal to the foreground process group; return whether it was sent."""
@@ -187,6 +193,8 @@ class SlurmProgram:
 
         Raises `ProviderError` if cancelling has failed: the file, which names the job, is kept.
         """
+        if self._cancelling is not None:
+            await self._cancelling.wait()
         if not self._is_complete and not self._is_cancelled:
             # A step of a shared job that was never launched has nothing to cancel.
             is_launched = not self._shares_job or self._now.step is not None

@@ -185,7 +185,7 @@ class SlurmProvider:
         (`job` of the place) is not cancelled.
         """
         if self._place.job is None and self._nursery is not None:
-            found = {program: program.cancelled() for program in self._programs.values()}
+            found = {program: program.begin_cancel() for program in self._programs.values()}
             self._nursery.start_soon(
                 self._cancel, {program: job for program, job in found.items() if job is not None}
             )
@@ -194,12 +194,15 @@ class SlurmProvider:
         """Cancel the jobs of programs by one command; if it fails, each program does it itself."""
         if not jobs:
             return
+        is_cancelled = False
         try:
             await cancel(self._place, sorted(set(jobs.values())), timeout_s=_CHECK_TIMEOUT_S)
+            is_cancelled = True
         except ProviderError as error:
-            for program in jobs:
-                program.not_cancelled()
             _log.warning("jobs may be left", problem=str(error))
+        finally:
+            for program in jobs:
+                program.end_cancel(is_cancelled=is_cancelled)
 
     async def check(self) -> str:
         """Ask the controller for the partition, and return a line with the time that this takes.
