@@ -10,18 +10,23 @@ from acpterm.pty.tracking.marks import Daemon
 from acpterm.runtime.unix_socket import ListenError, make_private_dir
 
 
-def private_directory(kind: str, name: str, daemon: Daemon | None, *more: str) -> str:
+def private_directory(kind: str, name: str, daemon: Daemon | None) -> str:
     """Return the path of the private directory for the place `name` of this kind.
-
-    `more` are the names of directories in it.
 
     The next daemon on the same socket gets the same one, and takes over what is in it. Raises
     `ProviderError`.
     """
-    base = os.path.join(os.path.dirname(default_socket()), kind)
     owner = os.getpid() if daemon is None else daemon.place or str(daemon)
-    key = hashlib.blake2b(f"{owner} {name}".encode(), digest_size=6).hexdigest()
-    path = os.path.join(base, key)
+    return shared_directory(kind, f"{owner} {name}")
+
+
+def shared_directory(kind: str, key: str, *more: str) -> str:
+    """Return the path of the private directory that all daemons of the user have for `key`.
+
+    `more` are the names of directories in it. Raises `ProviderError`.
+    """
+    base = os.path.join(os.path.dirname(default_socket()), kind)
+    path = os.path.join(base, hashlib.blake2b(os.fsencode(key), digest_size=6).hexdigest())
     try:
         make_private_dir(os.path.dirname(base))
         make_private_dir(base)

@@ -164,6 +164,16 @@ def test_step_waits_for_its_allocation_and_gets_its_id(tmp_path):
     assert done.stdout == "a b --jobid=12 JOB \n"
 
 
+def test_step_starts_in_an_allocation_that_is_granted_after_an_error(tmp_path):
+    file = tmp_path / "granted"
+    file.write_text(
+        "salloc: error: Slurm controller not responding, sleeping and retrying.\n"
+        "salloc: Granted job allocation 12\n"
+    )
+    done = wrapped(tmp_path, str(file), "echo", "--jobid=JOB")
+    assert (done.returncode, done.stdout) == (0, "--jobid=12\n")
+
+
 def test_step_is_refused_with_its_allocation(tmp_path):
     file = tmp_path / "granted"
     file.write_text("salloc: error: Job submit/allocate failed: Invalid account\n")

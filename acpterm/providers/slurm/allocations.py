@@ -8,8 +8,10 @@ States of an allocation: *pending*; *granted*; *gone*: failed, expired, cancelle
 terminal that is created then gets a new one. An allocation is released when its session has ended
 and none of its terminals is left: the user may have taken one over.
 
-Unhappy order: the allocation goes while no terminal uses it. It is checked before it is used
-after a pause, and after a step in it could not be started.
+Unhappy orders: the allocation goes while no terminal uses it. It is checked before it is used
+after a pause, and after a step in it could not be started. The session ends before the controller
+knows of the request: salloc is ended before the allocation is cancelled. The controller does not
+answer: the file, which names the allocation, is kept, and the allocation is released later.
 """
 
 import contextlib
@@ -17,12 +19,13 @@ import hashlib
 import os
 from typing import Final
 
+import structlog
 import trio
 
 from acpterm.config.places import SlurmPlace, SlurmResources
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.slurm import progress
-from acpterm.providers.slurm.commands import job_options, run, start_detached
+from acpterm.providers.slurm.commands import cancel, job_options, run, start_detached
 
 _PREFIX: Final = "session-"
 _ENDED: Final = ".ended"
@@ -31,6 +34,8 @@ _TIMEOUT_S: Final = 5.0
 _TRUSTED_S: Final = 20.0
 _TERMINATE_TIMEOUT_S: Final = 1.0
 _GONE: Final = "Invalid job id"
+
+_log = structlog.get_logger("acpterm.provider")
 
 
 class Allocations:
@@ -42,6 +47,8 @@ class Allocations:
         self._lock: Final = trio.Lock()
         self._users: dict[str, set[str]] = {}
         self._seen_at: dict[str, float] = {}
+        # The processes of salloc, by the names of their allocations.
+        self._requests: dict[str, trio.Process] = {}
 
     def path(self, name: str) -> str:
         """Return the path of the file with the messages about the allocation `name`."""
@@ -61,12 +68,13 @@ class Allocations:
 
     async def _is_usable(self, name: str) -> bool:
         found = progress.read(self.path(name))
-        if found.error is not None or not self._exists(name):
+        if not self._exists(name) or (found.error is not None and found.job is None):
             return False
+        if found.job is None:
+            return True
         seen_at = self._seen_at.get(name)
-        if found.job is None or (
-            seen_at is not None and trio.current_time() - seen_at < _TRUSTED_S
-        ):
+        is_trusted = seen_at is not None and trio.current_time() - seen_at < _TRUSTED_S
+        if is_trusted and found.error is None:
             return True
         argv = ["squeue", "--noheader", f"--jobs={found.job}", "--format=%T"]
         done = await run(self._place, argv, timeout_s=_TIMEOUT_S)
@@ -76,11 +84,26 @@ class Allocations:
         return done.text in ("RUNNING", "PENDING", "CONFIGURING", "SUSPENDED")
 
     async def _request(self, name: str, nursery: trio.Nursery) -> None:
-        self._remove(name)
+        if self._exists(name):
+            # It cannot be used, and may still be granted.
+            await self._release(name)
+            if self._exists(name):
+                raise ProviderError("an earlier allocation of the session cannot be released")
         options = job_options(self._place, SlurmResources())
         argv = ["salloc", "--no-shell", f"--job-name={self._job_name(name)}", *options]
         process = await start_detached(self._place, argv, self.path(name))
-        nursery.start_soon(_wait, process)
+        self._requests[name] = process
+        nursery.start_soon(self._reap, name, process)
+
+    async def _reap(self, name: str, process: trio.Process) -> None:
+        """Reap salloc, which ends when the allocation is granted, or give the request up."""
+        try:
+            await process.wait()
+        finally:
+            if process.returncode is None:
+                await _end(process)
+            if self._requests.get(name) is process:
+                del self._requests[name]
 
     def _job_name(self, name: str) -> str:
         # The directory's name belongs to this daemon and this place.
@@ -104,9 +127,12 @@ class Allocations:
     async def end_session(self, session: str) -> None:
         """Release the allocation of a session that has ended, once no terminal uses it."""
         name = _name(session)
-        if self._exists(name):
+        # A terminal that is just created may be requesting the allocation.
+        async with self._lock:
+            if not self._exists(name):
+                return
             self._mark_ended(name)
-            await self._release_unused(name)
+        await self._release_unused(name)
 
     async def release_all(self) -> None:
         """Release all allocations."""
@@ -120,15 +146,22 @@ class Allocations:
             await self._release(name)
 
     async def _release(self, *names: str) -> None:
-        """Release allocations: those that are granted by one command, however many there are."""
+        """Release allocations: those that are granted by one command, however many there are.
+
+        The files of those that cannot be released are kept.
+        """
+        await _end(*(self._requests[name] for name in names if name in self._requests))
         found = {name: progress.read(self.path(name)).job for name in names}
-        granted = [job for job in found.values() if job is not None]
-        pending = [f"--name={self._job_name(name)}" for name, job in found.items() if job is None]
-        for words in filter(None, (granted, *([word] for word in pending))):
-            with contextlib.suppress(ProviderError):
-                await run(self._place, ["scancel", *words], timeout_s=_TIMEOUT_S)
-        for name in names:
-            self._remove(name)
+        granted = {name: job for name, job in found.items() if job is not None}
+        pending = [{name: f"--name={self._job_name(name)}"} for name in names if not found[name]]
+        for words in filter(None, (granted, *pending)):
+            try:
+                await cancel(self._place, words.values(), timeout_s=_TIMEOUT_S)
+            except ProviderError as error:
+                _log.warning("allocations may be left", problem=str(error))
+                continue
+            for name in words:
+                self._remove(name)
 
     def _exists(self, name: str) -> bool:
         return os.path.exists(self.path(name))
@@ -149,13 +182,12 @@ def _name(session: str) -> str:
     return _PREFIX + hashlib.blake2b(session.encode(), digest_size=8).hexdigest()
 
 
-async def _wait(process: trio.Process) -> None:
-    """Reap salloc, which ends when the allocation is granted, or give the request up."""
-    try:
-        await process.wait()
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            with trio.move_on_after(_TERMINATE_TIMEOUT_S, shield=True):
-                await process.wait()
-            process.kill()
+async def _end(*requests: trio.Process) -> None:
+    """End processes of salloc: each cancels its request, if the controller has it."""
+    for process in requests:
+        process.terminate()
+    with trio.move_on_after(_TERMINATE_TIMEOUT_S, shield=True):
+        for process in requests:
+            await process.wait()
+    for process in requests:
+        process.kill()

@@ -6,7 +6,7 @@ whether this worker lives or not. srun's messages are in a file of this daemon's
 token has its name, so the next worker finds job, step and node.
 
 Unhappy order: a daemon is killed together with its keeper. Its srun ends with its PTY; what is left
-of its jobs is cancelled by the next daemon on the same socket, which finds the files.
+of its jobs is cancelled by the next daemon with the same place, which finds the files.
 """
 
 import os
@@ -19,7 +19,7 @@ import structlog
 import trio
 
 from acpterm.config.places import SlurmPlace, SlurmResources
-from acpterm.providers.place_files import private_directory
+from acpterm.providers.place_files import shared_directory
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
 from acpterm.providers.slurm import progress
 from acpterm.providers.slurm.allocations import Allocations
@@ -65,9 +65,17 @@ class SlurmProvider:
     def _allocations(self) -> Allocations:
         """The allocations. Raises `ProviderError` if there can be no private directory."""
         if self._made is None:
-            path = private_directory("slurm", self.name, self._daemon, str(self._daemon))
+            path = shared_directory("slurm", self._key, str(self._daemon))
             self._made = Allocations(self._place, path)
         return self._made
+
+    @property
+    def _key(self) -> str:
+        """What the directories of daemons with this place have in common.
+
+        The ids of jobs say nothing on another cluster.
+        """
+        return f"{environment(self._place, {}).get('SLURM_CONF', '')} {self.name}"
 
     async def run(self) -> None:
         """Cancel what killed daemons have left; release the allocations when cancelled."""
@@ -88,8 +96,8 @@ class SlurmProvider:
                 nursery.cancel_scope.cancel()
 
     async def _cancel_leftovers(self) -> None:
-        """Cancel the jobs of daemons that used this daemon's directory before."""
-        parent = private_directory("slurm", self.name, self._daemon)
+        """Cancel the jobs of daemons that were killed. Those that run have directories, too."""
+        parent = shared_directory("slurm", self._key)
         for owner in set(os.listdir(parent)) - {str(self._daemon)}:
             path = os.path.join(parent, owner)
             other = Daemon.parse(owner)
@@ -164,13 +172,12 @@ class SlurmProvider:
         identifier, _, shared = token.partition(" ")
         try:
             with trio.fail_after(_CLEAN_UP_TIMEOUT_S):
-                try:
-                    await self.program(token).clean_up()
-                finally:
-                    if shared:
-                        await self._allocations.leave(shared, identifier)
+                await self.program(token).clean_up()
         except trio.TooSlowError:
             raise ProviderError(f"scancel did not end within {_CLEAN_UP_TIMEOUT_S:g} s") from None
+        finally:
+            if shared:
+                await self._allocations.leave(shared, identifier)
         self._programs.pop(token, None)
 
     def end_session(self, session: str) -> None:

@@ -34,19 +34,20 @@ log=$1 granted=$2
 shift 2
 trap : INT
 if [ -n "$granted" ]; then
-  job=
+  job= failure=
   while [ -z "$job" ]; do
     [ -e "$granted" ] || { echo "acpterm: the allocation was released" >&2; exit 255; }
     while IFS= read -r line; do
       case $line in
         "salloc: Granted job allocation "*) job=${line##* } ;;
-        "salloc: error: "* | "salloc: fatal: "*)
-          echo "$line" >&2
-          echo "$line" | sed 's/^salloc/srun/' >>"$log"
-          exit 255
-          ;;
+        "salloc: error: "* | "salloc: fatal: "*) failure=$line ;;
       esac
     done <"$granted"
+    if [ -z "$job" ] && [ -n "$failure" ]; then
+      echo "$failure" >&2
+      echo "$failure" | sed 's/^salloc/srun/' >>"$log"
+      exit 255
+    fi
     [ -n "$job" ] || sleep 0.1
   done
   count=$#
