@@ -86,7 +86,11 @@ class SshPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 Resource: TypeAlias = Literal["partition", "account", "time", "cpus", "memory", "gpus"]
 """What a request may ask of a cluster, if the place's settings allow it."""
+JOB_RESOURCES: Final = ("partition", "account")
+"""What only a job has: a step in an allocation has that of the allocation."""
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,:@/-]{0,127}")
+# After a comma Slurm would read another kind of resource.
+_GPUS: Final = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9_.-]{0,99}:)?[0-9]{1,9}")
 
 
 class SlurmResources(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -109,8 +113,8 @@ class SlurmResources(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def check(self) -> None:
         """Raise `ValueError` for a value that could not be a single option of Slurm."""
         for name in ("partition", "account", "time", "memory", "gpus"):
-            text = getattr(self, name)
-            if text is not None and not _RESOURCE.fullmatch(text):
+            text, pattern = getattr(self, name), _GPUS if name == "gpus" else _RESOURCE
+            if text is not None and not pattern.fullmatch(text):
                 raise ValueError(f"{name} = {text!r}: Slurm has no such {name}")
 
 

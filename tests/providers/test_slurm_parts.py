@@ -1,13 +1,18 @@
 """What srun's messages say, and what a node does with the text of a program."""
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from acpterm.config.places import SlurmPlace, SlurmResources
+from acpterm.host.launch.placement import check_resources
+from acpterm.jsonrpc import RpcError
 from acpterm.providers.slurm.commands import environment, job_options, step_options
 from acpterm.providers.slurm.progress import parse
 from acpterm.providers.slurm.step import node_argv, node_environment, wrapper_argv
@@ -139,6 +144,41 @@ def test_request_takes_precedence_over_the_place():
 def test_resource_that_is_no_single_option_is_refused(value):
     with pytest.raises(ValueError, match="Slurm has no such partition"):
         SlurmResources(partition=value).check()
+
+
+@pytest.mark.parametrize("value", ["1,craynetwork:4", "a100", "a100:2:3", "a/b:1", "-1", "4(S:0)"])
+def test_gpus_that_would_request_anything_else_are_refused(value):
+    with pytest.raises(ValueError, match="Slurm has no such gpus"):
+        SlurmResources(gpus=value).check()
+
+
+@pytest.mark.parametrize("value", ["1", "a100:2", "nvidia_a100-sxm4.80gb:8"])
+def test_gpus_are_a_number_with_or_without_a_type(value):
+    SlurmResources(gpus=value).check()
+
+
+@pytest.mark.parametrize(
+    ("place", "is_agents", "is_refused"),
+    [
+        (SlurmPlace(), True, False),
+        (SlurmPlace(session=True), True, True),
+        # The user's own terminals have jobs of their own.
+        (SlurmPlace(session=True), False, False),
+        (SlurmPlace(job=5), True, True),
+        (SlurmPlace(job=5), False, True),
+    ],
+)
+@pytest.mark.parametrize("name", ["partition", "account"])
+def test_resource_that_a_step_cannot_have_is_refused(name, place, is_agents, is_refused):
+    place = replace(place, requests=["partition", "account", "cpus"])
+    check = partial(check_resources, "slurm:box", place, is_agents=is_agents)
+    with (
+        pytest.raises(RpcError, match=f"'{name}' of 'slurm:box' is that of its allocation")
+        if is_refused
+        else contextlib.nullcontext()
+    ):
+        check(SlurmResources(**{name: "x"}))
+    check(SlurmResources(cpus=2))
 
 
 def wrapped(tmp_path, granted, *argv):

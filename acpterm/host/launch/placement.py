@@ -13,7 +13,7 @@ import trio
 from msgspec.structs import asdict
 
 from acpterm.acp.agent_api import ResourcesParams
-from acpterm.config.places import Place, SlurmPlace, SlurmResources
+from acpterm.config.places import JOB_RESOURCES, Place, SlurmPlace, SlurmResources
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.providers.provider import (
     NAMES,
@@ -130,6 +130,12 @@ def check_resources(
                 INVALID_PARAMS,
                 f"resources: agents may not set {name!r} of {provider!r}: they may set "
                 f"{', '.join(place.requests) or 'nothing'} (the setting requests of the place)",
+            )
+        if name in JOB_RESOURCES and (place.job is not None or (place.session and is_agents)):
+            raise RpcError(
+                INVALID_PARAMS,
+                f"resources: {name!r} of {provider!r} is that of its allocation, which serves "
+                "several terminals: leave it out",
             )
 
 
