@@ -1,5 +1,6 @@
 """How many of Slurm's commands run at once, with stubs of them."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import trio
 
 from acpterm.config.places import SlurmPlace
 from acpterm.providers.provider import ProviderError
+from acpterm.providers.slurm import program as program_module
 from acpterm.providers.slurm import provider as provider_module
 from acpterm.providers.slurm.allocations import Allocations
 from acpterm.providers.slurm.commands import Room
@@ -176,3 +178,50 @@ async def test_record_of_a_job_is_kept_while_one_command_cancels_all_jobs(
     with pytest.raises(ProviderError, match="did not end"):
         await provider.clean_up("a")
     assert path.exists()
+
+
+GRANTED = "srun: jobid {job}: nodes(1):`n1', cpu counts: 4(x1)\n"
+
+
+@pytest.fixture
+def wake_now(monkeypatch):
+    """Have steps asked for again as soon as their job has its resources."""
+    monkeypatch.setattr(program_module, "_WAKE_AFTER_S", (0.0,))
+    monkeypatch.setattr(program_module, "_START_POLL_S", 0.01)
+
+
+async def follow_queued(directory, room, jobs, nursery):
+    """Follow steps of these jobs that Slurm postpones; return what has started."""
+    changed = []
+    for number, job in enumerate(jobs):
+        (log := directory / f"step{number}").write_text(GRANTED.format(job=job))
+        program = SlurmProgram(SlurmPlace(), f"{number}", str(log), room, shares_job=True)
+        nursery.start_soon(program.follow, partial(changed.append, number))
+    return changed
+
+
+async def test_queued_steps_of_a_job_are_woken_by_one_step(logged, tmp_path, wake_now):
+    async with trio.open_nursery() as nursery:
+        changed = await follow_queued(tmp_path, Room(), ["3"] * 12, nursery)
+        await poll((tmp_path / "log.argv").exists, 5)
+        for number in range(12):
+            with (tmp_path / f"step{number}").open("a") as log:
+                log.write(STARTED.format(number=number))
+        await poll(lambda: len(changed) == 12, 5)
+        nursery.cancel_scope.cancel()
+    assert len(logged("argv")) == 1
+
+
+async def test_wakes_of_several_jobs_run_one_at_a_time_beside_other_steps(
+    logged, tmp_path, wake_now
+):
+    room = Room(1)
+    async with room.of("srun"), trio.open_nursery() as nursery:
+        await follow_queued(tmp_path, room, ["3", "4", "5", "5"], nursery)
+        await poll(
+            lambda: (tmp_path / "log.argv").exists() and len(logged("argv")) == 3,
+            5,
+        )
+        nursery.cancel_scope.cancel()
+    assert {line.split("--jobid=")[1][0] for line in logged("argv")} == {"3", "4", "5"}
+    assert set(logged("count")) == {"1"}

@@ -181,9 +181,11 @@ def test_resource_that_a_step_cannot_have_is_refused(name, place, is_agents, is_
     check(SlurmResources(cpus=2))
 
 
-def wrapped(tmp_path, granted, *argv):
+def wrapped(tmp_path, granted, *argv, path="/usr/bin:/bin"):
     words = wrapper_argv(str(tmp_path / "log"), granted, list(argv))
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
+    return subprocess.run(
+        words, env={"PATH": path}, capture_output=True, text=True, check=False, timeout=20
+    )
 
 
 def test_refusal_is_shown_in_the_terminal(tmp_path):
@@ -202,6 +204,18 @@ def test_step_waits_for_its_allocation_and_gets_its_id(tmp_path):
     file.write_text("salloc: Pending job allocation 12\nsalloc: Granted job allocation 12\n")
     done = wrapped(tmp_path, str(file), "echo", "a b", "--jobid=JOB", "JOB", "")
     assert done.stdout == "a b --jobid=12 JOB \n"
+
+
+def test_step_that_waits_for_its_allocation_starts_few_processes(tmp_path):
+    (file := tmp_path / "granted").touch()
+    log = tmp_path / "slept"
+    (stub := tmp_path / "sleep").write_text(
+        f"#!/bin/sh\necho $1 >>{log}\n[ $(wc -l <{log}) -lt 100 ] || rm -f {file}\n"
+    )
+    stub.chmod(0o755)
+    wrapped(tmp_path, str(file), "true", path=f"{tmp_path}:/usr/bin:/bin")
+    slept = log.read_text().split()
+    assert (slept[0], slept[-1]) == ("0.1", "1")
 
 
 def test_step_starts_in_an_allocation_that_is_granted_after_an_error(tmp_path):

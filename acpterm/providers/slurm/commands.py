@@ -1,5 +1,6 @@
 """Slurm's commands: their options, their environment, and how they are run."""
 
+import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from acpterm.pty.tracking.marks import STARTED_DETACHED
 
 _TEXT_MAX: Final = 400
 _COMMANDS_MAX: Final = 16
+_WAKE_PAUSE_S: Final = 5.0
 _GONE: Final = ("Invalid job id", "already completing or completed")
 _OPTIONS: Final = {
     "partition": "--partition=",
@@ -51,16 +53,28 @@ class Room:
 
     Hundreds of terminals may end at once. More commands are not faster: their start delays this
     process, and the controller does not answer them in time. Steps wait for programs to end;
-    commands that only ask the controller do not wait for them.
+    commands that only ask the controller do not wait for them. A step that wakes others may wait
+    for hours, too; there is only one of them at once.
     """
 
     def __init__(self, most: int = _COMMANDS_MAX) -> None:
         self._steps: Final = trio.CapacityLimiter(most)
         self._others: Final = trio.CapacityLimiter(most)
+        self.wakes: Final = trio.CapacityLimiter(1)
+        self._woken_at: dict[str, float] = {}
 
     def of(self, program: str) -> trio.CapacityLimiter:
         """Return what bounds this command of Slurm."""
         return self._steps if program == "srun" else self._others
+
+    def was_woken(self, job: str) -> bool:
+        """Return whether the steps of a job were woken a short time ago."""
+        return trio.current_time() - self._woken_at.get(job, -math.inf) < _WAKE_PAUSE_S
+
+    def record_wake(self, job: str) -> None:
+        """Record that the steps of a job are woken now."""
+        self._woken_at = {one: at for one, at in self._woken_at.items() if self.was_woken(one)}
+        self._woken_at[job] = trio.current_time()
 
 
 def environment(place: SlurmPlace, env: Mapping[str, str]) -> dict[str, str]:

@@ -123,12 +123,24 @@ class SlurmProgram:
             await trio.sleep(_START_POLL_S if now - began < _YOUNG_S else _QUEUE_POLL_S)
             if self._now.is_granted and woken < len(_WAKE_AFTER_S):
                 granted_at = granted_at or now
-                if now - granted_at >= _WAKE_AFTER_S[woken]:
+                if now - granted_at >= _WAKE_AFTER_S[woken] and await self._wake():
                     woken += 1
-                    await self._in_job(["true"])
         changed()
         while not self._now.has_lost_node:  # noqa: ASYNC110  a file does not say
             await trio.sleep(_NODE_POLL_S)
+
+    async def _wake(self) -> bool:
+        """Run a short step, so that srun asks again; return whether one has run for the job."""
+        job, room = self._now.job, self._room
+        if job is None:
+            return False
+        if room.was_woken(job):
+            return True
+        if room.wakes.available_tokens < 1:
+            return False
+        room.record_wake(job)
+        await self._in_job(["true"], limiter=room.wakes)
+        return True
 
     async def end(self, grace: float) -> bool:
         """End the program and its descendants; return whether none is left."""
@@ -223,25 +235,32 @@ class SlurmProgram:
         node = self._now.node
         return "" if node is None else await self._in_job([f"--nodelist={node}", *argv], grace)
 
-    async def _in_job(self, argv: list[str], more_s: float = 0.0) -> str:
-        """Run a step of the job; return what it prints, nothing if it cannot run."""
+    async def _in_job(
+        self, argv: list[str], more_s: float = 0.0, limiter: trio.CapacityLimiter | None = None
+    ) -> str:
+        """Run a step of the job; return what it prints, nothing if it cannot run.
+
+        `limiter` is what bounds it, if not what bounds all steps.
+        """
         found = self._now
         if found.job is None:
             return ""
         where = [f"--jobid={found.job}", "--overlap", "--chdir=/"]
         options = ["--nodes=1", "--ntasks=1", "--mpi=none", "--quiet", *where]
         try:
-            done = await self._run(["srun", *options, *argv], more_s)
+            done = await self._run(["srun", *options, *argv], more_s, limiter)
         except ProviderError:
             return ""
         return done.text
 
-    async def _run(self, argv: list[str], more_s: float = 0.0) -> Done:
+    async def _run(
+        self, argv: list[str], more_s: float = 0.0, limiter: trio.CapacityLimiter | None = None
+    ) -> Done:
         """Run a command once there is room; `more_s` is added to its timeout.
 
         Raises `ProviderError`.
         """
-        async with self._room.of(argv[0]):
+        async with limiter or self._room.of(argv[0]):
             return await run(self._place, argv, timeout_s=_COMMAND_TIMEOUT_S + more_s)
 
     @property

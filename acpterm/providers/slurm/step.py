@@ -34,7 +34,7 @@ log=$1 granted=$2
 shift 2
 trap : INT
 if [ -n "$granted" ]; then
-  job= failure=
+  job= failure= tries=0
   while [ -z "$job" ]; do
     [ -e "$granted" ] || { echo "acpterm: the allocation was released" >&2; exit 255; }
     while IFS= read -r line; do
@@ -48,7 +48,11 @@ if [ -n "$granted" ]; then
       echo "$failure" | sed 's/^salloc/srun/' >>"$log"
       exit 255
     fi
-    [ -n "$job" ] || sleep 0.1
+    if [ -z "$job" ]; then
+      # The queue may take hours.
+      tries=$((tries + 1))
+      if [ "$tries" -lt 50 ]; then sleep 0.1; else sleep 1; fi
+    fi
   done
   count=$#
   while [ "$count" -gt 0 ]; do
