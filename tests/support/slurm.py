@@ -244,4 +244,5 @@ def _host() -> str:
 
 
 def _files(pid: int) -> list[str]:
-    return [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
+    with os.scandir(f"/proc/{pid}/fd") as entries:
+        return [os.readlink(entry.path) for entry in entries]
