@@ -14,7 +14,7 @@ from acpterm.config.places import SlurmPlace, SlurmResources
 from acpterm.host.launch.placement import check_resources
 from acpterm.jsonrpc import RpcError
 from acpterm.providers.slurm.commands import environment, job_options, step_options
-from acpterm.providers.slurm.progress import parse
+from acpterm.providers.slurm.progress import parse, read
 from acpterm.providers.slurm.step import node_argv, node_environment, wrapper_argv
 from tests.support.containers import command
 
@@ -79,6 +79,24 @@ def test_messages_say_that_the_step_may_have_been_ended_by_slurm():
     assert not parse(STARTED).is_stopped
     for line in ("Complete StepId=3.0+0 received", "Job step aborted: Waiting up to 4 seconds"):
         assert parse(f"{STARTED}srun: {line}\n").is_stopped
+
+
+def test_end_of_many_messages_is_read(tmp_path):
+    (file := tmp_path / "step").write_text(
+        "srun: jobid 3: nodes(1):`n1'\nsrun: launching StepId=3.0 on host n1, 1 tasks: 0\n"
+        + "srun: debug: more\n" * 10_000
+        + "srun: launch/slurm: _task_finish: Received task exit notification for 1 task of "
+        "StepId=3.0 (status=0x0300).\n"
+    )
+    found = read(str(file))
+    assert (found.step, found.node, found.status) == ("3.0", "n1", 0x300)
+
+
+def test_part_of_a_line_is_not_taken_for_a_line(tmp_path):
+    line = "srun: debug: of srun: error: none\n"
+    for size in range(len(line)):
+        (file := tmp_path / "step").write_text("x" * size + "\n" + line * 10_000)
+        assert read(str(file)).error is None
 
 
 def test_messages_of_salloc_have_the_job():

@@ -8,6 +8,7 @@ task ended, or that its node has failed. A step may end without having run.
 """
 
 import contextlib
+import os
 import re
 from typing import Final, NamedTuple
 
@@ -27,7 +28,9 @@ _STOPPED: Final = re.compile(
 _GRANTED: Final = re.compile(r"^srun: jobid \d+: nodes\(", re.MULTILINE)
 _NODE_FAILED: Final = re.compile(r"^srun: (?:error: )?Node failure on ", re.MULTILINE)
 _ERROR: Final = re.compile(r"^(?:srun|salloc): (?:error|fatal): (.*)", re.MULTILINE)
-_BYTES_MAX: Final = 65536
+# The beginning says which step it is, and the end how it ended.
+_HEAD_BYTES: Final = 32768
+_TAIL_BYTES: Final = 32768
 
 
 class Progress(NamedTuple):
@@ -55,8 +58,14 @@ class Progress(NamedTuple):
 
 def read(path: str) -> Progress:
     """Return what the messages in a file say; there may be no file yet."""
-    with contextlib.suppress(OSError), open(path, errors="replace") as file:
-        return parse(file.read(_BYTES_MAX))
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        text = file.read(_HEAD_BYTES + _TAIL_BYTES)
+        if os.fstat(file.fileno()).st_size > len(text):
+            head = text[:_HEAD_BYTES]
+            file.seek(-_TAIL_BYTES, os.SEEK_END)
+            # Without the parts of lines.
+            text = head[: head.rfind(b"\n") + 1] + file.read(_TAIL_BYTES).partition(b"\n")[2]
+        return parse(text.decode(errors="replace"))
     return Progress()
 
 
