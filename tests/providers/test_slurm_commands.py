@@ -1,5 +1,7 @@
 """How many of Slurm's commands run at once, with stubs of them."""
 
+import errno
+import os
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import trio
 from acpterm.config.places import SlurmPlace
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.slurm import program as program_module
+from acpterm.providers.slurm import progress as progress_module
 from acpterm.providers.slurm import provider as provider_module
 from acpterm.providers.slurm.allocations import Allocations
 from acpterm.providers.slurm.commands import Room
@@ -225,3 +228,66 @@ async def test_wakes_of_several_jobs_run_one_at_a_time_beside_other_steps(
         nursery.cancel_scope.cancel()
     assert {line.split("--jobid=")[1][0] for line in logged("argv")} == {"3", "4", "5"}
     assert set(logged("count")) == {"1"}
+
+
+@pytest.fixture
+def no_processes(monkeypatch):
+    """Let no command be started, as if there were no free file descriptors."""
+
+    async def fail(*_args, **_options):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(trio, "run_process", fail)
+    monkeypatch.setattr(trio.lowlevel, "open_process", fail)
+
+
+async def test_program_survives_that_no_command_can_be_started(
+    logged, tmp_path, no_processes, wake_now
+):
+    (log := tmp_path / "step").write_text(GRANTED.format(job=3))
+    program = SlurmProgram(SlurmPlace(), "a", str(log), Room())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(program.follow, list)
+        await poll(lambda: program._room.was_woken("3"), 5)
+        nursery.cancel_scope.cancel()
+    with log.open("a") as file:
+        file.write(STARTED.format(number=0))
+    assert not await program.end(0.0)
+    assert not await program.signal(15)
+    assert (await program.exit(1, None)).code == 255
+
+
+async def test_provider_raises_its_own_error_if_no_command_can_be_started(provider, no_processes):
+    path, _ = record_job(provider, "a")
+    with pytest.raises(ProviderError, match="cannot be cancelled"):
+        await provider.clean_up("a")
+    assert path.exists()
+    with pytest.raises(ProviderError, match="Too many open files"):
+        await provider.check()
+
+
+async def test_directory_that_cannot_be_read_does_not_end_the_provider(
+    logged, runtime_directory, monkeypatch
+):
+    def fail(path):
+        raise OSError(errno.EMFILE, "Too many open files", path)
+
+    monkeypatch.setattr(os, "listdir", fail)
+    async with slurm_provider(SlurmPlace(session=True)) as provider:
+        assert provider._nursery is not None
+
+
+async def test_progress_is_not_forgotten_if_its_file_cannot_be_read(provider, logged, monkeypatch):
+    path, program = record_job(provider, "a", STARTED.format(number=0))
+    assert program.host == "n1"
+    with path.open("a") as file:
+        file.write("srun: more\n")
+
+    def fail(path):
+        raise OSError(errno.EMFILE, "Too many open files", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(progress_module, "open", lambda path, _mode: fail(path), raising=False)
+        assert not program.is_queued
+        assert await program.end(0.0)
+    assert "--jobid=3" in logged("argv")[0]

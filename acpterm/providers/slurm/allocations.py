@@ -136,7 +136,11 @@ class Allocations:
 
     async def release_all(self) -> None:
         """Release all allocations."""
-        names = os.listdir(self._directory)
+        try:
+            names = os.listdir(self._directory)
+        except OSError as error:
+            _log.warning("allocations may be left", problem=str(error))
+            return
         await self._release(
             *(name for name in names if name.startswith(_PREFIX) and not name.endswith(_ENDED))
         )

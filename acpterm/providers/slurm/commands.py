@@ -115,7 +115,10 @@ def require(program: str) -> None:
 
 
 async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Done:
-    """Run one of Slurm's commands. Raises `ProviderError` if it is missing or does not end."""
+    """Run one of Slurm's commands.
+
+    Raises `ProviderError` if it is missing, cannot be started, or does not end.
+    """
     require(argv[0])
     try:
         with trio.fail_after(timeout_s):
@@ -131,6 +134,8 @@ async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Do
             )
     except trio.TooSlowError:
         raise ProviderError(f"{argv[0]} did not end within {timeout_s:g} s") from None
+    except OSError as error:
+        raise ProviderError(f"{argv[0]} cannot be started: {error}") from error
     return Done(done.returncode, os.fsdecode(done.stdout).strip())
 
 

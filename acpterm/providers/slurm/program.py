@@ -99,7 +99,7 @@ class SlurmProgram:
         with contextlib.suppress(OSError):
             size = os.stat(self.log).st_size
             if size != self._size:
-                self._size, self._progress = size, progress.read(self.log)
+                self._progress, self._size = progress.load(self.log), size
         return self._progress
 
     @property

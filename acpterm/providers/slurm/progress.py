@@ -57,16 +57,22 @@ class Progress(NamedTuple):
 
 
 def read(path: str) -> Progress:
-    """Return what the messages in a file say; there may be no file yet."""
-    with contextlib.suppress(OSError), open(path, "rb") as file:
+    """Return what the messages in a file say; nothing if it cannot be read, or is not there yet."""
+    with contextlib.suppress(OSError):
+        return load(path)
+    return Progress()
+
+
+def load(path: str) -> Progress:
+    """Return what the messages in a file say. Raises OSError if it cannot be read."""
+    with open(path, "rb") as file:
         text = file.read(_HEAD_BYTES + _TAIL_BYTES)
         if os.fstat(file.fileno()).st_size > len(text):
             head = text[:_HEAD_BYTES]
             file.seek(-_TAIL_BYTES, os.SEEK_END)
             # Without the parts of lines.
             text = head[: head.rfind(b"\n") + 1] + file.read(_TAIL_BYTES).partition(b"\n")[2]
-        return parse(text.decode(errors="replace"))
-    return Progress()
+    return parse(text.decode(errors="replace"))
 
 
 def parse(text: str) -> Progress:

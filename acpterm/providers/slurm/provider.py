@@ -97,14 +97,19 @@ class SlurmProvider:
 
     async def _cancel_leftovers(self) -> None:
         """Cancel the jobs of daemons that were killed. Those that run have directories, too."""
-        parent = shared_directory("slurm", self._key)
-        for owner in set(os.listdir(parent)) - {str(self._daemon)}:
+        try:
+            parent = shared_directory("slurm", self._key)
+            owners = set(os.listdir(parent)) - {str(self._daemon)}
+        except (ProviderError, OSError) as error:
+            _log.warning("jobs of an earlier daemon may be left", problem=str(error))
+            return
+        for owner in owners:
             path = os.path.join(parent, owner)
             other = Daemon.parse(owner)
             if other is None or not other.is_gone():
                 continue
             try:
-                found = [progress.read(os.path.join(path, name)) for name in os.listdir(path)]
+                found = [progress.load(os.path.join(path, name)) for name in os.listdir(path)]
                 jobs = [one.job for one in found if one.job is not None and one.is_own]
                 if jobs:
                     await cancel(self._place, jobs, timeout_s=_CHECK_TIMEOUT_S)
