@@ -311,6 +311,34 @@ async def test_session_has_one_allocation_that_is_released_with_it(
     await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S, COMMAND_S)
 
 
+async def test_session_that_ends_at_once_leaves_no_allocation(
+    idle_cluster, runtime_directory, workspace
+):
+    async with slurm_provider(idle_cluster.place(session=True, cpus=1)) as provider:
+        for number in range(5):
+            prepared = await provider.prepare(in_session(f"{number}", workspace))
+            (salloc,) = provider._allocations._requests.values()
+            provider.end_session(f"{number}")
+            await provider.clean_up(prepared.token)
+            with trio.fail_after(TIMEOUT_S):
+                await salloc.wait()
+            await poll(lambda: not os.listdir(provider._allocations.path("")), TIMEOUT_S)
+            assert not idle_cluster.jobs()
+
+
+async def test_session_that_ends_in_the_queue_leaves_no_allocation(
+    idle_cluster, runtime_directory, workspace
+):
+    full = idle_cluster.fill()
+    async with slurm_provider(idle_cluster.place(session=True, cpus=1)) as provider:
+        prepared = await provider.prepare(in_session("a", workspace))
+        await poll(lambda: "PENDING" in idle_cluster.jobs().values(), TIMEOUT_S, COMMAND_S)
+        provider.end_session("a")
+        await provider.clean_up(prepared.token)
+        await poll(lambda: not os.listdir(provider._allocations.path("")), TIMEOUT_S)
+        assert list(idle_cluster.jobs()) == [full]
+
+
 async def test_allocation_stays_while_a_terminal_of_its_session_does(
     idle_cluster, runtime_directory, workspace
 ):

@@ -158,9 +158,9 @@ class SlurmProgram:
         """Record that the caller cancels the program's job, and return the job.
 
         The caller then calls `end_cancel`. Returns None, and records nothing, if Slurm has not
-        reported which job it is.
+        reported which job it is, or if the caller cancels it already.
         """
-        if self._is_complete or (job := self._now.job) is None:
+        if self._is_complete or self._cancelling is not None or (job := self._now.job) is None:
             return None
         self._is_being_ended, self._cancelling = True, trio.Event()
         return job
