@@ -65,6 +65,13 @@ class Supervision:
         with self.guarding():
             await work(*arguments)
 
+    async def start(
+        self, work: Callable[..., Awaitable[object]], *, task_status: trio.TaskStatus[None]
+    ) -> None:
+        """Run `work` as `run` does, for `trio.Nursery.start`."""
+        with self.guarding():
+            await work(task_status=task_status)
+
 
 @asynccontextmanager
 async def open_host(
@@ -121,7 +128,7 @@ async def open_host(
         if state.audit_log is not None:
             recording.start_soon(supervision.run, state.audit_log.run)
         # Until everything is cleaned up, for which the connections are used.
-        await recording.start(state.policy.run)
+        await recording.start(supervision.start, state.policy.run)
         await nursery.start(state.pool.run)
         resumption = Resumption(state.events)
         host = Host(state, context, trees, resumption)

@@ -17,6 +17,7 @@ from acpterm.host.launch.placement import Placement, check_resources, remote_pro
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import default_rules_file, load_rules
+from acpterm.providers.background import keep_running
 from acpterm.providers.placeholders import Placeholders
 from acpterm.providers.provider import ENGINES, Provider, ProviderError, RemoteProvider
 from acpterm.providers.registry import make
@@ -148,7 +149,7 @@ class HostPolicy:
             )
             self._providers[name] = provider
             if isinstance(provider, RemoteProvider) and self._nursery is not None:
-                self._nursery.start_soon(provider.run)
+                self._nursery.start_soon(keep_running, name, provider.run)
         return self._providers[name]
 
     def remote(self, provider: str, token: str | None) -> RemoteProgram | None:

@@ -27,6 +27,7 @@ import structlog
 import trio
 
 from acpterm.config.places import SshPlace
+from acpterm.providers.background import keep_running
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh import scripts
 from acpterm.providers.ssh.control import Control, ControlLostError
@@ -80,18 +81,25 @@ class Connections:
 
     async def run(self) -> None:
         """Keep the connections, and let the other host know; close them when cancelled."""
-        async with trio.open_nursery() as self._nursery:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             self._running.set()
             try:
-                while True:
-                    await trio.sleep(self._place.lost_after / _BEATS_PER_TIMEOUT)
-                    if self.kept or any(master.sessions for master in self._masters.values()):
-                        await self._beat()
-                    elif self._masters and trio.current_time() - self._used_at > _IDLE_S:
-                        await self._close()
+                # Guarded in here: closing would end the programs on the other host.
+                await keep_running(f"beats of {self.host}", self._keep)
             finally:
+                # Callers that come now find no nursery for another control channel.
+                self._nursery = None
                 with trio.CancelScope(shield=True):
                     await self._close()
+
+    async def _keep(self) -> None:
+        while True:
+            await trio.sleep(self._place.lost_after / _BEATS_PER_TIMEOUT)
+            if self.kept or any(master.sessions for master in self._masters.values()):
+                await self._beat()
+            elif self._masters and trio.current_time() - self._used_at > _IDLE_S:
+                await self._close()
 
     async def _beat(self) -> None:
         try:
@@ -180,7 +188,11 @@ class Connections:
 
     def _find_masters(self) -> None:
         """Find the masters that an earlier worker has started."""
-        for name in filter(str.isdigit, os.listdir(self._directory)):
+        try:
+            names = os.listdir(self._directory)
+        except OSError as error:
+            raise ProviderError(f"{self._directory}: cannot be read: {error}") from error
+        for name in filter(str.isdigit, names):
             master = Master(self._place, self.host, os.path.join(self._directory, name))
             if master.is_alive():
                 self._masters[master.path] = master
@@ -212,6 +224,9 @@ class Connections:
             if _REMOTE_NAME.fullmatch(name := file.read()):
                 return name
         name = f"acpterm-{secrets.token_hex(16)}"
-        with open(path, "w") as file:
-            file.write(name)
+        try:
+            with open(path, "w") as file:
+                file.write(name)
+        except OSError as error:
+            raise ProviderError(f"{path}: cannot be written: {error}") from error
         return name

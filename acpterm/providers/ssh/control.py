@@ -6,19 +6,27 @@ not answer. Requests that wait when it is lost raise `ControlLostError`.
 
 import contextlib
 import itertools
+import re
 from collections.abc import Sequence
 from subprocess import PIPE, STDOUT
 from typing import Final
 
+import structlog
 import trio
 
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh.master import Master, environment
 
 _PREFIX: Final = b"acpterm "
+# A number of more digits is no request of ours, and `int` raises for thousands of them.
+_NUMBER: Final = re.compile("[0-9]{1,9}")
+# The reply is used in command lines.
+_READY: Final = re.compile("ready [ -~]+")
 _LINE_MAX: Final = 65536
 _CLOSE_TIMEOUT_S: Final = 1.0
 _SEND_TIMEOUT_S: Final = 10.0
+
+_log = structlog.get_logger("acpterm.provider")
 
 
 class ControlLostError(Exception):
@@ -31,6 +39,7 @@ class Control:
     def __init__(self, master: Master) -> None:
         self.master: Final = master
         self.is_lost = False
+        self._is_open = False
         self.closed: Final = trio.Event()
         self._process: trio.Process | None = None
         self._scope: Final = trio.CancelScope()
@@ -46,10 +55,19 @@ class Control:
         """Serve the channel until it is lost or stopped; reports the words that run a job.
 
         Once the channel is open, it is not cancelled: only `stop` ends it, so that its last
-        requests are sent. Raises `ProviderError` if the channel cannot be opened.
+        requests are sent. Raises `ProviderError` if the channel cannot be opened. Later errors are
+        logged, and the channel is lost.
         """
         with self._scope:
-            await self._run(script, task_status)
+            try:
+                await self._run(script, task_status)
+            except Exception as error:
+                if self._is_open:
+                    _log.exception("a control channel has failed")
+                elif isinstance(error, OSError):
+                    raise ProviderError(f"ssh cannot be started: {error}") from error
+                else:
+                    raise
 
     def stop(self) -> None:
         """Close the channel."""
@@ -61,7 +79,6 @@ class Control:
             argv, stdin=PIPE, stdout=PIPE, stderr=STDOUT, env=environment(), start_new_session=True
         )
         self._process = process
-        opened = False
         try:
             assert process.stdin is not None  # noqa: S101  it was requested
             assert process.stdout is not None  # noqa: S101  it was requested
@@ -71,13 +88,13 @@ class Control:
             async for data in process.stdout:
                 *lines, rest = (rest[-_LINE_MAX:] + data).split(b"\n")
                 for number, words in filter(None, map(self._parsed, lines)):
-                    if number == 0 and not opened:
-                        opened = self._scope.shield = _check_opened(words)
+                    if number == 0 and not self._is_open:
+                        self._is_open = self._scope.shield = _check_opened(words)
                         task_status.started(words.partition(" ")[2])
                     elif (waiting := self._waiting.pop(number, None)) is not None:
                         waiting[1].append(words)
                         waiting[0].set()
-            if not opened:
+            if not self._is_open:
                 noise = f": {self._noise.strip()}" if self._noise.strip() else ""
                 raise ProviderError(f"the login shell there did not start /bin/sh{noise}")
         finally:
@@ -96,7 +113,7 @@ class Control:
     def _parsed(self, line: bytes) -> tuple[int, str] | None:
         """Return the number of the request that a line replies to, and the reply."""
         number, _, words = line.removeprefix(_PREFIX).decode(errors="replace").partition(" ")
-        if line.startswith(_PREFIX) and number.isdigit():
+        if line.startswith(_PREFIX) and _NUMBER.fullmatch(number):
             return int(number), words
         self._noise = f"{self._noise}{line.decode(errors='replace')} "[-500:]
         return None
@@ -143,7 +160,6 @@ class Control:
 
 def _check_opened(words: str) -> bool:
     """Return True if the first reply says so; raise `ProviderError` with what it says otherwise."""
-    kind, _, text = words.partition(" ")
-    if kind != "ready":
-        raise ProviderError(text)
+    if not _READY.fullmatch(words):
+        raise ProviderError(words.partition(" ")[2])
     return True

@@ -41,6 +41,7 @@ import trio
 
 from acpterm import __version__
 from acpterm.config.places import SshPlace
+from acpterm.providers.background import keep_running, run_guarded
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import Control, ControlLostError
@@ -118,19 +119,22 @@ class RemoteKeeper:
 
     async def run(self) -> None:
         """Keep the way open while there are kept programs, until cancelled."""
-        for name in os.listdir(self._directory):
-            if name.startswith(_MARKER):
-                self.abandon(name.removeprefix(_MARKER))
         async with trio.open_nursery() as self._nursery:
             self._running.set()
             try:
-                while True:
-                    await self._wanted.wait()
-                    await self._stay_open()
-                    self._wanted = trio.Event()
+                await keep_running(f"keeper of {self._connections.host}", self._work)
             finally:
                 with trio.CancelScope(shield=True):
                     await self._close()
+
+    async def _work(self) -> None:
+        for name in os.listdir(self._directory):
+            if name.startswith(_MARKER):
+                self.abandon(name.removeprefix(_MARKER))
+        while True:
+            await self._wanted.wait()
+            await self._stay_open()
+            self._wanted = trio.Event()
 
     async def _stay_open(self) -> None:
         pause = _PAUSE_S
@@ -217,7 +221,7 @@ class RemoteKeeper:
     def _use(self, link: KeeperLink) -> None:
         self._link = link
         assert self._nursery is not None  # noqa: S101  `ready` has waited for it
-        self._nursery.start_soon(link.run)
+        self._nursery.start_soon(run_guarded, "link to a keeper", link.run)
 
     async def forget(self, identifier: str) -> None:
         """Remove the terminal of a job there, or do so when the way is open. Does not raise."""
@@ -256,7 +260,7 @@ def _read_status(reply: str) -> tuple[str, str]:
     try:
         status = json.loads(reply)
         version, path = status["version"], status["userSocket"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         text = " ".join(reply.split())[-_TEXT_MAX:]
         raise _UnusableError(f"acpterm cannot be used there: {text}") from None
     if not isinstance(version, str) or _generation(version) != _generation(__version__):

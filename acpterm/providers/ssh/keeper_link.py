@@ -63,7 +63,10 @@ class KeeperLink:
 async def open_link(path: str, timeout_s: float) -> KeeperLink:
     """Connect to the socket at `path`. Raises `ProviderError` if no daemon accepts us there."""
     with trio.move_on_after(timeout_s):
-        stream = trio.SocketStream(trio.socket.socket(socket.AF_UNIX))
+        try:
+            stream = trio.SocketStream(trio.socket.socket(socket.AF_UNIX))
+        except OSError as error:
+            raise ProviderError(f"no socket can be opened: {error}") from error
         try:
             await stream.socket.connect(path)
             link = await _initialize(stream)

@@ -72,7 +72,12 @@ class Master:
 
     def is_alive(self) -> bool:
         """Return whether the master accepts sessions. Takes some 50 µs."""
-        with socket.socket(socket.AF_UNIX) as one:
+        try:
+            one = socket.socket(socket.AF_UNIX)
+        except OSError:
+            # That says nothing about the master: ssh will find out.
+            return True
+        with one:
             one.setblocking(False)
             try:
                 one.connect(self.path)
@@ -101,6 +106,8 @@ class Master:
                     start_new_session=True,
                     check=False,
                 )
+        except OSError as error:
+            text = f"ssh cannot be started: {error}"
         except trio.TooSlowError:
             text = f"it did not answer within {self._place.connect_timeout:g} s"
         else:
@@ -135,14 +142,17 @@ class Master:
         """Send a request to the master; return why it has failed, or None."""
         fixed = ("-F", "none", "-S", self.path, "-O", command)
         with trio.move_on_after(_EXIT_TIMEOUT_S):
-            done = await trio.run_process(
-                ["ssh", *fixed, *options, "--", self._host],
-                stdin=DEVNULL,
-                capture_stdout=True,
-                capture_stderr=True,
-                env=environment(),
-                check=False,
-            )
+            try:
+                done = await trio.run_process(
+                    ["ssh", *fixed, *options, "--", self._host],
+                    stdin=DEVNULL,
+                    capture_stdout=True,
+                    capture_stderr=True,
+                    env=environment(),
+                    check=False,
+                )
+            except OSError as error:
+                return f"ssh cannot be started: {error}"
             text = os.fsdecode(done.stderr).strip()[-_TEXT_MAX:]
             return None if done.returncode == 0 else text or f"ssh exited with {done.returncode}"
         return "no answer"
@@ -165,6 +175,8 @@ async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[
                 env=environment(),
                 check=False,
             )
+    except OSError as error:
+        raise ProviderError(f"ssh cannot be started: {error}") from error
     except trio.TooSlowError:
         raise ProviderError("ssh -G did not end: see Match exec in the ssh configuration") from None
     if done.returncode != 0:

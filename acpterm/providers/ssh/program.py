@@ -6,6 +6,7 @@ daemon (`keeper`), which exits like ssh, or by SIGHUP if the connection was lost
 
 import contextlib
 import math
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -23,6 +24,8 @@ LOST: Final = RemoteExit(255, None, EndedBy.LOST)
 # Codes up to this one are the program's own. A higher one may be a shell's for a signal, and 255 is
 # also ssh's when the connection is lost.
 _CERTAIN_MAX: Final = 127
+# The other host may send anything.
+_NUMBER: Final = re.compile("[0-9]{1,9}")
 _REPLY_TIMEOUT_S: Final = 5.0
 # A host that is busy needs as long as this to find and end all processes of a program.
 _KILL_TIMEOUT_S: Final = 15.0
@@ -92,9 +95,9 @@ class SshProgram:
 
     async def _read_exit(self, reply: str | None) -> RemoteExit:
         match (reply or "").split():
-            case ["code", number]:
+            case ["code", number] if _NUMBER.fullmatch(number):
                 return RemoteExit(int(number), None)
-            case ["signal", number, *names]:
+            case ["signal", number, *names] if _NUMBER.fullmatch(number):
                 return RemoteExit(None, _signal_name(int(number), names))
             case ["gone"]:
                 # What waits for the program cannot be ended by anything else.

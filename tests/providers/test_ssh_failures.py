@@ -1,0 +1,149 @@
+"""What fails on this machine, and what another host may send: no exception ends the daemon."""
+
+import errno
+import os
+import socket
+
+import pytest
+import trio
+
+from acpterm.config.places import SshPlace
+from acpterm.providers.provider import ProviderError
+from acpterm.providers.ssh import keeper
+from acpterm.providers.ssh.connections import Connections
+from acpterm.providers.ssh.control import Control
+from acpterm.providers.ssh.keeper_link import open_link
+from acpterm.providers.ssh.master import Master, users_master
+from acpterm.providers.ssh.program import LOST, SshProgram
+
+
+@pytest.fixture
+async def no_descriptors(monkeypatch):
+    """Make sockets, processes and directories fail as if no file descriptor was free."""
+
+    def fail(*arguments, **options):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def fail_later(*arguments, **options):
+        await trio.lowlevel.checkpoint()
+        fail()
+
+    monkeypatch.setattr(socket, "socket", fail)
+    monkeypatch.setattr(trio.socket, "socket", fail)
+    monkeypatch.setattr(os, "listdir", fail)
+    monkeypatch.setattr(trio, "run_process", fail_later)
+    monkeypatch.setattr(trio.lowlevel, "open_process", fail_later)
+
+
+@pytest.fixture
+def master(tmp_path):
+    return Master(SshPlace(), "box", str(tmp_path / "0"))
+
+
+@pytest.fixture
+async def connections(tmp_path):
+    return Connections(SshPlace(), "box", str(tmp_path))
+
+
+async def test_connection_is_refused_without_descriptors(no_descriptors, master, connections):
+    with pytest.raises(ProviderError, match="Too many open files"):
+        await users_master(SshPlace(config="/dev/null"), "box")
+    with pytest.raises(ProviderError, match="Too many open files"):
+        await master.start([])
+    with pytest.raises(ProviderError, match="Too many open files"):
+        await master.forward("/here", "/there")
+    with pytest.raises(ProviderError, match="Too many open files"):
+        await open_link("/nowhere", 1.0)
+    with pytest.raises(ProviderError, match="Too many open files"):
+        await Control(master).run(b"")
+    with pytest.raises(ProviderError, match="Too many open files"):
+        connections._find_masters()
+    await master.stop()
+    assert master.is_alive()
+
+
+async def test_directory_that_cannot_be_written_is_a_refusal(tmp_path):
+    with pytest.raises(ProviderError, match="cannot be written"):
+        Connections(SshPlace(), "box", str(tmp_path / "none"))._remote_name()
+
+
+async def test_program_ends_as_lost_without_descriptors(no_descriptors, connections):
+    program = SshProgram(connections, "id", "/nowhere")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connections.run)
+        assert not await program.end(0.0)
+        assert not await program.signal(15)
+        assert await program.exit(255, None) == LOST
+        nursery.cancel_scope.cancel()
+
+
+async def test_keeper_continues_after_its_directory_could_not_be_read(
+    monkeypatch, tmp_path, connections, autojump_clock
+):
+    failures = [OSError(errno.EMFILE, "Too many open files")]
+    listdir = os.listdir
+
+    def fail_once(path):
+        if failures:
+            raise failures.pop()
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", fail_once)
+    made = keeper.RemoteKeeper(SshPlace(keeper=True), connections, str(tmp_path))
+    (tmp_path / "abandoned-1").touch()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await trio.sleep(3)
+        nursery.cancel_scope.cancel()
+    assert connections.kept == {"1"}
+
+
+# What another host may send
+
+
+@pytest.mark.parametrize("number", ["²", "9" * 5000, "٣", "-1", ""])
+def test_number_that_is_none_is_noise(master, number):
+    assert Control(master)._parsed(f"acpterm {number} words".encode()) is None
+
+
+def test_number_of_a_request_is_parsed(master):
+    assert Control(master)._parsed(b"acpterm 12 code 3") == (12, "code 3")
+
+
+@pytest.mark.parametrize("reply", ["code ²", "code " + "9" * 5000, "signal ²", "signal x KILL"])
+async def test_exit_that_is_none_is_a_loss(connections, reply):
+    assert await SshProgram(connections, "id", "/nowhere")._read_exit(reply) == LOST
+
+
+@pytest.mark.parametrize("reply", ["[" * 100_000, "9" * 5000, "{}"])
+def test_status_that_is_none_means_that_there_is_no_keeper(reply):
+    with pytest.raises(keeper._UnusableError, match="cannot be used there"):
+        keeper._read_status(reply)
+
+
+@pytest.fixture
+def local_shell(monkeypatch):
+    """Let control channels lead to a shell on this machine."""
+    monkeypatch.setattr(Master, "argv", lambda *_, **__: ["/bin/sh"])
+
+
+async def test_words_of_a_command_line_are_printable(local_shell, master):
+    with trio.fail_after(5), pytest.raises(ProviderError):
+        await Control(master).run(b"printf 'acpterm 0 ready sh \\0 x\\n'\n")
+
+
+async def test_failure_of_an_open_channel_is_a_loss(local_shell, monkeypatch, master):
+    control = Control(master)
+    parse = control._parsed
+
+    def fail_second(line):
+        if b"second" in line:
+            raise ValueError("unforeseen")
+        return parse(line)
+
+    monkeypatch.setattr(control, "_parsed", fail_second)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(control.run, b"echo acpterm 0 ready sh x; echo second; read _\n")
+            await control.closed.wait()
+    assert control.is_lost
