@@ -15,7 +15,8 @@ the daemon.
 The processes of a program are those of its session, those that have its job's id in their
 environment, and all their descendants. `end` ends them: when a request says so, when the PTY hangs
 up (a lost connection, or a client that was killed), and when there was no beat for too long
-(`watch`).
+(`watch`). `watch` then removes the directory and ends `control`, so that the next program is
+started by a new one.
 """
 
 from typing import Final
@@ -243,7 +244,12 @@ while sleep 5; do
     [ "$id" = watch.pid ] || /bin/sh "$d/end" "$d" "${id%.pid}" 20 0 &
   done
   wait
+  controls=
+  for p in "$d"/control.*; do
+    [ -e "$p" ] && controls="$controls ${p##*.}"
+  done
   rm -rf "$d"
+  [ -z "$controls" ] || kill $controls
   exit 0
 done
 """
@@ -266,6 +272,7 @@ if [ -z "$pid" ] || ! kill -0 "$pid" 2>/dev/null; then
 fi
 serve() {
   while IFS=' ' read -r verb seq id more; do
+    [ -d "$d" ] || exit 0
     case $verb in
       beat) echo "$id" >"$d/alive" ;;
       job)
@@ -273,8 +280,8 @@ serve() {
         while [ "$more" -gt 0 ]; do
           more=$((more - 1))
           IFS= read -r line
-          printf '%s\n' "$line" || how=full
-        done >"$d/$id"
+          printf '%s\n' "$line" >>"$d/$id" || how=full
+        done
         [ "$how" = stored ] && : >"$d/$id.job"
         ;;
       end) /bin/sh "$d/end" "$d" "$id" "$more" "$seq" </dev/null & ;;
@@ -320,6 +327,7 @@ serve() {
         ;;
     esac
   done
+  rm -f "$d/control.$$"
   exit 0
 }
 start="/bin/sh $d/wait.sh $d"
@@ -332,6 +340,7 @@ command -v perl >/dev/null 2>&1 && start="perl $d/wait.pl $d"
   echo "exec $start \"\$1\""
 } >"$d/kept.tmp"
 mv "$d/kept.tmp" "$d/kept"
+: >"$d/control.$$"
 echo "acpterm 0 ready $start"
 serve
 """

@@ -1,0 +1,73 @@
+"""The scripts of the other host, run by a shell on this machine."""
+
+import os
+import secrets
+import shutil
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from acpterm.config.places import SshPlace
+from acpterm.providers.ssh import scripts
+from acpterm.providers.ssh.control import Control, ControlLostError
+from acpterm.providers.ssh.master import Master
+
+
+@pytest.fixture
+def quick_sleep(tmp_path, monkeypatch):
+    """Let `sleep` return soon: `watch` looks every five seconds."""
+    path = tmp_path / "bin" / "sleep"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\nexec {shutil.which('sleep')} 0.02\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+
+
+@asynccontextmanager
+async def controlled(monkeypatch, limit_s=1000):
+    """Yield a control channel to a local shell, and the directory of its scripts."""
+    monkeypatch.setattr(Master, "argv", lambda *_, **__: ["/bin/sh"])
+    control = Control(Master(SshPlace(), "box", "/nowhere"))
+    name = f"acpterm-{secrets.token_hex(16)}"
+    directory = Path("/tmp", name)
+    try:
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(control.run, scripts.control(name, limit_s, "1"))
+                try:
+                    yield control, directory
+                finally:
+                    control.stop()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def test_host_that_has_given_up_closes_the_channel(quick_sleep, monkeypatch):
+    async with controlled(monkeypatch, limit_s=1) as (control, directory):
+        await control.closed.wait()
+        assert not directory.exists()
+
+
+async def test_channel_closes_at_a_request_without_its_directory(monkeypatch):
+    async with controlled(monkeypatch) as (control, directory):
+        shutil.rmtree(directory)
+        with pytest.raises(ControlLostError):
+            await control.request("exit", "id", timeout_s=5)
+
+
+async def test_job_that_cannot_be_stored_is_read(monkeypatch):
+    async with controlled(monkeypatch) as (control, directory):
+        (directory / "id").mkdir()
+        await control.send("job 0 id 2", [b"quit 0", b"quit 0"])
+        assert await control.request("exit", "id", timeout_s=5) == "never"
+        assert not (directory / "id.job").exists()
+
+
+async def test_job_is_stored_with_all_its_lines(monkeypatch):
+    async with controlled(monkeypatch) as (control, directory):
+        await control.send("job 0 id 2", [b"one  two\\0040", b" three"])
+        await control.request("exit", "id", timeout_s=5)
+        assert (directory / "id").read_text() == "one  two\\0040\n three\n"
+        assert (directory / "id.job").exists()
