@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import subprocess
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from acpterm.config.places import SshPlace
 from acpterm.providers.ssh import scripts
 from acpterm.providers.ssh.control import Control, ControlLostError
 from acpterm.providers.ssh.master import Master
+from tests.support.polling import poll
 
 
 @pytest.fixture
@@ -71,3 +73,19 @@ async def test_job_is_stored_with_all_its_lines(monkeypatch):
         await control.request("exit", "id", timeout_s=5)
         assert (directory / "id").read_text() == "one  two\\0040\n three\n"
         assert (directory / "id.job").exists()
+
+
+async def test_programs_that_are_left_end_when_the_daemon_quits(monkeypatch):
+    identifier = secrets.token_hex(16)
+    env = {**os.environ, scripts.JOB_VARIABLE: identifier}
+    with subprocess.Popen(["sleep", "1000"], env=env) as program:
+        try:
+            async with controlled(monkeypatch) as (control, directory):
+                # The process that has waited for the program has ended; another one has its pid.
+                (directory / f"{identifier}.pid").write_text(f"{os.getpid()} 1\n")
+                await control.send("quit 0")
+                await poll(lambda: program.poll() is not None)
+                await control.closed.wait()
+                assert not directory.exists()
+        finally:
+            program.kill()

@@ -93,7 +93,7 @@ class Bridge:
             except* (DaemonError, LostError):
                 pass
             except* RpcError as failed:
-                await self._tty.write(f"acpterm: {_message(failed)}\r\n".encode())
+                await self._write(f"acpterm: {_message(failed)}\r\n".encode())
                 code = _UNKNOWN_CODE
             if code is not None:
                 return code
@@ -151,10 +151,18 @@ class Bridge:
             async for params in stream:
                 part = _followed.decode(params)
                 if part.lost:
-                    await self._tty.write(f"\r\n{missing(part.lost)}\r\n".encode())
-                await self._tty.write(base64.b64decode(part.data))
+                    await self._write(f"\r\n{missing(part.lost)}\r\n".encode())
+                await self._write(base64.b64decode(part.data))
                 self._position = part.position
         return stream.response.exit_status
+
+    async def _write(self, data: bytes) -> None:
+        """Print `data`; wait for SIGHUP if the PTY has hung up."""
+        try:
+            await self._tty.write(data)
+        except OSError:
+            # An error would end the connection before SIGHUP has released the terminal there.
+            await trio.sleep_forever()
 
     async def _pass_input(self, client: UserClient, terminal: str) -> None:
         while True:

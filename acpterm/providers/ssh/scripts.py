@@ -14,9 +14,9 @@ the daemon.
 
 The processes of a program are those of its session, those that have its job's id in their
 environment, and all their descendants. `end` ends them: when a request says so, when the PTY hangs
-up (a lost connection, or a client that was killed), and when there was no beat for too long
-(`watch`). `watch` then removes the directory and ends `control`, so that the next program is
-started by a new one.
+up (a lost connection, or a client that was killed), when the connections are closed (`quit`), and
+when there was no beat for too long (`watch`). `watch` then removes the directory and ends
+`control`, so that the next program is started by a new one.
 """
 
 from typing import Final
@@ -226,6 +226,15 @@ fi
 echo "acpterm $seq $how"
 """.replace("VARIABLE", JOB_VARIABLE)
 
+_END_ALL: Final = r"""
+d=$1
+for p in "$d"/*.pid; do
+  id=${p##*/}
+  [ ! -e "$p" ] || [ "$id" = watch.pid ] || /bin/sh "$d/end" "$d" "${id%.pid}" 20 0 &
+done
+wait
+"""
+
 _WATCH: Final = r"""
 d=$1 limit=$2 quiet=0 last=
 trap '' HUP
@@ -239,11 +248,7 @@ while sleep 5; do
   fi
   quiet=$((quiet + 5))
   [ "$quiet" -lt "$limit" ] && continue
-  for p in "$d"/*.pid; do
-    id=${p##*/}
-    [ "$id" = watch.pid ] || /bin/sh "$d/end" "$d" "${id%.pid}" 20 0 &
-  done
-  wait
+  /bin/sh "$d/end_all" "$d"
   controls=
   for p in "$d"/control.*; do
     [ -e "$p" ] && controls="$controls ${p##*.}"
@@ -322,6 +327,7 @@ serve() {
         ) </dev/null &
         ;;
       quit)
+        /bin/sh "$d/end_all" "$d" </dev/null >/dev/null 2>&1
         rm -rf "$d"
         exit 0
         ;;
@@ -349,6 +355,7 @@ _FILES: Final = {
     "wait.pl": _WAIT_PL,
     "wait.sh": _WAIT_SH,
     "end": _END_HEAD.strip() + END,
+    "end_all": _END_ALL,
     "watch": _WATCH,
 }
 
