@@ -1,12 +1,14 @@
 """What fails on this machine, and what another host may send: no exception ends the daemon."""
 
 import errno
+import json
 import os
 import socket
 
 import pytest
 import trio
 
+from acpterm import __version__
 from acpterm.config.places import SshPlace
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh import keeper
@@ -119,6 +121,36 @@ async def test_exit_that_is_none_is_a_loss(connections, reply):
 def test_status_that_is_none_means_that_there_is_no_keeper(reply):
     with pytest.raises(keeper._UnusableError, match="cannot be used there"):
         keeper._read_status(reply)
+
+
+@pytest.mark.parametrize("path", ["/run/${HOME}", "/run/%h/sock", "/a:/b", "run/sock", "/a\nb"])
+def test_socket_with_a_path_that_ssh_expands_is_not_used(path):
+    reply = json.dumps({"version": __version__, "userSocket": path})
+    with pytest.raises(keeper._UnusableError, match="socket"):
+        keeper._read_status(reply)
+
+
+def test_usual_path_of_a_socket_is_used():
+    path = "/run/user/1000/acpterm/user.sock"
+    reply = json.dumps({"version": __version__, "userSocket": path})
+    assert keeper._read_status(reply) == (__version__, path)
+
+
+async def test_ssh_that_uses_a_connection_has_no_variables_of_the_daemon(
+    monkeypatch, tmp_path, master
+):
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(f"#!/bin/sh\nenv >>{tmp_path}/env\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("API_TOKEN", "s3cr3t")
+    await master.forward("/here", "/there")
+    with pytest.raises(ProviderError):
+        await Control(master).run(b"")
+    text = (tmp_path / "env").read_text()
+    assert text.count("HOME=") == 2
+    assert "s3cr3t" not in text
 
 
 @pytest.fixture

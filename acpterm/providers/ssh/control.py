@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from acpterm.providers.provider import ProviderError
-from acpterm.providers.ssh.master import Master, environment
+from acpterm.providers.ssh.master import Master, client_of_master_environment
 
 _PREFIX: Final = b"acpterm "
 # A number of more digits is no request of ours, and `int` raises for thousands of them.
@@ -76,7 +76,12 @@ class Control:
     async def _run(self, script: bytes, task_status: trio.TaskStatus[str]) -> None:
         argv = self.master.argv("-T", command="exec /bin/sh")
         process = await trio.lowlevel.open_process(
-            argv, stdin=PIPE, stdout=PIPE, stderr=STDOUT, env=environment(), start_new_session=True
+            argv,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=STDOUT,
+            env=client_of_master_environment(),
+            start_new_session=True,
         )
         self._process = process
         try:

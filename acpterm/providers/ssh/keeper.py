@@ -60,6 +60,8 @@ _UNUSABLE_S: Final = 60.0
 _GRACE_TENTHS: Final = 20
 _MARKER: Final = "abandoned-"
 _TEXT_MAX: Final = 200
+# In the path of a forward, ssh replaces `%` and `${NAME}`, and a colon ends it.
+_FORWARDABLE: Final = re.compile("/[A-Za-z0-9/_.@+,-]+")
 
 _log = structlog.get_logger("acpterm.provider")
 
@@ -267,6 +269,8 @@ def _read_status(reply: str) -> tuple[str, str]:
         raise _UnusableError(f"acpterm {version} is there, and {__version__} here")
     if not isinstance(path, str) or not path.startswith("/"):
         raise _UnusableError("the daemon there has no socket for the user")
+    if not _FORWARDABLE.fullmatch(path):
+        raise _UnusableError(f"ssh cannot forward to the socket there: {path[:_TEXT_MAX]!r}")
     return version, path
 
 

@@ -23,6 +23,7 @@ from typing import Final
 import trio
 
 from acpterm.config.places import SshPlace
+from acpterm.providers.place_files import client_environment
 from acpterm.providers.provider import ProviderError
 from acpterm.pty.tracking.marks import STARTED_DETACHED
 
@@ -148,7 +149,7 @@ class Master:
                     stdin=DEVNULL,
                     capture_stdout=True,
                     capture_stderr=True,
-                    env=environment(),
+                    env=client_of_master_environment(),
                     check=False,
                 )
             except OSError as error:
@@ -201,8 +202,16 @@ def config_options(place: SshPlace) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of our own ssh processes, which belong to no terminal."""
+    """Return the environment of our own ssh processes that connect; they belong to no terminal."""
     return {**os.environ, STARTED_DETACHED: "ssh"}
+
+
+def client_of_master_environment() -> dict[str, str]:
+    """Return the environment of our own ssh processes that use a connection which exists.
+
+    ssh expands variables in some arguments, so it gets no more than it needs.
+    """
+    return {**client_environment({}), STARTED_DETACHED: "ssh"}
 
 
 def _read(path: str) -> str:
