@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,6 @@ from acpterm.config.places import SshPlace
 from acpterm.providers.ssh import scripts
 from acpterm.providers.ssh.control import Control, ControlLostError
 from acpterm.providers.ssh.master import Master
-from tests.support.polling import poll
 
 
 @pytest.fixture
@@ -75,17 +75,38 @@ async def test_job_is_stored_with_all_its_lines(monkeypatch):
         assert (directory / "id.job").exists()
 
 
-async def test_programs_that_are_left_end_when_the_daemon_quits(monkeypatch):
+@pytest.fixture
+def program():
+    """Yield a process of a job, and the job's id."""
     identifier = secrets.token_hex(16)
     env = {**os.environ, scripts.JOB_VARIABLE: identifier}
-    with subprocess.Popen(["sleep", "1000"], env=env) as program:
+    with subprocess.Popen(["sleep", "1000"], env=env) as process:
         try:
-            async with controlled(monkeypatch) as (control, directory):
-                # The process that has waited for the program has ended; another one has its pid.
-                (directory / f"{identifier}.pid").write_text(f"{os.getpid()} 1\n")
-                await control.send("quit 0")
-                await poll(lambda: program.poll() is not None)
-                await control.closed.wait()
-                assert not directory.exists()
+            yield process, identifier
         finally:
-            program.kill()
+            process.kill()
+
+
+def left_of(directory):
+    return list(directory.parent.glob(f"{directory.name}*"))
+
+
+async def quit_with(monkeypatch, request, identifier):
+    async with controlled(monkeypatch) as (control, directory):
+        # The process that has waited for the program has ended; another one has its pid.
+        (directory / f"{identifier}.pid").write_text(f"{os.getpid()} 1\n")
+        await control.send(request)
+        await control.closed.wait()
+    assert left_of(directory) == []
+
+
+async def test_programs_that_are_left_end_with_the_daemon(monkeypatch, program):
+    process, identifier = program
+    await quit_with(monkeypatch, "quit 0 all", identifier)
+    assert process.wait(5) == -signal.SIGTERM
+
+
+async def test_programs_that_are_left_run_on_when_connections_are_not_used(monkeypatch, program):
+    process, identifier = program
+    await quit_with(monkeypatch, "quit 0", identifier)
+    assert process.poll() is None

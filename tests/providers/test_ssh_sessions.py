@@ -1,6 +1,8 @@
 """How the sessions of a host's connections are counted, with stubs of the connections."""
 
+import os
 import socket
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -8,6 +10,7 @@ import trio
 from acpterm.config.places import SshPlace
 from acpterm.providers.ssh import connections
 from acpterm.providers.ssh.connections import Connections
+from acpterm.providers.ssh.control import ControlLostError
 from acpterm.providers.ssh.master import Master
 
 
@@ -55,3 +58,46 @@ async def test_creates_at_once_take_no_more_sessions_than_a_connection_has(liste
         nursery.cancel_scope.cancel()
     assert max(taken.count(path) for path in taken) == 3
     assert len(listening) == 7
+
+
+async def test_create_while_idle_connections_are_closed_gets_a_new_one(
+    listening, monkeypatch, tmp_path, autojump_clock
+):
+    stopping = trio.Event()
+
+    async def stop(master):
+        stopping.set()
+        await trio.sleep(1)
+        os.unlink(master.path)
+        listening[0].close()
+
+    monkeypatch.setattr(Master, "stop", stop)
+    made = Connections(SshPlace(), "box", str(tmp_path))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await made.take()
+        await stopping.wait()
+        master = await made.take()
+        assert master.is_alive()
+        assert len(listening) == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_connections_whose_control_channel_was_used_are_not_idle(
+    listening, tmp_path, autojump_clock
+):
+    async def send(_):
+        await trio.lowlevel.checkpoint()
+        raise ControlLostError
+
+    made = Connections(SshPlace(), "box", str(tmp_path))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await made.take()
+        await trio.sleep(595)
+        made._control = SimpleNamespace(is_lost=False, send=send, stop=lambda: None)
+        await made.control()
+        await trio.sleep(30)
+        assert made._masters
+        nursery.cancel_scope.cancel()
+    assert not made._masters

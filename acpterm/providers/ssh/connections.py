@@ -10,7 +10,8 @@ masters' sockets and the name of the directory on the other host, so the next wo
 
 Unhappy orders: a master dies, and the next program gets another one; the control channel is lost,
 and the next request opens another one, over any master; this worker dies, and its successor opens
-the control channel again before the other host takes the silence for a lost connection.
+the control channel again before the other host takes the silence for a lost connection; a program
+is requested while idle connections are closed, and gets new ones afterwards.
 """
 
 import contextlib
@@ -91,15 +92,24 @@ class Connections:
                 # Callers that come now find no nursery for another control channel.
                 self._nursery = None
                 with trio.CancelScope(shield=True):
-                    await self._close()
+                    await self._close(ends_programs=True)
 
     async def _keep(self) -> None:
         while True:
             await trio.sleep(self._place.lost_after / _BEATS_PER_TIMEOUT)
             if self.kept or any(master.sessions for master in self._masters.values()):
                 await self._beat()
-            elif self._masters and trio.current_time() - self._used_at > _IDLE_S:
-                await self._close()
+            elif self._is_idle:
+                async with self._connecting:
+                    # A caller may have used the connections while this task waited.
+                    if self._is_idle:
+                        await self._close()
+
+    @property
+    def _is_idle(self) -> bool:
+        is_used = self.kept or any(master.sessions for master in self._masters.values())
+        is_recent = trio.current_time() - self._used_at <= _IDLE_S
+        return bool(self._masters) and not is_used and not is_recent
 
     async def _beat(self) -> None:
         try:
@@ -108,21 +118,27 @@ class Connections:
         except (ProviderError, ControlLostError) as error:
             _log.warning("a host cannot be reached", host=self.host, problem=str(error))
 
-    async def _close(self) -> None:
-        """Tell the other host that nothing is left, and end the connections."""
-        if self._control is not None:
-            with trio.move_on_after(_QUIT_TIMEOUT_S), contextlib.suppress(ControlLostError):
-                await self._control.send("quit 0")
-                await self._control.closed.wait()
-            self._control.stop()
-        self._control = None
-        async with trio.open_nursery() as nursery:
-            for master in self._masters.values():
-                nursery.start_soon(master.stop)
+    async def _close(self, *, ends_programs: bool = False) -> None:
+        """Tell the other host that nothing is used any more, and end the connections.
+
+        With `ends_programs`, processes that are left there end, too.
+        """
+        # Callers get new connections from now on.
+        control, self._control = self._control, None
+        masters = list(self._masters.values())
         self._masters.clear()
+        if control is not None:
+            with trio.move_on_after(_QUIT_TIMEOUT_S), contextlib.suppress(ControlLostError):
+                await control.send("quit 0 all" if ends_programs else "quit 0")
+                await control.closed.wait()
+            control.stop()
+        async with trio.open_nursery() as nursery:
+            for master in masters:
+                nursery.start_soon(master.stop)
 
     async def control(self) -> Control:
         """Return the control channel, opened if necessary. Raises `ProviderError`."""
+        self._used_at = trio.current_time()
         control = self._control
         if control is not None and not control.is_lost:
             await trio.lowlevel.checkpoint()
@@ -136,6 +152,7 @@ class Connections:
 
         The caller counts the session, before it awaits anything.
         """
+        self._used_at = trio.current_time()
         await trio.lowlevel.checkpoint()
         # Nothing is awaited after this, or several callers would take the last session.
         if (found := self._with_room()) is not None:

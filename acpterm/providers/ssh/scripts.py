@@ -14,7 +14,7 @@ the daemon.
 
 The processes of a program are those of its session, those that have its job's id in their
 environment, and all their descendants. `end` ends them: when a request says so, when the PTY hangs
-up (a lost connection, or a client that was killed), when the connections are closed (`quit`), and
+up (a lost connection, or a client that was killed), when the daemon ends (`quit`), and
 when there was no beat for too long (`watch`). `watch` then removes the directory and ends
 `control`, so that the next program is started by a new one.
 """
@@ -327,8 +327,10 @@ serve() {
         ) </dev/null &
         ;;
       quit)
-        /bin/sh "$d/end_all" "$d" </dev/null >/dev/null 2>&1
-        rm -rf "$d"
+        gone=$d-$$
+        mv "$d" "$gone" || gone=$d
+        [ "$id" = all ] && /bin/sh "$gone/end_all" "$gone" </dev/null >/dev/null 2>&1
+        rm -rf "$gone"
         exit 0
         ;;
     esac
