@@ -1,5 +1,6 @@
 """What fails on this machine, and what another host may send: no exception ends the daemon."""
 
+import contextlib
 import errno
 import json
 import os
@@ -17,6 +18,7 @@ from acpterm.providers.ssh.control import Control
 from acpterm.providers.ssh.keeper_link import open_link
 from acpterm.providers.ssh.master import Master, users_master
 from acpterm.providers.ssh.program import LOST, SshProgram
+from acpterm.terminal.remote import RemoteExit
 
 
 @pytest.fixture
@@ -114,7 +116,29 @@ def test_number_of_a_request_is_parsed(master):
 
 @pytest.mark.parametrize("reply", ["code ²", "code " + "9" * 5000, "signal ²", "signal x KILL"])
 async def test_exit_that_is_none_is_a_loss(connections, reply):
-    assert await SshProgram(connections, "id", "/nowhere")._read_exit(reply) == LOST
+    assert await SshProgram(connections, "id", "/nowhere")._read_exit(reply, 255) == LOST
+
+
+@pytest.mark.parametrize(
+    ("code", "found"), [(128, RemoteExit(128, None)), (254, RemoteExit(254, None)), (255, LOST)]
+)
+async def test_exit_code_is_the_programs_unless_ssh_exits_with_it(connections, code, found):
+    assert await SshProgram(connections, "id", "/nowhere").exit(code, None) == found
+    # The master is alive, and the control channel does not answer.
+    assert await SshProgram(connections, "id", "/nowhere")._read_exit(None, code) == found
+
+
+def test_master_with_many_connections_to_accept_is_alive(master):
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as stack:
+        listener.bind(master.path)
+        listener.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                one = stack.enter_context(socket.socket(socket.AF_UNIX))
+                one.setblocking(False)
+                one.connect(master.path)
+        assert master.is_alive()
+    assert not master.is_alive()
 
 
 @pytest.mark.parametrize("reply", ["[" * 100_000, "9" * 5000, "{}"])

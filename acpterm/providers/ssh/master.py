@@ -82,6 +82,9 @@ class Master:
             one.setblocking(False)
             try:
                 one.connect(self.path)
+            except BlockingIOError:
+                # It listens, and has many connections to accept.
+                return True
             except OSError:
                 return False
         return True

@@ -21,9 +21,10 @@ from acpterm.terminal.remote import RemoteExit
 from acpterm.terminal.status import EndedBy
 
 LOST: Final = RemoteExit(255, None, EndedBy.LOST)
-# Codes up to this one are the program's own. A higher one may be a shell's for a signal, and 255 is
-# also ssh's when the connection is lost.
+# Codes up to this one are the program's own. A higher one may be a shell's for a signal.
 _CERTAIN_MAX: Final = 127
+# It may be the program's own, but also ssh's when the connection is lost.
+_UNKNOWN_CODE: Final = 255
 # The other host may send anything.
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 _REPLY_TIMEOUT_S: Final = 5.0
@@ -89,11 +90,15 @@ class SshProgram:
         self.ended()
         if signal is None and code is not None and code <= _CERTAIN_MAX:
             return RemoteExit(code, None)
-        if not self._connections.is_alive(self._master):
-            return LOST
-        return await self._read_exit(await self._ask("exit", self._identifier, _REPLY_TIMEOUT_S))
+        reply: str | None = None
+        if self._connections.is_alive(self._master):
+            reply = await self._ask("exit", self._identifier, _REPLY_TIMEOUT_S)
+        return await self._read_exit(reply, code)
 
-    async def _read_exit(self, reply: str | None) -> RemoteExit:
+    async def _read_exit(self, reply: str | None, code: int | None) -> RemoteExit:
+        """Return what a reply says; without a reply, what the client's `code` says."""
+        if reply is None and code is not None and code != _UNKNOWN_CODE:
+            return RemoteExit(code, None)
         match (reply or "").split():
             case ["code", number] if _NUMBER.fullmatch(number):
                 return RemoteExit(int(number), None)
@@ -153,7 +158,7 @@ class KeptProgram(SshProgram):
                     await trio.sleep(_EXIT_PAUSE_S)
         if reply is None:
             self._keeper.abandon(self._identifier)
-        found = await self._read_exit(reply)
+        found = await self._read_exit(reply, code)
         self.ended()
         return found
 
