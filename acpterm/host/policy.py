@@ -71,8 +71,8 @@ class HostPolicy:
         """Run the connections of places until cancelled; then close them."""
         async with trio.open_nursery() as self._nursery:
             for name, place in self._settings.places.items():
-                if isinstance(place, SlurmPlace):
-                    # It finds what an earlier daemon or worker has left.
+                # These find what an earlier daemon or worker has left.
+                if isinstance(place, SlurmPlace) or place.keeper is not False:
                     self.provider(name)
             task_status.started()
             await trio.sleep_forever()

@@ -2,10 +2,12 @@
 
 import errno
 
+import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from acpterm.config import Settings
-from acpterm.config.places import SshPlace
+from acpterm.config.places import SlurmPlace, SshPlace
 from acpterm.host.policy import HostPolicy
 from acpterm.providers.background import keep_running, run_guarded
 from acpterm.pty.tracking.marks import Daemon
@@ -52,8 +54,10 @@ async def test_task_that_fails_while_it_is_cancelled_is_cancelled():
     assert scope.cancelled_caught
 
 
-async def test_place_that_fails_ends_nothing_else_and_is_started_again(monkeypatch, autojump_clock):
-    starts = []
+@pytest.fixture
+def starts(monkeypatch):
+    """Let each place fail when it is run; return the list to which its name is added then."""
+    found = []
 
     class Place:
         isolation = "none"
@@ -68,11 +72,15 @@ async def test_place_that_fails_ends_nothing_else_and_is_started_again(monkeypat
         def end_session(self, session): ...
 
         async def run(self):
-            starts.append(self.name)
+            found.append(self.name)
             await trio.lowlevel.checkpoint()
             raise NO_DESCRIPTORS
 
     monkeypatch.setattr("acpterm.host.policy.make", lambda name, **_: Place(name))
+    return found
+
+
+async def test_place_that_fails_ends_nothing_else_and_is_started_again(starts, autojump_clock):
     policy = HostPolicy(Settings(ssh={"box": SshPlace()}), (), Daemon.of(1, None))
     async with trio.open_nursery() as nursery:
         await nursery.start(policy.run)
@@ -80,3 +88,15 @@ async def test_place_that_fails_ends_nothing_else_and_is_started_again(monkeypat
         await trio.sleep(10)
         nursery.cancel_scope.cancel()
     assert len(starts) > 2
+
+
+async def test_places_that_may_have_leftovers_are_run_from_the_start(starts):
+    settings = Settings(
+        ssh={"box": SshPlace(), "kept": SshPlace(keeper=True)}, slurm={"cpu": SlurmPlace()}
+    )
+    policy = HostPolicy(settings, (), Daemon.of(1, None))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(policy.run)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert sorted(starts) == ["slurm:cpu", "ssh:kept"]

@@ -87,6 +87,21 @@ async def test_programs_end_with_a_daemon_that_is_killed(far, workspace):
                 await trio.sleep(0.05)
 
 
+async def test_program_that_is_released_without_a_connection_ends_with_the_next_daemon(
+    far, server, workspace
+):
+    async with far() as started, started.agent() as (agent, _):
+        line = "trap '' TERM HUP; echo $$ >pid; echo ready; while :; do sleep 0.1; done"
+        terminal = await create(agent, line, workspace)
+        await agent.until_output(terminal, "ready")
+        server.go_away()
+    pid = int((workspace / "pid").read_text())
+    server.start()
+    assert alive(pid)
+    async with far():
+        await poll(lambda: not alive(pid), 20)
+
+
 async def test_doctor_and_list_say_that_terminals_are_kept(far, server, tmp_path):
     async with far() as started:
         env = command_environment(started.path, ACPTERM_CONFIG=str(tmp_path / "config.toml"))
