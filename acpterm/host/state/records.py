@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from acpterm import __version__
+from acpterm.acp.agent_api import ResourcesParams
 from acpterm.acp.approvals import ApproverKind
 from acpterm.config.profiles import Limits
 from acpterm.policy.questions import AnswerDecision, AnsweredBy, Scope
@@ -362,6 +363,8 @@ class LaunchRecord(Record, kw_only=True, omit_defaults=True):
     env: list[tuple[bytes, bytes]] = []
     """The variables that the request contained; they override variables of the same name."""
     context: ContextRecord
+    resources: ResourcesParams | None = None
+    """What the request asked of a cluster."""
 
 
 def pack_text(text: str) -> bytes:

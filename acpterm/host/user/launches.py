@@ -41,6 +41,7 @@ def launch_of(
         args=None if params.args is None else [pack_text(word) for word in params.args],
         env=[(pack_text(item.name), pack_text(item.value)) for item in params.env],
         context=record,
+        resources=params.resources,
     )
 
 
@@ -79,9 +80,9 @@ def users_placement(
 async def restart(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
     """`_acpterm/terminal/restart`: end the program, and start it again in a new terminal.
 
-    The new terminal has the name, size, command and environment of the old terminal. If the old
-    terminal was to be removed when its program ends, so is the new one. Once the new program has
-    started, the old terminal is forgotten.
+    The new terminal has the name, size, command, environment and resources of the old terminal. If
+    the old terminal was to be removed when its program ends, so is the new one. Once the new
+    program has started, the old terminal is forgotten.
     """
     host = user.host
     entry = user.entry(params.terminal_id)
@@ -111,8 +112,11 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
     with _restarting(host.registry, entry):
         # Check while the old program still runs: it must not be ended if the directory is missing,
         # or if the provider cannot be used any more.
-        await user.directories.check(request.cwd)
-        placement = users_placement(host, entry.record.provider, request.cwd)
+        if not is_place(entry.record.provider):
+            await user.directories.check(request.cwd)
+        placement = users_placement(
+            host, entry.record.provider, request.cwd, resources=launch.resources
+        )
         host.trail.users_create(
             command, args, directory=request.cwd, provider=placement.provider.name
         )
