@@ -5,8 +5,7 @@ mode 0700 in /tmp for this daemon, in which it puts the other scripts, and then 
 program's terminal runs `wait.pl`, which finds its *job* in that directory: the working directory,
 environment and arguments. They are in no command line, where other users could read them. The job
 may arrive after the terminal's session has begun, so that no create waits for an answer. `wait.pl`
-removes it, starts the program and waits for it. Without perl, `wait.sh` does, which cannot tell
-exit code 137 from SIGKILL, nor set variables of any name.
+(`wait_scripts`) starts the program and waits for it, or `wait.sh` if there is no perl.
 
 `keeper` starts acpterm's daemon on the other host, and replies with its status. In a terminal of
 that daemon, `kept` runs a job with the environment and the umask of a login, instead of those of
@@ -14,146 +13,18 @@ the daemon.
 
 The processes of a program are those of its session, those that have its job's id in their
 environment, and all their descendants. `end` ends them: when a request says so, when the PTY hangs
-up (a lost connection, or a client that was killed), when the daemon ends (`quit`), and
-when there was no beat for too long (`watch`). `watch` then removes the directory and ends
-`control`, so that the next program is started by a new one.
+up (a lost connection, or a client that was killed), when the daemon ends (`quit`), and when there
+was no beat for too long (`watch`). `watch` then removes the directory and ends `control`, so that
+the next program is started by a new one.
 """
 
 from typing import Final
 
+from acpterm.providers.ssh.wait_scripts import WAIT_PL, WAIT_SH
+
 JOB_VARIABLE: Final = "ACPTERM_JOB"
 """The environment variable that has the id of the job."""
 READY: Final = "ready"
-
-_WAIT_PL: Final = r"""
-use strict;
-my ($d, $id) = @ARGV;
-my $j = "$d/$id";
-my $start = '';
-if (open my $stat, '<', '/proc/self/stat') {
-  $start = (split ' ', <$stat> =~ s/.*\) //sr)[19];
-}
-open my $pid, '>', "$j.pid" or die "acpterm: the connection to this host was replaced\n";
-print $pid "$$ $start\n";
-close $pid;
-exit 255 if -e "$j.end";
-for (my $tries = 0; !-e "$j.job"; $tries++) {
-  die "acpterm: the command did not arrive: is /tmp full?\n" if $tries > 2000;
-  select undef, undef, undef, 0.005;
-}
-open my $f, '<', $j or die "acpterm: $j: $!\n";
-my @lines = map { chomp; s/\\0([0-7]{3})/chr oct $1/ge; $_ } <$f>;
-close $f;
-unlink $j, "$j.job";
-my $cwd = shift @lines;
-my $umask = shift @lines;
-my $count = shift @lines;
-my %env = map { my ($name, $value) = split /=/, $_, 2; ($name, $value) } splice @lines, 0, $count;
-my @commands;
-while (@lines) {
-  $count = shift @lines;
-  push @commands, [splice @lines, 0, $count];
-}
-my $lost = 0;
-my @signals = qw(INT QUIT TERM TSTP TTIN TTOU USR1 USR2 ALRM PIPE);
-$SIG{$_} = sub { } for @signals;
-$SIG{HUP} = sub {
-  return if $lost++;
-  my $end = fork;
-  return if !defined $end or $end;
-  open STDIN, '<', '/dev/null';
-  open STDOUT, '>', '/dev/null';
-  open STDERR, '>', '/dev/null';
-  exec '/bin/sh', "$d/end", $d, $id, 20, 0;
-};
-my $pid = fork;
-die "acpterm: no process can be started: $!\n" if !defined $pid;
-if (!$pid) {
-  $SIG{$_} = 'DEFAULT' for @signals, 'HUP';
-  $ENV{$_} = $env{$_} for keys %env;
-  my $fail = sub { print STDERR "acpterm: $_[1]\n"; exit $_[0] };
-  umask(umask() | oct $umask);
-  chdir $cwd or $fail->(126, "$cwd: cannot be the working directory: $!");
-  my ($code, $why);
-  for my $argv (@commands) {
-    no warnings;
-    exec { $argv->[0] } @$argv;
-    my ($missing, $error) = ($!{ENOENT}, "$!");
-    ($code, $why) = (127, "$argv->[0]: command not found") if !$why;
-    $fail->(126, "$argv->[0]: cannot be run: $error") if !$missing;
-  }
-  $fail->($code, $why);
-}
-waitpid $pid, 0;
-my $s = $?;
-my $how = $s & 127 ? 'signal ' . ($s & 127) : 'code ' . ($s >> 8);
-if (open my $o, '>', "$j.exit.tmp") {
-  print $o $lost ? "lost $how\n" : "$how\n";
-  close $o;
-  rename "$j.exit.tmp", "$j.exit";
-}
-exit($s & 127 ? 255 : $s >> 8);
-"""
-
-_WAIT_SH: Final = r"""
-_a_d=$1 _a_id=$2 _a_start= _a_n=0
-if [ -r "/proc/$$/stat" ]; then
-  read -r _a_v <"/proc/$$/stat"
-  set -- ${_a_v##*") "}
-  _a_start=${20}
-fi
-echo "$$ $_a_start" >"$_a_d/$_a_id.pid" || exit 255
-[ -e "$_a_d/$_a_id.end" ] && exit 255
-until [ -e "$_a_d/$_a_id.job" ]; do
-  [ "$_a_n" -gt 10 ] && { echo "acpterm: the command did not arrive: is /tmp full?" >&2; exit 255; }
-  sleep 0.1 2>/dev/null || sleep 1
-  _a_n=$((_a_n + 1))
-done
-exec 3<"$_a_d/$_a_id"
-rm -f "$_a_d/$_a_id" "$_a_d/$_a_id.job"
-_a_next() { IFS= read -r _a_v <&3 || return 1; _a_v=$(printf '%bx' "$_a_v"); _a_v=${_a_v%x}; }
-_a_next; _a_cwd=$_a_v
-_a_next; umask "$(printf '%04o' "$(($(umask) | ${_a_v:-0}))")"
-_a_next; _a_n=$_a_v
-while [ "$_a_n" -gt 0 ]; do
-  _a_n=$((_a_n - 1))
-  _a_next
-  case ${_a_v%%=*} in
-    '' | [0-9]* | *[!A-Za-z0-9_]* | _a_*) ;;
-    *) (export "$_a_v") 2>/dev/null && export "$_a_v" ;;
-  esac
-done
-while _a_next; do
-  _a_n=$_a_v
-  set --
-  while [ "$_a_n" -gt 0 ]; do
-    _a_n=$((_a_n - 1))
-    _a_next
-    set -- "$@" "$_a_v"
-  done
-  : "${_a_first=$1}"
-  command -v -- "$1" >/dev/null 2>&1 && break
-  set --
-done
-exec 3<&-
-trap : INT QUIT TERM TSTP TTIN TTOU
-if ! cd -- "$_a_cwd" 2>/dev/null; then
-  echo "acpterm: $_a_cwd: cannot be the working directory" >&2
-  _a_s=126
-elif [ $# = 0 ]; then
-  echo "acpterm: $_a_first: command not found" >&2
-  _a_s=127
-else
-  "$@"
-  _a_s=$?
-fi
-_a_how="code $_a_s"
-if [ "$_a_s" -gt 128 ] && kill -l "$_a_s" >/dev/null 2>&1; then
-  _a_how="signal $((_a_s - 128))" _a_s=255
-fi
-echo "$_a_how" >"$_a_d/$_a_id.exit"
-exit "$_a_s"
-"""
 
 _END_HEAD: Final = r"""
 d=$1 id=$2 grace=$3 seq=$4
@@ -354,8 +225,8 @@ serve
 """
 
 _FILES: Final = {
-    "wait.pl": _WAIT_PL,
-    "wait.sh": _WAIT_SH,
+    "wait.pl": WAIT_PL,
+    "wait.sh": WAIT_SH,
     "end": _END_HEAD.strip() + END,
     "end_all": _END_ALL,
     "watch": _WATCH,
