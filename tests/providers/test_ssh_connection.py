@@ -12,6 +12,7 @@ import trio
 
 from acpterm.config.places import SshPlace
 from acpterm.providers.provider import ProviderError
+from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.program import SshProgram
 from acpterm.terminal.status import EndedBy
 from tests.support.containers import shell
@@ -279,6 +280,24 @@ async def test_host_that_hears_nothing_ends_its_programs(server, runtime_directo
             master.kill()
         assert (await started.terminal.wait_exited()).ended_by == EndedBy.LOST
         await release(ssh, pool, started)
+
+
+@pytest.mark.long
+async def test_program_runs_after_the_host_has_given_up(
+    server, runtime_directory, workspace, monkeypatch
+):
+    """This machine was suspended, say, and the connection was not closed."""
+
+    async def no_beat(_):
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(Connections, "_beat", no_beat)
+    async with ssh_provider(server.place(lost_timeout=10.0)) as ssh:
+        assert (await run(ssh, shell(workspace, "exit 2")))[0].code == 2
+        with trio.fail_after(40):
+            await ssh._connections._control.closed.wait()
+        assert (await run(ssh, shell(workspace, "exit 3")))[0].code == 3
+    assert logins(server) == 1
 
 
 # Many terminals
