@@ -5,7 +5,7 @@ import secrets
 import shutil
 import signal
 import subprocess
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from acpterm.config.places import SshPlace
 from acpterm.providers.ssh import scripts
 from acpterm.providers.ssh.control import Control, ControlLostError
 from acpterm.providers.ssh.master import Master
+from tests.support.polling import poll
 
 
 @pytest.fixture
@@ -25,6 +26,10 @@ def quick_sleep(tmp_path, monkeypatch):
     path.write_text(f"#!/bin/sh\nexec {shutil.which('sleep')} 0.02\n")
     path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+
+
+def has_watch(directory):
+    return (directory / "watch.pid").exists() or not directory.exists()
 
 
 @asynccontextmanager
@@ -39,10 +44,15 @@ async def controlled(monkeypatch, limit_s=1000):
             async with trio.open_nursery() as nursery:
                 await nursery.start(control.run, scripts.control(name, limit_s, "1"))
                 try:
+                    # `watch` would put a file into a directory that is being removed.
+                    await poll(lambda: has_watch(directory))
                     yield control, directory
                 finally:
                     control.stop()
     finally:
+        with suppress(ProcessLookupError):
+            # `watch` notices only after some seconds that its directory is gone.
+            os.killpg(control._process.pid, signal.SIGKILL)
         shutil.rmtree(directory, ignore_errors=True)
 
 
