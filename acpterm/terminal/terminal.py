@@ -57,7 +57,7 @@ UNKNOWN_CODE: Final = 255
 # If SIGKILL takes longer than this, the terminal closes anyway and the exit status is unknown.
 _KILL_TIMEOUT_S: Final = 5.0
 # How long the client of a program on another host may take to end after the program.
-_CLIENT_TIMEOUT_S: Final = 5.0
+_CLIENT_TIMEOUT_S: Final = 1.0
 # How long a client may pass on output after the program on the other host has ended.
 _CLIENT_DRAIN_S: Final = 0.25
 
