@@ -87,6 +87,8 @@ if scan; then
   done
   left=50
   while [ -n "$known" ] && [ "$left" -gt 0 ]; do
+    # A shell would exit by itself when its command is killed first.
+    signal STOP
     signal KILL
     left=$((left - 1))
     nap 05
