@@ -59,7 +59,7 @@ test-all: $(VENV)/.check $(PAGE) $(AXE)/node_modules/.installed ## run all tests
 	  -m 'not cluster'
 
 cluster-test: $(VENV)/.check $(PAGE) ## test providers of other hosts, by real servers on this machine; needs openssh-server, slurmctld, slurmd, slurm-client, munge, chromium
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m cluster tests/providers tests/web/browser/test_places.py
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m cluster tests/providers tests/web/browser/test_places.py
 
 # These use all processors, so they run separately from tests with time limits.
 faults: $(VENV)/.check $(PAGE) ## inject faults and write the table of docs/reliability.md; FAULTS=ci for fewer, without the table

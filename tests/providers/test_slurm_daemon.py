@@ -227,6 +227,7 @@ async def test_clusters_are_tried_and_timed(far, settings):
         assert found["slurm:gone"]["state"] == "problem"
 
 
+@pytest.mark.timeout(400)
 async def test_end_of_the_daemon_leaves_none_of_many_jobs(far, settings, workspace):
     count = 150
     with (
@@ -242,7 +243,7 @@ async def test_end_of_the_daemon_leaves_none_of_many_jobs(far, settings, workspa
                 await create(agent, "sleep 1000", workspace)
             await poll(
                 lambda: list(cluster.jobs().values()).count("RUNNING") == count,
-                TIMEOUT_S,
+                3 * TIMEOUT_S,
                 COMMAND_S,
             )
-        await poll(lambda: not cluster.jobs(), TIMEOUT_S, COMMAND_S)
+        await poll(lambda: not cluster.jobs(), 3 * TIMEOUT_S, COMMAND_S)
