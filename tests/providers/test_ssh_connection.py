@@ -1,6 +1,7 @@
 """Connections to hosts: kept, shared, refused, lost."""
 
 import os
+import shutil
 import signal
 import socket
 import time
@@ -298,6 +299,32 @@ async def test_program_runs_after_the_host_has_given_up(
             await ssh._connections._control.closed.wait()
         assert (await run(ssh, shell(workspace, "exit 3")))[0].code == 3
     assert logins(server) == 1
+
+
+@pytest.mark.long
+async def test_host_does_not_give_up_a_connection_without_programs(
+    server, runtime_directory, workspace
+):
+    async with ssh_provider(server.place(lost_timeout=10.0)) as ssh:
+        assert (await run(ssh, shell(workspace, "exit 2")))[0].code == 2
+        with trio.move_on_after(22):
+            await ssh._connections._control.closed.wait()
+        assert not ssh._connections._control.closed.is_set()
+        assert (await run(ssh, shell(workspace, "exit 3")))[0].code == 3
+
+
+async def test_program_is_lost_if_its_directory_there_has_been_removed(
+    server, runtime_directory, workspace
+):
+    async with ssh_provider(server.place()) as ssh:
+        assert (await run(ssh, shell(workspace, "exit 2")))[0].code == 2
+        await ssh._connections._control.request("exit", "id", timeout_s=5)
+        shutil.rmtree(ssh._connections.run_words.split()[-1])
+        status, text = await run(ssh, shell(workspace, "touch started"))
+        assert (status.code, status.ended_by) == (255, EndedBy.LOST)
+        assert text == "acpterm: the connection to this host was replaced\n"
+        assert not (workspace / "started").exists()
+        assert (await run(ssh, shell(workspace, "exit 3")))[0].code == 3
 
 
 # Many terminals

@@ -1,6 +1,7 @@
 """Terminals that the other host's daemon keeps: they survive what connects them."""
 
 import os
+import shutil
 import signal
 import tempfile
 
@@ -76,6 +77,19 @@ async def test_program_runs_in_a_terminal_of_the_daemon_there(
         assert (status.code, status.ended_by, status.host) == (3, EndedBy.EXITED, "box")
         await release(ssh, pool, started)
         await until(lambda: kept_terminals(there) == [])
+
+
+async def test_kept_program_is_lost_if_its_directory_there_has_been_removed(
+    server, there, runtime_directory, workspace
+):
+    async with ssh_provider(keeping(server)) as ssh:
+        assert (await run(ssh, shell(workspace, "exit 2")))[0].code == 2
+        await ssh._connections._control.request("exit", "id", timeout_s=5)
+        shutil.rmtree(ssh._connections.run_words.split()[-1])
+        status, text = await run(ssh, shell(workspace, "true"))
+        assert (status.code, status.ended_by) == (255, EndedBy.LOST)
+        assert text == "acpterm: the connection to this host was replaced\n"
+        assert (await run(ssh, shell(workspace, "exit 3")))[0].code == 3
 
 
 async def test_output_is_whole_although_the_connection_is_cut_twice(

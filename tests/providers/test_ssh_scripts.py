@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from acpterm.config.places import SshPlace
-from acpterm.providers.ssh import scripts
+from acpterm.providers.ssh import scripts, wait_scripts
 from acpterm.providers.ssh.control import Control, ControlLostError
 from acpterm.providers.ssh.master import Master
 from tests.support.polling import poll
@@ -83,6 +83,23 @@ async def test_job_is_stored_with_all_its_lines(monkeypatch):
         await control.request("exit", "id", timeout_s=5)
         assert (directory / "id").read_text() == "one  two\\0040\n three\n"
         assert (directory / "id.job").exists()
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "script"),
+    [
+        pytest.param("perl", wait_scripts.WAIT_PL, marks=pytest.mark.long),
+        ("/bin/sh", wait_scripts.WAIT_SH),
+    ],
+)
+def test_command_that_does_not_arrive_is_no_program_that_has_exited(tmp_path, interpreter, script):
+    (tmp_path / "wait").write_text(script)
+    argv = [interpreter, str(tmp_path / "wait"), str(tmp_path), "id"]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 255
+    assert "the command did not arrive" in done.stderr
+    # With the pid, the reply to a request for the exit status would be that it was killed.
+    assert os.listdir(tmp_path) == ["wait"]
 
 
 @pytest.fixture

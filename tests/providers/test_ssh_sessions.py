@@ -101,3 +101,42 @@ async def test_connections_whose_control_channel_was_used_are_not_idle(
         assert made._masters
         nursery.cancel_scope.cancel()
     assert not made._masters
+
+
+async def test_beats_are_sent_until_connections_are_idle_although_no_program_runs(
+    listening, tmp_path, autojump_clock
+):
+    beats = []
+
+    async def send(line):
+        await trio.lowlevel.checkpoint()
+        beats.append(trio.current_time() - began)
+
+    made = Connections(SshPlace(lost_timeout=60.0), "box", str(tmp_path))
+    made._control = SimpleNamespace(
+        is_lost=False, send=send, stop=lambda: None, closed=trio.Event()
+    )
+    made._control.closed.set()
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await made.take()
+        await trio.sleep(595)
+        assert beats == [10.0 * number for number in range(1, 60)]
+        await trio.sleep(30)
+        assert not made._masters
+        nursery.cancel_scope.cancel()
+
+
+async def test_lost_control_channel_is_not_opened_again_for_a_beat_without_programs(
+    listening, tmp_path, autojump_clock
+):
+    made = Connections(SshPlace(), "box", str(tmp_path))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await made.take()
+        made._control = lost = SimpleNamespace(is_lost=True)
+        await trio.sleep(300)
+        assert made._control is lost
+        nursery.cancel_scope.cancel()
+        made._control = None

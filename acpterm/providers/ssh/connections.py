@@ -97,23 +97,34 @@ class Connections:
     async def _keep(self) -> None:
         while True:
             await trio.sleep(self._place.lost_after / _BEATS_PER_TIMEOUT)
-            if self.kept or any(master.sessions for master in self._masters.values()):
-                await self._beat()
-            elif self._is_idle:
+            if self._is_idle:
                 async with self._connecting:
                     # A caller may have used the connections while this task waited.
                     if self._is_idle:
                         await self._close()
+            else:
+                await self._beat()
+
+    @property
+    def _has_programs(self) -> bool:
+        return bool(self.kept) or any(master.sessions for master in self._masters.values())
 
     @property
     def _is_idle(self) -> bool:
-        is_used = self.kept or any(master.sessions for master in self._masters.values())
         is_recent = trio.current_time() - self._used_at <= _IDLE_S
-        return bool(self._masters) and not is_used and not is_recent
+        return bool(self._masters) and not self._has_programs and not is_recent
 
     async def _beat(self) -> None:
+        """Tell the other host that the connections are open, also without a program.
+
+        Without a beat, it would remove its scripts, which the next program needs.
+        """
+        control = self._control
         try:
-            control = await self.control()
+            if control is None or control.is_lost:
+                if not self._has_programs:
+                    return
+                control = await self.control()
             await control.send(f"beat 0 {time.time_ns()}")
         except (ProviderError, ControlLostError) as error:
             _log.warning("a host cannot be reached", host=self.host, problem=str(error))

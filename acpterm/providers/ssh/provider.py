@@ -31,6 +31,7 @@ from acpterm.providers.ssh.job import lines, remote_directory
 from acpterm.providers.ssh.keeper import RemoteKeeper
 from acpterm.providers.ssh.keeper_link import terminal_name
 from acpterm.providers.ssh.program import KeptProgram, SshProgram
+from acpterm.providers.ssh.scripts import UNLESS_REMOVED
 from acpterm.pty.tracking.marks import Daemon
 
 _CLEAN_UP_TIMEOUT_S: Final = 3.0
@@ -105,7 +106,8 @@ class SshProvider:
             else:
                 master = await connections.take()
                 token = f"{identifier} {master.path}"
-                argv = master.argv("-tt", command=f"exec {connections.run_words} {identifier}")
+                words = f"/bin/sh -c '{UNLESS_REMOVED}' sh {connections.run_words} {identifier}"
+                argv = master.argv("-tt", command=f"exec {words}")
             self.program(token)
             job = lines(command, directory, identifier)
             await control.send(f"job 0 {identifier} {len(job)}", job)
@@ -124,7 +126,8 @@ class SshProvider:
         limit = f"{self._place.lost_after:g}"
         words = [self._keeper.socket, limit, terminal_name(identifier)]
         job = ["/bin/sh", f"{directory}/kept", identifier]
-        return [sys.executable, "-P", "-m", _BRIDGE, *words, *job]
+        checked = ["/bin/sh", "-c", UNLESS_REMOVED, "sh", *job]
+        return [sys.executable, "-P", "-m", _BRIDGE, *words, *checked]
 
     def program(self, token: str) -> SshProgram:
         """Return the program of a terminal; `token` may be from an earlier worker."""

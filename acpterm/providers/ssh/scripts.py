@@ -25,6 +25,13 @@ from acpterm.providers.ssh.wait_scripts import WAIT_PL, WAIT_SH
 JOB_VARIABLE: Final = "ACPTERM_JOB"
 """The environment variable that has the id of the job."""
 READY: Final = "ready"
+_REMOVED: Final = "acpterm: the connection to this host was replaced"
+UNLESS_REMOVED: Final = f'if test -r "$2"; then exec "$@"; fi; echo "{_REMOVED}" >&2; exit 255'
+"""Runs its arguments if the script among them, the second one, exists.
+
+An interpreter without its script exits with a code that a program could have exited with, too.
+There is no single quote in it, so every login shell can pass it on.
+"""
 
 _END_HEAD: Final = r"""
 d=$1 id=$2 grace=$3 seq=$4

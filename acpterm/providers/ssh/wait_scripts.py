@@ -15,15 +15,20 @@ my $start = '';
 if (open my $stat, '<', '/proc/self/stat') {
   $start = (split ' ', <$stat> =~ s/.*\) //sr)[19];
 }
-open my $pid, '>', "$j.pid" or die "acpterm: the connection to this host was replaced\n";
+# The code of die is that of the last error, which the program could have exited with, too.
+my $fail = sub { print STDERR "acpterm: $_[1]\n"; exit $_[0] };
+open my $pid, '>', "$j.pid" or $fail->(255, 'the connection to this host was replaced');
 print $pid "$$ $start\n";
 close $pid;
 exit 255 if -e "$j.end";
 for (my $tries = 0; !-e "$j.job"; $tries++) {
-  die "acpterm: the command did not arrive: is /tmp full?\n" if $tries > 2000;
+  if ($tries > 2000) {
+    unlink "$j.pid";
+    $fail->(255, 'the command did not arrive: is /tmp full?');
+  }
   select undef, undef, undef, 0.005;
 }
-open my $f, '<', $j or die "acpterm: $j: $!\n";
+open my $f, '<', $j or $fail->(255, "$j: $!");
 my @lines = map { chomp; s/\\0([0-7]{3})/chr oct $1/ge; $_ } <$f>;
 close $f;
 unlink $j, "$j.job";
@@ -49,11 +54,10 @@ $SIG{HUP} = sub {
   exec '/bin/sh', "$d/end", $d, $id, 20, 0;
 };
 my $pid = fork;
-die "acpterm: no process can be started: $!\n" if !defined $pid;
+$fail->(255, "no process can be started: $!") if !defined $pid;
 if (!$pid) {
   $SIG{$_} = 'DEFAULT' for @signals, 'HUP';
   $ENV{$_} = $env{$_} for keys %env;
-  my $fail = sub { print STDERR "acpterm: $_[1]\n"; exit $_[0] };
   umask(umask() | oct $umask);
   chdir $cwd or $fail->(126, "$cwd: cannot be the working directory: $!");
   my ($code, $why);
@@ -87,7 +91,11 @@ fi
 echo "$$ $_a_start" >"$_a_d/$_a_id.pid" || exit 255
 [ -e "$_a_d/$_a_id.end" ] && exit 255
 until [ -e "$_a_d/$_a_id.job" ]; do
-  [ "$_a_n" -gt 10 ] && { echo "acpterm: the command did not arrive: is /tmp full?" >&2; exit 255; }
+  if [ "$_a_n" -gt 10 ]; then
+    rm -f "$_a_d/$_a_id.pid"
+    echo "acpterm: the command did not arrive: is /tmp full?" >&2
+    exit 255
+  fi
   sleep 0.1 2>/dev/null || sleep 1
   _a_n=$((_a_n + 1))
 done
