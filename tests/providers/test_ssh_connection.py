@@ -17,7 +17,7 @@ from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.program import SshProgram
 from acpterm.terminal.status import EndedBy
 from tests.support.containers import shell
-from tests.support.places import pids, release, run, ssh_provider, start
+from tests.support.places import pids, release, run, ssh_provider, start, survive_hangup
 from tests.support.polling import poll
 from tests.support.pools import running_pool
 from tests.support.processes import alive
@@ -244,6 +244,11 @@ async def test_lost_connection_is_told_apart_from_an_exit(server, runtime_direct
         assert (await run(ssh, shell(workspace, "exit 2")))[0].code == 2
         await release(ssh, pool, started)
     assert logins(server) == 2
+
+
+async def test_hangup_signal_is_no_lost_connection(server, runtime_directory, workspace):
+    async with ssh_provider(server.place()) as ssh:
+        await survive_hangup(ssh, workspace)
 
 
 async def test_killed_program_of_a_slow_host_is_not_lost(server, workspace, monkeypatch):

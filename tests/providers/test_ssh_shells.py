@@ -2,12 +2,14 @@
 
 import os
 import shutil
+import signal
 
 import pytest
 
+from acpterm.terminal.status import EndedBy
 from tests.providers.test_behaviour import NASTY, PRINT_ARGV
 from tests.support.containers import command, shell
-from tests.support.places import release, run, ssh_provider, start
+from tests.support.places import release, run, ssh_provider, start, survive_hangup
 from tests.support.polling import poll
 from tests.support.pools import running_pool
 from tests.support.sshd import login_shell, running
@@ -89,6 +91,25 @@ async def test_host_without_perl_runs_programs_too(without_perl, runtime_directo
         _, there = await run(ssh, shell(workspace, "umask"))
         _, text = await run(ssh, shell(workspace, "umask", umask=0o007))
         assert int(text, 8) == int(there, 8) | 0o007
+
+
+async def test_host_without_perl_passes_a_hangup_signal_on(
+    without_perl, runtime_directory, workspace
+):
+    async with ssh_provider(without_perl.place()) as ssh:
+        await survive_hangup(ssh, workspace)
+
+
+async def test_host_without_perl_tells_a_lost_connection_from_a_hangup_signal(
+    without_perl, runtime_directory, workspace
+):
+    async with ssh_provider(without_perl.place()) as ssh, running_pool() as pool:
+        started = await start(ssh, pool, shell(workspace, "echo ready; read _"))
+        await poll(lambda: "ready" in started.terminal.text.text())
+        os.kill(started.terminal.pid, signal.SIGKILL)
+        status = await started.terminal.wait_exited()
+        assert (status.code, status.ended_by) == (255, EndedBy.LOST)
+        await release(ssh, pool, started)
 
 
 async def test_host_without_perl_passes_keys_on(without_perl, runtime_directory, workspace):

@@ -1,5 +1,6 @@
 """Terminals of any provider: here, in a sandbox, in a container, or on another host."""
 
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from acpterm.pty.tracking.marks import Daemon
 from acpterm.terminal.pool import Pool, TerminalSpec
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.terminal import Terminal
+from tests.support.containers import shell
+from tests.support.polling import poll
 from tests.support.pools import running_pool
 
 
@@ -78,6 +81,25 @@ async def run(provider: Provider, command: Command, **spec: Any) -> tuple[ExitSt
         text = started.terminal.text.text()
         await release(provider, pool, started)
     return status, text
+
+
+async def survive_hangup(ssh: SshProvider, directory: Path) -> None:
+    """Assert that a program that handles SIGHUP runs on after that signal, and then exits."""
+    line = "trap 'echo hung up' HUP; trap 'exit 6' USR1; echo ready; while :; do sleep 0.02; done"
+    async with running_pool() as pool:
+        started = await start(ssh, pool, shell(directory, line))
+        await poll(lambda: "ready" in started.terminal.text.text())
+        assert started.token is not None
+        program = ssh.program(started.token)
+        assert await program.signal(signal.SIGHUP)
+        await poll(lambda: "hung up" in started.terminal.text.text())
+        # What ends the processes of a lost connection needs some tenths of a second.
+        with trio.move_on_after(1):
+            await started.terminal.wait_exited()
+        assert await program.signal(signal.SIGUSR1)
+        status = await started.terminal.wait_exited()
+        assert (status.code, status.ended_by) == (6, EndedBy.EXITED)
+        await release(ssh, pool, started)
 
 
 def pids(path: Path) -> list[int]:

@@ -45,7 +45,8 @@ my $lost = 0;
 my @signals = qw(INT QUIT TERM TSTP TTIN TTOU USR1 USR2 ALRM PIPE);
 $SIG{$_} = sub { } for @signals;
 $SIG{HUP} = sub {
-  return if $lost++;
+  # With a terminal, it is no hang-up, but a signal that was requested for the program.
+  return if -t STDIN or $lost++;
   my $end = fork;
   return if !defined $end or $end;
   open STDIN, '<', '/dev/null';
@@ -126,7 +127,7 @@ while _a_next; do
   set --
 done
 exec 3<&-
-trap : INT QUIT TERM TSTP TTIN TTOU
+trap : HUP INT QUIT TERM TSTP TTIN TTOU USR1 USR2 ALRM PIPE
 if ! cd -- "$_a_cwd" 2>/dev/null; then
   echo "acpterm: $_a_cwd: cannot be the working directory" >&2
   _a_s=126
@@ -141,6 +142,8 @@ _a_how="code $_a_s"
 if [ "$_a_s" -gt 128 ] && kill -l "$_a_s" >/dev/null 2>&1; then
   _a_how="signal $((_a_s - 128))" _a_s=255
 fi
+# After a hang-up, stdin is no terminal any more.
+[ -t 0 ] || _a_how="lost $_a_how"
 echo "$_a_how" >"$_a_d/$_a_id.exit"
 exit "$_a_s"
 """
