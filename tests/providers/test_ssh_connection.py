@@ -13,6 +13,7 @@ import trio
 
 from acpterm.config.places import SshPlace
 from acpterm.providers.provider import ProviderError
+from acpterm.providers.ssh import control
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.program import SshProgram
 from acpterm.terminal.status import EndedBy
@@ -315,6 +316,35 @@ async def test_host_does_not_give_up_a_connection_without_programs(
         with trio.move_on_after(22):
             await ssh._connections._control.closed.wait()
         assert not ssh._connections._control.closed.is_set()
+        assert (await run(ssh, shell(workspace, "exit 3")))[0].code == 3
+
+
+async def test_create_is_refused_if_a_connected_host_does_not_answer_any_more(
+    server, runtime_directory, workspace, monkeypatch
+):
+    monkeypatch.setattr(control, "_ANSWER_AGE_MAX_S", 0.0)
+    async with ssh_provider(server.place(connect_timeout=2.0)) as ssh:
+        assert (await run(ssh, shell(workspace, "exit 2")))[0].code == 2
+        frozen = server.connections()
+        for process in frozen:
+            process.suspend()
+        with trio.fail_after(10), pytest.raises(ProviderError) as caught:
+            await ssh.prepare(shell(workspace, "true"))
+        assert str(caught.value) == "no connection to box: it did not answer within 2 s"
+        for process in frozen:
+            process.resume()
+        assert (await run(ssh, shell(workspace, "exit 3")))[0].code == 3
+    assert logins(server) == 1
+
+
+async def test_program_starts_if_its_directory_there_was_removed_before_the_create(
+    server, runtime_directory, workspace, monkeypatch
+):
+    monkeypatch.setattr(control, "_ANSWER_AGE_MAX_S", 0.0)
+    async with ssh_provider(server.place()) as ssh:
+        assert (await run(ssh, shell(workspace, "exit 2")))[0].code == 2
+        await ssh._connections._control.request("exit", "id", timeout_s=5)
+        shutil.rmtree(ssh._connections.run_words.split()[-1])
         assert (await run(ssh, shell(workspace, "exit 3")))[0].code == 3
 
 

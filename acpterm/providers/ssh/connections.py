@@ -158,6 +158,21 @@ class Connections:
         assert self._control is not None  # noqa: S101  `_open_control` has set it
         return self._control
 
+    async def answering_control(self) -> Control:
+        """Return the control channel of a host that answers. Raises `ProviderError`.
+
+        On a connection through which nothing comes any more, a program would wait until ssh notices
+        the loss.
+        """
+        control = await self.control()
+        if await control.answers(self._place.connect_timeout):
+            return control
+        if control.is_lost:
+            return await self.control()
+        control.stop()
+        timeout = f"{self._place.connect_timeout:g} s"
+        raise ProviderError(f"no connection to {self.host}: it did not answer within {timeout}")
+
     async def take(self) -> Master:
         """Return a master with room for one more session. Raises `ProviderError`.
 

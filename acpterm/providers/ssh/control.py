@@ -6,6 +6,7 @@ not answer. Requests that wait when it is lost raise `ControlLostError`.
 
 import contextlib
 import itertools
+import math
 import re
 from collections.abc import Sequence
 from subprocess import PIPE, STDOUT
@@ -25,6 +26,8 @@ _READY: Final = re.compile("ready [ -~]+")
 _LINE_MAX: Final = 65536
 _CLOSE_TIMEOUT_S: Final = 1.0
 _SEND_TIMEOUT_S: Final = 10.0
+# How long after a reply the host is taken to answer.
+_ANSWER_AGE_MAX_S: Final = 5.0
 
 _log = structlog.get_logger("acpterm.provider")
 
@@ -40,6 +43,7 @@ class Control:
         self.master: Final = master
         self.is_lost = False
         self._is_open = False
+        self._answered_at = -math.inf
         self.closed: Final = trio.Event()
         self._process: trio.Process | None = None
         self._scope: Final = trio.CancelScope()
@@ -93,6 +97,7 @@ class Control:
             async for data in process.stdout:
                 *lines, rest = (rest[-_LINE_MAX:] + data).split(b"\n")
                 for number, words in filter(None, map(self._parsed, lines)):
+                    self._answered_at = trio.current_time()
                     if number == 0 and not self._is_open:
                         self._is_open = self._scope.shield = _check_opened(words)
                         task_status.started(words.partition(" ")[2])
@@ -122,6 +127,15 @@ class Control:
             return int(number), words
         self._noise = f"{self._noise}{line.decode(errors='replace')} "[-500:]
         return None
+
+    async def answers(self, timeout_s: float) -> bool:
+        """Return whether the host has answered lately, or does so now."""
+        if trio.current_time() - self._answered_at > _ANSWER_AGE_MAX_S:
+            try:
+                await self.request("exit", "check", timeout_s=timeout_s)
+            except ControlLostError:
+                return False
+        return not self.is_lost
 
     async def request(
         self, verb: str, words: str, lines: Sequence[bytes] = (), *, timeout_s: float

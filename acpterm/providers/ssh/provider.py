@@ -97,7 +97,7 @@ class SshProvider:
         token = ""
         try:
             is_kept = self._place.keeper is not False and await self._keeper.ready() is None
-            control = await connections.control()
+            control = await connections.answering_control()
             # The program is counted before the next await, so that no other caller takes the same
             # session.
             if is_kept:
