@@ -102,6 +102,12 @@ def test_command_that_does_not_arrive_is_no_program_that_has_exited(tmp_path, in
     assert os.listdir(tmp_path) == ["wait"]
 
 
+async def test_missing_acpterm_is_reported_without_the_words_of_the_shell(monkeypatch):
+    async with controlled(monkeypatch) as (control, _):
+        reply = await control.request("keeper", "- no-such-acpterm", timeout_s=5)
+        assert reply == "no-such-acpterm: command not found"
+
+
 @pytest.fixture
 def program():
     """Yield a process of a job, and the job's id."""

@@ -119,6 +119,8 @@ class Master:
                 _remove(log)
                 return
             text = _read(log) or f"ssh exited with {done.returncode}"
+            if "timed out" in text:
+                text = f"it did not answer within {seconds} s: {text}"
         _remove(log)
         raise ProviderError(f"no connection to {self._host}: {_with_advice(text)}")
 
@@ -234,4 +236,4 @@ def _with_advice(text: str) -> str:
     advice = next((advice for words, advice in _ADVICE if words in text), None)
     if len(text) > _TEXT_MAX:
         text = f"{text[: _TEXT_MAX // 2]} … {text[-_TEXT_MAX // 2 :]}"
-    return text if advice is None else f"{text}: {advice}"
+    return text if advice is None else f"{text.rstrip('.')}: {advice}"

@@ -202,7 +202,9 @@ serve() {
         (
           umask "$mask"
           PATH=$PATH:$HOME/.local/bin
-          how=$("$more" status --start --json 2>&1 | tail -c 4000 | tr '\n' ' ')
+          how="$more: command not found"
+          command -v "$more" >/dev/null 2>&1 &&
+            how=$("$more" status --start --json 2>&1 | tail -c 4000 | tr '\n' ' ')
           echo "acpterm $seq $how"
         ) </dev/null &
         ;;
