@@ -270,6 +270,33 @@ async def test_terminal_is_lost_when_the_limit_has_passed(
         await release(ssh, pool, started)
 
 
+@pytest.mark.long
+async def test_terminal_is_lost_when_the_limit_has_passed_after_ssh_has_noticed_the_loss(
+    server, there, runtime_directory, workspace
+):
+    with server.config.open("a") as config:
+        config.write("  ServerAliveInterval 1\n  ServerAliveCountMax 2\n")
+    async with (
+        ssh_provider(keeping(server, lost_timeout=10.0)) as ssh,
+        running_pool(grace=0.2) as pool,
+    ):
+        started = await start(ssh, pool, shell(workspace, STUBBORN))
+        await ready(started.terminal)
+        stuck = server.connections()
+        for process in stuck:
+            process.suspend()
+        server.stop()
+        try:
+            with trio.fail_after(30):
+                status = await started.terminal.wait_exited()
+            assert (status.code, status.ended_by) == (255, EndedBy.LOST)
+        finally:
+            for process in stuck:
+                process.kill()
+        await until(lambda: not any(map(alive, pids(workspace / "pids"))), 40)
+        await release(ssh, pool, started)
+
+
 async def test_bridge_that_is_killed_ends_the_program(server, there, runtime_directory, workspace):
     async with ssh_provider(keeping(server)) as ssh, running_pool(grace=0.2) as pool:
         started = await start(ssh, pool, shell(workspace, STUBBORN))

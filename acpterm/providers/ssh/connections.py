@@ -11,7 +11,8 @@ masters' sockets and the name of the directory on the other host, so the next wo
 Unhappy orders: a master dies, and the next program gets another one; the control channel is lost,
 and the next request opens another one, over any master; this worker dies, and its successor opens
 the control channel again before the other host takes the silence for a lost connection; a program
-is requested while idle connections are closed, and gets new ones afterwards.
+is requested while idle connections are closed, and gets new ones afterwards; nothing comes through
+a connection any more, and a program is refused after `connect_timeout`.
 """
 
 import contextlib

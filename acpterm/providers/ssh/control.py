@@ -1,7 +1,8 @@
 """The control channel: a session without a PTY, in which `scripts.control` serves requests.
 
 States: *open*, from the first line that says so; *lost*, once the other end has closed it, or does
-not answer. Requests that wait when it is lost raise `ControlLostError`.
+not answer. Requests that wait when it is lost raise `ControlLostError`. An open channel may not
+answer either, until ssh notices that the connection is lost: `answers` finds out.
 """
 
 import contextlib

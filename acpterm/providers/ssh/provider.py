@@ -1,9 +1,9 @@
 """The provider of one host that OpenSSH's client reaches. Implements `provider.RemoteProvider`.
 
-Order of events: `prepare` sends a job over the control channel, and returns the argv of an `ssh`
-that runs it in a new session of a master connection. The keeper runs this `ssh` on the terminal's
-PTY, so output, input, window size and hang-up are passed on by OpenSSH, whether this worker lives
-or not. `clean_up` removes what is left of the job.
+Order of events: `prepare` sends a job over the control channel of a host that answers, and returns
+the argv of an `ssh` that runs it in a new session of a master connection. The keeper runs this
+`ssh` on the terminal's PTY, so output, input, window size and hang-up are passed on by OpenSSH,
+whether this worker lives or not. `clean_up` removes what is left of the job.
 
 If the connection is lost, the PTY over there hangs up, and the program is ended there; its terminal
 has exited here, as lost.
