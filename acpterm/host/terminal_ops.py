@@ -169,7 +169,8 @@ def resize(windows: Windows, entry: TerminalEntry, cols: int, rows: int) -> Empt
 def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]:
     """Write `data` as keyboard input; return a coroutine that waits until the terminal took it.
 
-    The input is queued before this function returns, so inputs keep the order of the calls. Raises
+    The input is queued before this function returns, so inputs keep the order of the calls. The
+    coroutine does not wait for a program that is queued, since that may take hours. Raises
     `RpcError` (-32602) if the terminal has ended, or if too much input is queued.
     """
     try:
@@ -177,15 +178,15 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
     except (trio.ClosedResourceError, OSError) as error:
         raise has_ended(terminal) from error
     except InputFullError as error:
-        raise RpcError(
-            INVALID_PARAMS,
-            f"{len(data)} bytes were not typed: the program in terminal {terminal.id!r} does not "
-            "read its input; wait for the answers to earlier writes",
-        ) from error
+        why = f"{len(data)} bytes were not typed: the program in terminal {terminal.id!r} "
+        unread = "does not read its input; wait for the answers to earlier writes"
+        why += "is queued, and has not started" if terminal.is_queued else unread
+        raise RpcError(INVALID_PARAMS, why) from error
 
     async def wait() -> WriteResponse:
         try:
-            await terminal.keyboard.wait(typed)
+            if not terminal.is_queued:
+                await terminal.keyboard.wait(typed)
         except trio.ClosedResourceError as error:
             raise has_ended(terminal) from error
         return WriteResponse(len(data))
@@ -219,11 +220,10 @@ async def _signal_remote(terminal: Terminal, remote: RemoteProgram, number: int)
 def _not_signalled(terminal: Terminal) -> RpcError:
     if terminal.exit is not None:
         return has_ended(terminal)
-    return RpcError(
-        INVALID_PARAMS,
-        f"no process group is in the foreground of terminal {terminal.id!r}, "
-        "or it may not be signalled",
-    )
+    why = f"no process group is in the foreground of terminal {terminal.id!r}, or it may not be "
+    why += "signalled" if terminal.remote is None else "signalled, or its host cannot be reached"
+    queued = f"the program in terminal {terminal.id!r} is queued: it has not started"
+    return RpcError(INVALID_PARAMS, queued if terminal.is_queued else why)
 
 
 def has_ended(terminal: Terminal) -> RpcError:

@@ -17,6 +17,8 @@ from tests.support.processes import environment
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 TIMEOUT_S = 60
+# Within which a request that waits for nothing is answered.
+ANSWER_S = 10
 # How often a command of Slurm is run in order to wait.
 COMMAND_S = 0.1
 
@@ -94,6 +96,23 @@ async def test_queued_program_is_shown_as_queued_until_it_starts(
         await agent.type(terminal, "\r")
         status = await agent.wait(terminal)
         assert (status["exitCode"], status["_meta"]["acpterm"]["host"]) == (3, info["host"])
+
+
+async def test_input_and_signal_are_answered_at_once_while_a_program_is_queued(
+    far, settings, idle_cluster, workspace
+):
+    full = idle_cluster.fill()
+    async with far() as started, started.agent() as (agent, _):
+        terminal, _ = await create(agent, "read x; read y; echo got $x $y", workspace)
+        with trio.fail_after(ANSWER_S):
+            await agent.type(terminal, "one\r")
+        assert await acpterm(started, settings, "send", terminal, "two", "--enter") == ""
+        with pytest.raises(RpcError, match=f"'{terminal}' is queued: it has not started"):
+            await agent.request("_acpterm/terminal/signal", agent.of(terminal, signal="SIGINT"))
+        assert (await infos(started, settings))[0]["state"] == "queued"
+        idle_cluster.cancel(full)
+        with trio.fail_after(TIMEOUT_S):
+            await agent.until_output(terminal, "got one two")
 
 
 async def test_agent_asks_for_resources_that_the_place_allows(far, workspace):
