@@ -26,7 +26,7 @@ from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.events import refresh, until_ended
-from acpterm.client.user.format import Item, ended, title
+from acpterm.client.user.format import Item, ended, reason, title
 from acpterm.client.user.keyboard import quiet_keys, read_keys, until_quit
 from acpterm.client.user.list_view import Action, ListView, Part
 from acpterm.client.user.output.print import window
@@ -132,7 +132,7 @@ async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
     if response is None:
         return f"{title(info)} runs on"
     status = response.exit_status
-    return f"{title(info)} {ended(status) if status else 'was removed'}"
+    return f"{title(info)} {ended(status) + reason(status) if status else 'was removed'}"
 
 
 async def _write(text: str) -> None:

@@ -15,7 +15,8 @@ from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.format import ended, title
+from acpterm.client.user.format import ended, loss, title
+from acpterm.providers.provider import is_place
 from acpterm.pty import linux
 from acpterm.pty.tracking import marks
 
@@ -61,10 +62,11 @@ def command(
             name = title(info)
             raise DaemonError(f"the program of terminal {name} has ended: see acpterm logs {name}")
         response = await attach(client, Tty(), info, detach_keys, read_only=read_only)
-        if response and response.exit_status and response.exit_status.ended_by == "lost":
+        status = response and response.exit_status
+        if status and status.ended_by == "lost" and not is_place(info.provider):
             raise DaemonError(f"{client.name} is gone: how the program ended is unknown")
         # The program's last line may have no line end.
-        return f"\n[{title(info)} {_outcome(response)}]" if response else f"[{title(info)} runs on]"
+        return f"\n[{_outcome(info, response)}]" if response else f"[{title(info)} runs on]"
 
     report(call_async(config, socket, attach_and_wait))
 
@@ -99,5 +101,7 @@ def report(message: str) -> None:
         click.echo(message, err=True)
 
 
-def _outcome(response: AttachResponse) -> str:
-    return ended(response.exit_status) if response.exit_status else "was removed"
+def _outcome(info: TerminalInfo, response: AttachResponse) -> str:
+    if (status := response.exit_status) is None:
+        return f"{title(info)} was removed"
+    return loss(info, status) or f"{title(info)} {ended(status)}"

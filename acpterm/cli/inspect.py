@@ -12,7 +12,7 @@ from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._params import terminal_argument
-from acpterm.client.user.format import duration, ended_by, memory, state, summary_line
+from acpterm.client.user.format import duration, ended_by, memory, reason, state, summary_line
 
 _WIDTH = 16
 
@@ -93,7 +93,8 @@ def _state(info: TerminalInfo) -> str:
     if status is None:
         return state(info, now)
     outcome, run_time = state(info, now), duration(status.wall_ms / 1000)
-    return f"{outcome} after {run_time} ({ended_by(status)})"
+    by = "" if reason(status) else f" ({ended_by(status)})"
+    return f"{outcome} after {run_time}{by}"
 
 
 def _command(launch: LaunchInfo) -> str:

@@ -15,7 +15,7 @@ from acpterm.cli._output import echo
 from acpterm.cli._params import terminal_argument
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.blocking_client import BlockingClient, Slow
-from acpterm.client.user.format import ended
+from acpterm.client.user.format import ended, reason
 from acpterm.client.user.output.print import note
 from acpterm.client.user.requests import W
 from acpterm.jsonrpc import RpcError
@@ -116,10 +116,11 @@ def _kill(client: BlockingClient, names: Sequence[str], *, wait: bool) -> list[s
     if wait:
         for name in killed:
             if (status := before[name].exit_status) is not None:
-                _print_end(name, f"had {ended(status)} already")
+                _print_end(name, f"had {ended(status)}{reason(status)} already")
         running = {name: ids[name] for name in killed if before[name].exit_status is None}
         for name, info in request("wait", running, TerminalInfo):
-            _print_end(name, "ended" if info.exit_status is None else ended(info.exit_status))
+            status = info.exit_status
+            _print_end(name, "ended" if status is None else ended(status) + reason(status))
     return [failed[name] for name in names if name in failed]
 
 

@@ -117,6 +117,12 @@ def _what(session: Session, view: View) -> str:
         "idle": ", because it was idle",
         "limit": f", at the limit {end.limit}",
         "disconnect": ", because the connection was lost",
+        "lost": ", because the exit status or the connection to its host was lost",
+        "node_failure": ", because its node failed",
+        "time_limit": ", at the time limit of its job",
+        "preempted": ", because its job was preempted",
+        "cancelled": ", because its job was cancelled",
+        "not_started": ", because the cluster did not start it",
     }.get(end.ended_by or "", "")
     word = "exited" if state_of(view) == "exited" else "killed"
     return f"{word} after {seconds}, {how}{by}{matched}"

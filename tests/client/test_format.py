@@ -1,7 +1,8 @@
 """How the user's commands describe the end of a program."""
 
 from acpterm.acp.user_api import ExitInfo
-from acpterm.client.user.format import ended_by
+from acpterm.client.user.format import ended_by, reason
+from acpterm.terminal.status import EndedBy
 
 
 def test_limit_that_ended_a_program_is_named_with_its_value():
@@ -10,3 +11,15 @@ def test_limit_that_ended_a_program_is_named_with_its_value():
     assert ended_by(status) == "by idle: idle = 300"
     status = ExitInfo(None, "SIGKILL", "limit", 5, limit="memory", limit_value=16777216)
     assert ended_by(status) == "by limit: memory = 16777216"
+
+
+def test_end_that_no_user_agent_or_limit_has_caused_is_named():
+    reasons = {by: reason(ExitInfo(255, None, by, 5)) for by in EndedBy}
+    assert {by: text for by, text in reasons.items() if text} == {
+        "lost": " (lost)",
+        "node_failure": " (node failure)",
+        "time_limit": " (time limit)",
+        "preempted": " (preempted)",
+        "cancelled": " (cancelled)",
+        "not_started": " (not started)",
+    }

@@ -115,6 +115,16 @@ async def test_input_and_signal_are_answered_at_once_while_a_program_is_queued(
             await agent.until_output(terminal, "got one two")
 
 
+async def test_commands_say_that_the_job_was_cancelled(far, settings, idle_cluster, workspace):
+    async with far() as started, started.agent() as (agent, _):
+        terminal, _ = await create(agent, "echo ready; sleep 1000", workspace)
+        await agent.until_output(terminal, "ready", TIMEOUT_S)
+        idle_cluster.cancel_all()
+        with trio.fail_after(TIMEOUT_S):
+            await agent.wait(terminal)
+        assert "(cancelled)" in await acpterm(started, settings, "ls")
+
+
 async def test_agent_asks_for_resources_that_the_place_allows(far, workspace):
     async with far() as started, started.agent() as (agent, _):
         line = "echo $SLURM_CPUS_PER_TASK"

@@ -8,12 +8,15 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.support.commands import command_environment, run_with
+from tests.support.commands import running as running_command
 from tests.support.daemon import daemon
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
 from tests.support.sshd import running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+TIMEOUT_S = 20
 
 
 @pytest.fixture
@@ -231,3 +234,20 @@ async def test_lost_connection_is_in_the_exit_status(tmp_path, runtime_directory
             assert (status["exitCode"], status["signal"]) == (255, None)
             assert status["_meta"]["acpterm"]["endedBy"] == "lost"
             assert status["_meta"]["acpterm"]["host"] == "box"
+
+
+async def test_commands_say_that_the_connection_was_lost(tmp_path, runtime_directory):
+    (tmp_path / "sshd").mkdir()
+    with running(tmp_path / "sshd") as server:
+        file = tmp_path / "config.toml"
+        file.write_text(f'[ssh.box]\nconfig = "{server.config}"\n')
+        env = environment(XDG_RUNTIME_DIR=runtime_directory, ACPTERM_CONFIG=str(file))
+        async with daemon(tmp_path, env=env, terminate=True) as started:
+            words = ["run", "-n", "--name=far", "--provider=ssh:box", "echo ready; sleep 1000"]
+            env = command_environment(started.path, ACPTERM_CONFIG=str(file))
+            async with running_command(tmp_path, started.path, *words, env=env) as command:
+                await poll(lambda: command.out == "ready\n", TIMEOUT_S)
+                server.cut()
+                assert await poll(command.process.poll, TIMEOUT_S) == 255
+                assert command.err == "[far exited with 255: the connection to its host is lost]\n"
+            assert "exited 255 (lost)" in await acpterm(started, file, "ls")

@@ -147,7 +147,7 @@ def terminals() -> list[TerminalInfo]:
     exits = [
         ExitInfo(exit_code=code, signal=signal, ended_by=by, wall_ms=1)
         for code, signal in ((0, None), (255, None), (None, "SIGKILL"), (None, "a\u202eb"))
-        for by in ("exited", "user")
+        for by in ("exited", "user", "lost", "node_failure")
     ]
     ended = [replace(running, state="exited", exited_at=now, exit_status=one) for one in exits]
     return [

@@ -10,7 +10,7 @@ from typing import Final
 
 from acpterm.acp.user_api import ExitInfo, TerminalInfo
 from acpterm.client.sanitize import one_line
-from acpterm.client.user.format import ended, title
+from acpterm.client.user.format import ended, reason, title
 
 _COMMAND_WIDTH: Final = 30
 _HEADER: Final = """\
@@ -68,5 +68,5 @@ def new_output(output: str, left_out: int, status: ExitInfo | None, terminal: st
     if text := output.removesuffix("\n"):
         lines.append(text)
     if status is not None:
-        lines.append(f"[{ended(status)}]")
+        lines.append(f"[{ended(status)}{reason(status)}]")
     return "\n".join(lines)

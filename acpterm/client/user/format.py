@@ -26,6 +26,11 @@ _SPANS: Final = ((24 * 3600, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 _ORDER: Final = ("running", "queued", "exited", "released")
+# Values of `ExitInfo.ended_by` that neither user, agent nor limits cause. All but `lost` are those of
+# a cluster; `lost` is also a program of this machine whose exit status is unknown.
+_REASONS: Final = frozenset(
+    ("lost", "node_failure", "time_limit", "preempted", "cancelled", "not_started")
+)
 # Maximum length of a command in a list, in characters. --json shows all of it.
 _COMMAND: Final = 1000
 
@@ -121,6 +126,7 @@ def state(terminal: TerminalInfo, now: float) -> str:
             how = WAITS
     else:
         how = f"exited {status.exit_code}" if status.signal is None else ended(status)
+        how += reason(status)
     if terminal.state != "released" or how == "released":
         return how
     when = ago(terminal.released_at, now)
@@ -180,6 +186,19 @@ def ended(status: ExitInfo) -> str:
     if status.signal is not None:
         return f"ended by {one_line(status.signal)}"
     return f"exited with {status.exit_code}"
+
+
+def reason(status: ExitInfo) -> str:
+    """Return what ended a program on another host, such as ` (node failure)`; else nothing."""
+    return f" ({status.ended_by.replace('_', ' ')})" if status.ended_by in _REASONS else ""
+
+
+def loss(info: TerminalInfo, status: ExitInfo) -> str | None:
+    """Return how a program ended, as a sentence, if `reason` has a reason for it; else None."""
+    if status.ended_by == "lost":
+        on = "connection to its host" if info.provider.startswith("ssh:") else "exit status"
+        return f"{title(info)} {ended(status)}: the {on} is lost"
+    return f"{title(info)} {ended(status)}{found}" if (found := reason(status)) else None
 
 
 def ended_by(status: ExitInfo) -> str:

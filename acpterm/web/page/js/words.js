@@ -17,6 +17,7 @@ const SPANS = [
   [60, "m"],
   [1, "s"],
 ];
+const REASONS = new Set(["lost", "node_failure", "time_limit", "preempted", "cancelled", "not_started"]);
 const ORDER = ["running", "queued", "exited", "released"];
 const COMMAND_MAX = 1000;
 
@@ -66,6 +67,7 @@ export function state(terminal, now) {
     if (how === "running" && terminal.waitingForInput) how = WAITS;
   } else {
     how = status.signal == null ? `exited ${status.exitCode ?? "None"}` : ended(status);
+    how += reason(status);
   }
   if (terminal.state !== "released" || how === "released") return how;
   const when = ago(terminal.releasedAt, now);
@@ -124,6 +126,11 @@ export function title(terminal) {
 export function ended(status) {
   if (status.signal != null) return `ended by ${oneLine(status.signal)}`;
   return `exited with ${status.exitCode ?? "None"}`;
+}
+
+/** Return what ended a program on another host, such as " (node failure)"; else nothing. */
+function reason(status) {
+  return REASONS.has(status.endedBy) ? ` (${status.endedBy.replaceAll("_", " ")})` : "";
 }
 
 /** Return what ended a program, such as "by user" or "by idle: idle = 300". */
