@@ -9,10 +9,12 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.support import slurm as slurm_support
-from tests.support.commands import command_environment, run_with
+from tests.support.commands import command_environment, run_with, running
 from tests.support.daemon import daemon
 from tests.support.polling import poll
 from tests.support.processes import environment
+from tests.support.starting import ACPTERM
+from tests.support.tmux import needs_tmux, tmux_server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -123,6 +125,36 @@ async def test_commands_say_that_the_job_was_cancelled(far, settings, idle_clust
         with trio.fail_after(TIMEOUT_S):
             await agent.wait(terminal)
         assert "(cancelled)" in await acpterm(started, settings, "ls")
+
+
+async def test_run_says_that_the_program_waits_in_the_queue(far, settings, idle_cluster, tmp_path):
+    full = idle_cluster.fill()
+    async with far() as started:
+        words = ["run", "-n", "--name=far", "--provider=slurm:box", "echo ran"]
+        env = command_environment(started.path, ACPTERM_CONFIG=str(settings))
+        async with running(tmp_path, started.path, *words, env=env) as command:
+            await poll(lambda: command.err == "acpterm: far waits in the queue of slurm:box\n", 20)
+            idle_cluster.cancel(full)
+            assert await poll(lambda: command.process.poll() is not None, TIMEOUT_S)
+            assert (command.process.returncode, command.out) == (0, "ran\n")
+
+
+@needs_tmux
+async def test_window_says_that_the_program_waits_in_the_queue(
+    far, settings, idle_cluster, tmp_path
+):
+    full = idle_cluster.fill()
+    async with far() as started:
+        env = command_environment(started.path, ACPTERM_CONFIG=str(settings))
+        with tmux_server(tmp_path) as tmux:
+            words = ["run", "--name=far", "--provider=slurm:box", "echo ran; read x"]
+            pane = tmux.pane([*ACPTERM, *words], env=env)
+            await trio.to_thread.run_sync(
+                pane.until, "[far waits in the queue of slurm:box] [far: "
+            )
+            idle_cluster.cancel(full)
+            await trio.to_thread.run_sync(pane.until, "ran")
+            await trio.to_thread.run_sync(pane.until, lambda: "waits in the queue" not in pane.text)
 
 
 async def test_agent_asks_for_resources_that_the_place_allows(far, workspace):

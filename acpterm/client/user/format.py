@@ -26,8 +26,8 @@ _SPANS: Final = ((24 * 3600, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 _ORDER: Final = ("running", "queued", "exited", "released")
-# Values of `ExitInfo.ended_by` that neither user, agent nor limits cause. All but `lost` are those of
-# a cluster; `lost` is also a program of this machine whose exit status is unknown.
+# Values of `ExitInfo.ended_by` that neither user, agent nor limits cause. All but `lost` are from a
+# cluster; `lost` is also a program of this machine whose exit status is unknown.
 _REASONS: Final = frozenset(
     ("lost", "node_failure", "time_limit", "preempted", "cancelled", "not_started")
 )
@@ -199,6 +199,11 @@ def loss(info: TerminalInfo, status: ExitInfo) -> str | None:
         on = "connection to its host" if info.provider.startswith("ssh:") else "exit status"
         return f"{title(info)} {ended(status)}: the {on} is lost"
     return f"{title(info)} {ended(status)}{found}" if (found := reason(status)) else None
+
+
+def queue_notice(info: TerminalInfo) -> str:
+    """Return a note that a terminal's program has not started, since a cluster has no room."""
+    return f"{title(info)} waits in the queue of {summary_line(info.provider)}"
 
 
 def ended_by(status: ExitInfo) -> str:

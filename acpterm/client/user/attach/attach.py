@@ -44,7 +44,7 @@ from acpterm.client.errors import LostError
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Printer, Tty
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.format import title
+from acpterm.client.user.format import queue_notice, title
 from acpterm.jsonrpc import RpcError
 from acpterm.pty.tracking import marks
 from acpterm.runtime.shutdown_signals import shutdown_signals
@@ -147,6 +147,7 @@ class _Attachment:
         self._client = client
         self._terminal = terminal
         self._id = info.terminal_id
+        self._info = info
         self._detach_filter = detach_filter
         self._notice = notice
         self._read_only = read_only
@@ -283,18 +284,30 @@ class _Attachment:
     async def _show_notice(self) -> None:
         """Show the notice (terminal, detach keys) in the window's last line for `NOTICE_S` seconds.
 
-        The notice appears once the program has printed nothing for `_QUIET_S` seconds.
+        The notice appears once the program has printed nothing for `_QUIET_S` seconds. If the
+        program is queued, the notice says so, and stays until the program starts.
         """
         await self._has_output.wait()
         while trio.current_time() < self._last_output_at + _QUIET_S:  # noqa: ASYNC110  it moves on
             await trio.sleep_until(self._last_output_at + _QUIET_S)
         cols, rows = self._terminal.size
-        line = self._notice[:cols]
+        is_queued = await self._is_queued()
+        line = (f"[{queue_notice(self._info)}] " * is_queued + self._notice)[:cols]
         self._printer.put(f"\x1b7\x1b[{rows};1H\x1b[0;7m{line}\x1b[m\x1b[K\x1b8".encode())
         self._is_notice_visible = True
         await trio.sleep(NOTICE_S)
+        while is_queued and self._is_notice_visible:
+            await trio.sleep(NOTICE_S)
+            is_queued = await self._is_queued()
         if self._is_notice_visible:
             self._repaint()
+
+    async def _is_queued(self) -> bool:
+        if self._info.state != "queued":
+            return False
+        with suppress(RpcError):  # the terminal was removed, or the connection is lost
+            self._info = await self._client.terminal_request("get", self._id, TerminalInfo)
+        return self._info.state == "queued"
 
     async def _paint_final_screen(self) -> None:
         """Erase the notice of `_show_notice` by painting the terminal's final screen.

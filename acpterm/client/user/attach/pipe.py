@@ -25,6 +25,7 @@ import trio
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ExitInfo, TerminalInfo, UserSignalRequest
 from acpterm.client.user.client import UserClient
+from acpterm.client.user.format import queue_notice
 from acpterm.client.user.output.follow import Part, follow_output
 from acpterm.client.user.output.print import named
 from acpterm.client.user.output.show import missing
@@ -36,6 +37,8 @@ from acpterm.runtime.threads import run_blocking
 
 _STDIN: Final = 0
 _CHUNK_BYTES: Final = 64 * 1024
+# Seconds after which a program that is still queued is reported. Slurm needs one to start it.
+_QUEUE_NOTE_S: Final = 3.0
 # Longer sequences are not recognised. The text that agents read has the same bound.
 _SEQUENCE_MAX: Final = 8192
 _SEQUENCE: Final = re.compile(
@@ -106,6 +109,8 @@ async def follow(
         nursery.start_soon(_kill_on_shutdown, shutdown, received, client, info)
         if pipe is not None:
             nursery.start_soon(pass_stdin, pipe)
+        if info.state == "queued":
+            nursery.start_soon(_report_queue, client, info)
         try:
             end = await _print(client, info, None if raw else PipeOutput())
         except* OSError:
@@ -136,6 +141,15 @@ async def _kill_on_shutdown(
         await trio.sleep(client.settings.kill_grace)
     with suppress(RpcError):  # the terminal was removed
         await client.terminal_request("kill", info.terminal_id, Empty)
+
+
+async def _report_queue(client: UserClient, info: TerminalInfo) -> None:
+    """Print a note on stderr if the program is still queued after some seconds."""
+    await trio.sleep(_QUEUE_NOTE_S)
+    with suppress(RpcError):  # the terminal was removed, or the connection is lost
+        info = await client.terminal_request("get", info.terminal_id, TerminalInfo)
+        if info.state == "queued":
+            await note(f"acpterm: {queue_notice(info)}")
 
 
 async def _print(
