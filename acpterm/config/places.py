@@ -7,12 +7,10 @@ A profile lists the places that its agents may request. The user can use all pla
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from msgspec import Meta, Struct, field
 
-KINDS: Final = ("ssh", "slurm")
-"""The kinds of places, which are the names of their settings too."""
 _LOST_S: Final = 120.0
 _KEPT_LOST_S: Final = 28800.0
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -38,7 +36,9 @@ class SshPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = field(default_factory=dict)
     config: Annotated[
         str | None,
-        Meta(title="Path of the configuration file for `ssh` (`-F`); by default ssh's own."),
+        Meta(
+            title="Absolute path of the configuration file for `ssh` (`-F`); by default ssh's own."
+        ),
     ] = None
     sessions: Annotated[
         Annotated[int, Meta(ge=2, le=1000)],
@@ -77,20 +77,26 @@ class SshPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """Raise `ValueError` for an invalid value."""
         if self.host is not None and (not self.host or self.host[0] == "-"):
             raise ValueError(f"host = {self.host!r}: is no destination for ssh")
-        for path in (*self.directories, *self.directories.values(), self.config or "/"):
-            if not path.startswith("/"):
-                raise ValueError(f"{path!r}: is not an absolute path")
+        _check_paths(self)
         if isinstance(self.keeper, str) and not re.fullmatch(r"/[^\n]*[^\s]", self.keeper):
             raise ValueError(f"keeper = {self.keeper!r}: is not an absolute path")
 
 
 Resource: TypeAlias = Literal["partition", "account", "time", "cpus", "memory", "gpus"]
 """What a request may ask of a cluster, if the place's settings allow it."""
+RESOURCES: Final[tuple[str, ...]] = get_args(Resource)
 JOB_RESOURCES: Final = ("partition", "account")
 """What only a job has: a step in an allocation has that of the allocation."""
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,:@/-]{0,127}")
 # After a comma Slurm would read another kind of resource.
 _GPUS: Final = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9_.-]{0,99}:)?[0-9]{1,9}")
+_EXPECTED: Final = {
+    "partition": "the name of a partition, or several with commas",
+    "account": "the name of an account",
+    "time": "minutes, or HOURS:MINUTES:SECONDS",
+    "memory": "a number with K, M, G or T, such as 4G",
+    "gpus": "a number, or TYPE:NUMBER",
+}
 
 
 class SlurmResources(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -112,10 +118,12 @@ class SlurmResources(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def check(self) -> None:
         """Raise `ValueError` for a value that could not be a single option of Slurm."""
-        for name in ("partition", "account", "time", "memory", "gpus"):
+        for name, expected in _EXPECTED.items():
             text, pattern = getattr(self, name), _GPUS if name == "gpus" else _RESOURCE
             if text is not None and not pattern.fullmatch(text):
-                raise ValueError(f"{name} = {text!r}: Slurm has no such {name}")
+                raise ValueError(
+                    f"{name} = {text!r}: Slurm has no such {name}; it must be {expected}"
+                )
 
 
 class SlurmPlace(SlurmResources, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -148,7 +156,8 @@ class SlurmPlace(SlurmResources, frozen=True, forbid_unknown_fields=True, kw_onl
         Meta(title="As for ssh: directories here, and those on the nodes that stand for them."),
     ] = field(default_factory=dict)
     config: Annotated[
-        str | None, Meta(title="Path of `slurm.conf` (SLURM_CONF); by default Slurm's own.")
+        str | None,
+        Meta(title="Absolute path of `slurm.conf` (SLURM_CONF); by default Slurm's own."),
     ] = None
 
     def check(self) -> None:
@@ -158,13 +167,21 @@ class SlurmPlace(SlurmResources, frozen=True, forbid_unknown_fields=True, kw_onl
             raise ValueError("session and job exclude each other")
         for option in self.options:
             if not option.startswith("-") or "\0" in option:
-                raise ValueError(f"{option!r}: is not an option")
-        for path in (*self.directories, *self.directories.values(), self.config or "/"):
-            if not path.startswith("/"):
-                raise ValueError(f"{path!r}: is not an absolute path")
+                raise ValueError(f"options: {option!r}: is not an option")
+        _check_paths(self)
 
 
 Place: TypeAlias = SshPlace | SlurmPlace
+PLACE_TYPES: Final[Mapping[str, type[Place]]] = {"ssh": SshPlace, "slurm": SlurmPlace}
+"""The type of each kind's places."""
+
+
+def _check_paths(place: Place) -> None:
+    for path in (*place.directories, *place.directories.values()):
+        if not path.startswith("/"):
+            raise ValueError(f"directories: {path!r}: is not an absolute path")
+    if place.config is not None and not place.config.startswith("/"):
+        raise ValueError(f"config = {place.config!r}: is not an absolute path")
 
 
 def check_places(places: Mapping[str, Place]) -> None:

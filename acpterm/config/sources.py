@@ -9,6 +9,7 @@ setting's type. Values in the file are not converted: `"5"` is an error for a nu
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import msgspec
 
 from acpterm.config.http import check_exposure, parse_address
 from acpterm.config.paths import default_file
+from acpterm.config.places import PLACE_TYPES, RESOURCES, Place, check_places
 from acpterm.config.profiles import BUILTIN, ISOLATIONS
 from acpterm.config.settings import Settings, require_absolute
 
@@ -102,6 +104,8 @@ def _convert(name: str, sourced: _SourcedValue) -> Any:
     if name not in Settings.__struct_fields__:
         known = ", ".join(Settings.__struct_fields__)
         raise ConfigError(f"{source}: there is no setting {name!r}; there are {known}")
+    if name in PLACE_TYPES and isinstance(value, Mapping):
+        return {place: _convert_place(name, place, table, source) for place, table in value.items()}
     try:
         read = _extra(name, "read") if is_text else None
         parsed = read(value) if read else value
@@ -115,6 +119,28 @@ def _convert(name: str, sourced: _SourcedValue) -> Any:
             reason = f"{reason} (in {name}{place})"
         raise ConfigError(f"{source}: {name} = {value!r}: {reason}") from error
     return converted
+
+
+def _convert_place(kind: str, name: str, table: Any, source: str) -> Place:
+    """Return the place of a table `[KIND.NAME]`. Raises `ConfigError`."""
+    where, keys = f"{source}: [{kind}.{name}]", PLACE_TYPES[kind].__struct_fields__
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{where}: {table!r} is not a table")
+    for key in table:
+        if key not in keys:
+            raise ConfigError(f"{where}: there is no key {key!r}; there are {', '.join(keys)}")
+    try:
+        place = msgspec.convert(table, PLACE_TYPES[kind])
+        check_places({name: place})
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$.")
+        key = re.split(r"\W", path, maxsplit=1)[0]
+        if key == "requests":
+            reason = f"{reason}; there are {', '.join(RESOURCES)}"
+        raise ConfigError(f"{where}: {key} = {table[key]!r}: {reason}") from error
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    return place
 
 
 def _check_profiles(settings: Settings, values: Mapping[str, "_SourcedValue"]) -> None:
