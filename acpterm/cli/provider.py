@@ -9,6 +9,7 @@ from acpterm.cli._options import fail, require_user, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.client import provider_choice
 from acpterm.client.provider_choice import SelectError, provider_rows
+from acpterm.client.user.format import columns
 from acpterm.providers.provider import NAMES, is_place
 
 _config = click.option("--config", metavar="FILE", help="Use the settings in FILE.")
@@ -37,7 +38,7 @@ def _list(as_json: bool, config: str | None) -> None:
     if as_json:
         echo_once(json_text([row._asdict() for row in rows]))
         return
-    echo_once("\n".join(row.line for row in rows))
+    echo_once(provider_choice.text_of(rows))
 
 
 @command.command("get")
@@ -77,9 +78,9 @@ def _choose(config: str | None) -> None:
         fail("there is no terminal to ask on: use acpterm provider set NAME")
     require_user(config)
     rows = trio.run(provider_rows, settings(config))
-    for number, row in enumerate(rows, 1):
-        state = row.isolation if row.works else f"does not work here: {row.found}"
-        click.echo(f"{number}. {row.name:<11}{state}", err=True)
+    states = [row.isolation if row.works else f"does not work here: {row.found}" for row in rows]
+    names = [f"{number}. {row.name}" for number, row in enumerate(rows, 1)]
+    click.echo(columns(list(zip(names, states, strict=True))), err=True)
     default = next(number for number, row in enumerate(rows, 1) if row.selected)
     number = click.prompt("Provider", type=click.IntRange(1, len(rows)), default=default, err=True)
     _select(rows[number - 1].name, config)

@@ -5,8 +5,10 @@ running daemon uses it from its next start.
 """
 
 import os
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from acpterm.client.user.format import columns
 from acpterm.config import Settings, default_file
 from acpterm.config.edit import set_value
 from acpterm.config.sources import ENV_PREFIX
@@ -30,14 +32,20 @@ class ProviderRow(NamedTuple):
     found: str
     """What holds here, or why the provider does not work."""
 
-    @property
-    def line(self) -> str:
-        """The row as a line of text."""
-        return (
-            f"{'*' if self.selected else ' '} {self.name:<11}{self.isolation:<11}"
-            f"{'works' if self.works else 'fails' if is_place(self.name) else 'missing':<9}"
-            f"{self.found}"
-        )
+
+def text_of(rows: Sequence[ProviderRow]) -> str:
+    """Return the rows as lines of text; the selected provider has an asterisk."""
+    return columns(
+        [
+            (
+                f"{'*' if row.selected else ' '} {row.name}",
+                row.isolation,
+                "works" if row.works else "fails" if is_place(row.name) else "missing",
+                row.found,
+            )
+            for row in rows
+        ]
+    )
 
 
 async def provider_rows(settings: Settings) -> list[ProviderRow]:

@@ -68,6 +68,15 @@ async def test_list_tries_each_provider():
     assert out.startswith("* local")
 
 
+async def test_list_separates_the_columns_of_a_long_name(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text('[ssh.a-place-with-a-long-name]\nhost = "127.0.0.1"\nconfig = "/nowhere"\n')
+    status, out, _ = await run(NOWHERE, "provider", "list", "--config", str(file))
+    words = [line.split()[:3] for line in out.splitlines()]
+    assert (status, words[0][:2]) == (0, ["*", "local"])
+    assert words[-1] == ["ssh:a-place-with-a-long-name", "none", "fails"]
+
+
 def test_file_is_created_and_a_link_is_kept(tmp_path):
     target, link = tmp_path / "dotfiles" / "config.toml", tmp_path / "config.toml"
     link.symlink_to(target)

@@ -40,7 +40,7 @@ from acpterm.client.chat.texts import list_text
 from acpterm.client.daemon import DaemonError, NotRunningError
 from acpterm.client.envelope import Envelope, cancelled_id
 from acpterm.client.errors import root_error
-from acpterm.client.provider_choice import SelectError, provider_rows
+from acpterm.client.provider_choice import SelectError, provider_rows, text_of
 from acpterm.client.proxy.chat_prompt import announcement, with_command, words_of
 from acpterm.client.proxy.display import fenced
 from acpterm.client.proxy.editor_requests import EditorRequests
@@ -214,7 +214,7 @@ class Chat:
                 return f"Current provider: {load(self._config).provider}"
             case ProviderList():
                 rows = await provider_rows(load(self._config))
-                return "\n".join(["Available Providers:", *(row.line for row in rows)])
+                return f"Available Providers:\n{text_of(rows)}"
             case ProviderSet(name):
                 return await self._select(name)
             case ProviderSelect():
@@ -271,7 +271,7 @@ class Chat:
             return await self._select(chosen)
         if text(outcome.get("outcome")) in ("selected", "cancelled"):
             return f"Current provider: {settings.provider}"
-        lines = ["Available Providers:", *(row.line for row in rows)]
+        lines = ["Available Providers:", text_of(rows)]
         return "\n".join([*lines, "Select one with /terminal provider set <name>"])
 
 
