@@ -34,6 +34,15 @@ def test_refusal_names_what_may_be_requested():
         stricter("landlock", "bubblewrap", network=True)
 
 
+def test_refusal_names_the_places_that_may_be_requested():
+    with pytest.raises(RpcError, match="request one of ssh:a, or none"):
+        stricter("ssh:a", "local", network=True)
+    with pytest.raises(RpcError, match="request one of ssh:a, ssh:b, or none"):
+        stricter("ssh:a", "local", network=True, places=["ssh:a", "ssh:b"])
+    with pytest.raises(RpcError, match="request one of podman, ssh:a, or none"):
+        stricter("podman", "local", network=True, places=["ssh:a"])
+
+
 def test_agent_may_request_the_places_of_its_profile():
     places = allowed_places(["ssh:build1", "ssh:web"], [["ssh:build*"]])
     assert places == ["ssh:build1"]

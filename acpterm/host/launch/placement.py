@@ -200,7 +200,8 @@ def stricter(
         raise RpcError(INVALID_PARAMS, f"provider {quote(requested)} is unknown: there are {known}")
     allowed = stricter_than(selected, network=network)
     if requested not in allowed:
-        possible = ", ".join(name for name in NAMES if name in allowed or name == selected)
+        others = [name for name in NAMES if name in allowed or name == selected]
+        possible = ", ".join(dict.fromkeys((*others, selected, *places)))
         raise RpcError(
             INVALID_PARAMS,
             f"provider {quote(requested)} is not stricter than {selected!r}, which the user has "
