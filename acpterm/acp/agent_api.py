@@ -203,11 +203,11 @@ class AgentEventsRequest(Wire):
     token: Annotated[str, Meta(description="any string: the request's notifications carry it, too")]
 
 
-class ResourcesParams(Wire, omit_defaults=True):
+class ResourcesParams(Wire, omit_defaults=True, forbid_unknown_fields=True):
     """What a create request asks of a cluster, instead of what the place's settings say.
 
     The values are as Slurm writes them: `time` is minutes or ``HOURS:MINUTES:SECONDS``, `memory`
-    such as ``4G``, and `gpus` such as ``1`` or ``a100:2``.
+    such as ``4G``, and `gpus` such as ``1`` or ``a100:2``. Other members are an error.
     """
 
     partition: str | None = None

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct, UnsetType
 
 from acpterm.acp.raw_json import DECODE_ERRORS, ITEMS_DECODER, MEMBERS_DECODER
 from acpterm.acp.schema import FieldSchema, fields_of, schema_of_struct, struct_for
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt, quote
 
 S = TypeVar("S", bound=Struct)
 
@@ -60,8 +60,15 @@ def _read(raw: Raw, schema: FieldSchema, where: str) -> Any:
 def _read_members(members: dict[str, Raw], struct: type[Struct], where: str) -> Struct:
     """Decode the members of an object as `struct`; omit invalid members that are tolerated.
 
-    Raises RpcError for any other invalid or missing member. `where` is the object's name in errors.
+    Raises RpcError for any other invalid or missing member, and for an unknown one if `struct`
+    forbids those. `where` is the object's name in errors.
     """
+    if struct.__struct_config__.forbid_unknown_fields:
+        known = [field.wire_name for field in fields_of(struct)]
+        for name in members:
+            if name not in known:
+                what = f"{where} has no member {quote(name)}: there are {', '.join(known)}"
+                raise RpcError(INVALID_PARAMS, what)
     values = {}
     for field in fields_of(struct):
         inside = f"{where}.{field.wire_name}"

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
+from acpterm.acp.agent_api import ResourcesParams
 from acpterm.acp.initialize import InitializeRequest
 from acpterm.acp.lenient import decode
 from acpterm.acp.session import CancelNotification
@@ -82,6 +83,13 @@ def test_invalid_value_is_replaced_where_the_schema_tolerates_it(
 def test_invalid_value_does_not_affect_valid_ones():
     request = create(args=["a"], env=[{"name": "A", "value": "b"}], cwd=3, outputByteLimit=5)
     assert request == CreateTerminalRequest("s", "c", ["a"], [EnvVariable("A", "b")], None, 5)
+
+
+def test_unknown_resource_is_refused():
+    raw = b'{"cpus":2,"nodes":2}'
+    names = "partition, account, time, cpus, memory, gpus"
+    assert refusal(raw, ResourcesParams) == f"params has no member 'nodes': there are {names}"
+    assert decode(b'{"cpus":2}', ResourcesParams) == ResourcesParams(cpus=2)
 
 
 def test_unknown_fields_are_ignored():
