@@ -63,7 +63,8 @@ class _Variable(click.ParamType):  # type: ignore[type-arg]  # generic since cli
 @click.option(
     "--provider",
     metavar="NAME",
-    help="Where to run: local, or a sandbox or container (acpterm provider list).",
+    help="Where to run: local, a sandbox, a container, or a place such as ssh:NAME "
+    "(acpterm provider list).",
 )
 @click.option("-i", "--interactive", is_flag=True, help="Pass stdin on even if it is a terminal.")
 @click.option("-n", "no_stdin", is_flag=True, help="Do not read stdin, and do not attach.")
