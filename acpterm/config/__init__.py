@@ -17,7 +17,7 @@ from acpterm.config.paths import (
     web_dir,
 )
 from acpterm.config.settings import Settings
-from acpterm.config.sources import ENV_PREFIX, ConfigError, load
+from acpterm.config.sources import ENV_PREFIX, ConfigError, load, valid_places
 
 __all__ = [
     "ENV_PREFIX",
@@ -31,5 +31,6 @@ __all__ = [
     "load",
     "setup_dir",
     "user_socket",
+    "valid_places",
     "web_dir",
 ]

@@ -8,6 +8,7 @@ the setting, the value and the source. The text of an environment variable is co
 setting's type. Values in the file are not converted: `"5"` is an error for a number.
 """
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -60,6 +61,23 @@ def load(
     _check_providers(settings, values)
     _check_http(settings, values)
     return settings
+
+
+def valid_places(file: str | None = None) -> dict[str, Any]:
+    """Return the valid places of a settings file that `load` refuses, by kind and name.
+
+    `file` is the value of `--config`.
+    """
+    found: dict[str, Any] = {kind: {} for kind in PLACE_TYPES}
+    path = file or os.environ.get(f"{ENV_PREFIX}CONFIG") or default_file()
+    with contextlib.suppress(ConfigError):
+        values = _read(path)
+        for kind, places in found.items():
+            tables = values.get(kind)
+            for name, table in tables.items() if isinstance(tables, Mapping) else ():
+                with contextlib.suppress(ConfigError):
+                    places[name] = _convert_place(kind, name, table, path)
+    return found
 
 
 class _SourcedValue(NamedTuple):

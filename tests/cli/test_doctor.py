@@ -67,6 +67,15 @@ async def test_invalid_settings_are_fatal(tmp_path):
     assert f"{file}: rows = 0" in found["settings"]["found"]
 
 
+async def test_places_are_checked_although_another_one_is_invalid(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text('[ssh.bad]\nsessions = 1\n[ssh.far]\nconfig = "/nowhere"\n')
+    _, found = await run_doctor(str(tmp_path / "agent.sock"), "--config", str(file))
+    assert found["settings"]["found"].startswith(f"{file}: [ssh.bad]: sessions = 1: ")
+    assert found["ssh:far"]["state"] == "problem"
+    assert "ssh:bad" not in found
+
+
 @pytest.mark.long
 async def test_socket_directory_writable_by_others_is_a_problem(tmp_path):
     directory = tmp_path / "loose"

@@ -30,6 +30,7 @@ from acpterm.config import (
     default_record_dir,
     load,
     user_socket,
+    valid_places,
 )
 from acpterm.jsonrpc import RpcError
 from acpterm.pty import processes
@@ -44,15 +45,15 @@ _OTHERS_READ: Final = stat.S_IRGRP | stat.S_IROTH
 def settings_file(config: str | None, socket: str | None) -> tuple[Settings, CheckResult]:
     """Check the settings file; return its settings and the result of the check.
 
-    If the file is invalid, return the default settings. `config` and `socket` are the options
-    --config and --socket.
+    If the file is invalid, return the default settings, with the places that are valid. `config`
+    and `socket` are the options --config and --socket.
     """
     path = config or os.environ.get("ACPTERM_CONFIG") or default_file()
     try:
         chosen = load(config, flags={"socket": socket})
     except ConfigError as error:
         advice = "correct it: docs/settings.md lists the settings"
-        defaults = Settings(socket=socket)
+        defaults = Settings(socket=socket, **valid_places(config))
         return defaults, problem("settings", summary_line(str(error)), advice, fatal=True)
     if os.path.exists(path):
         return chosen, ok("settings", f"{summary_line(path)} is right")
