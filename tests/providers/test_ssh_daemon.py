@@ -13,6 +13,8 @@ from tests.support.daemon import daemon
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
 from tests.support.sshd import running
+from tests.support.starting import ACPTERM
+from tests.support.tmux import needs_tmux, tmux_server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -251,3 +253,24 @@ async def test_commands_say_that_the_connection_was_lost(tmp_path, runtime_direc
                 assert await poll(command.process.poll, TIMEOUT_S) == 255
                 assert command.err == "[far exited with 255: the connection to its host is lost]\n"
             assert "exited 255 (lost)" in await acpterm(started, file, "ls")
+
+
+@needs_tmux
+async def test_window_says_that_the_connection_was_lost(tmp_path, runtime_directory):
+    (tmp_path / "sshd").mkdir()
+    with running(tmp_path / "sshd") as server, tmux_server(tmp_path) as tmux:
+        file = tmp_path / "config.toml"
+        file.write_text(f'[ssh.box]\nconfig = "{server.config}"\n')
+        env = environment(XDG_RUNTIME_DIR=runtime_directory, ACPTERM_CONFIG=str(file))
+        async with daemon(tmp_path, env=env, terminate=True) as started:
+            env = command_environment(started.path, ACPTERM_CONFIG=str(file))
+            words = ["run", "--name=far", "--provider=ssh:box", "echo ready; sleep 1000"]
+            one = tmux.pane([*ACPTERM, *words], env=env)
+            await trio.to_thread.run_sync(one.until, "ready")
+            other = tmux.pane([*ACPTERM, "attach", "far"], env=env)
+            await trio.to_thread.run_sync(other.until, "ready")
+            server.cut()
+            for pane in (one, other):
+                await trio.to_thread.run_sync(
+                    pane.until, "[far exited with 255: the connection to its host is lost]"
+                )
