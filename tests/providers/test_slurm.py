@@ -339,6 +339,23 @@ async def test_session_that_ends_in_the_queue_leaves_no_allocation(
         assert list(idle_cluster.jobs()) == [full]
 
 
+async def test_kill_of_the_only_queued_terminal_releases_the_pending_allocation(
+    idle_cluster, runtime_directory, workspace
+):
+    full = idle_cluster.fill()
+    place = idle_cluster.place(session=True, cpus=1)
+    async with slurm_provider(place) as provider, running_pool() as pool:
+        one = await start(provider, pool, in_session("a", workspace, "echo ran >ran"))
+        await poll(lambda: "PENDING" in idle_cluster.jobs().values(), TIMEOUT_S, COMMAND_S)
+        one.terminal.kill(EndedBy.AGENT)
+        await poll(lambda: list(idle_cluster.jobs()) == [full], TIMEOUT_S, COMMAND_S)
+        idle_cluster.cancel(full)
+        status, _ = await run(provider, in_session("a", workspace))
+        assert status.code == 0
+        await release(provider, pool, one)
+    assert not (workspace / "ran").exists()
+
+
 async def test_allocation_stays_while_a_terminal_of_its_session_does(
     idle_cluster, runtime_directory, workspace
 ):

@@ -101,6 +101,30 @@ async def test_allocation_is_released_if_its_session_ends_while_it_is_requested(
     await poll(lambda: not allocations._requests, TIMEOUT_S)
 
 
+async def test_pending_allocation_is_released_once_no_terminal_waits_for_it(
+    allocations, nursery, tmp_path
+):
+    name = await allocations.take("s", nursery)
+    await poll((tmp_path / "salloc.pid").exists, TIMEOUT_S)
+    write(allocations.path(name), "salloc: Pending job allocation 5\n")
+    for user in ("a", "b"):
+        allocations.use(name, user)
+    await allocations.leave(name, "a")
+    assert not cancelled(tmp_path)
+    await allocations.leave(name, "b")
+    assert cancelled(tmp_path) == ["5"]
+    assert not files(allocations)
+
+
+async def test_granted_allocation_is_kept_for_the_next_terminal(allocations, nursery, tmp_path):
+    name = await allocations.take("s", nursery)
+    write(allocations.path(name), "salloc: Granted job allocation 5\n")
+    allocations.use(name, "a")
+    await allocations.leave(name, "a")
+    assert not cancelled(tmp_path)
+    assert files(allocations) == [name]
+
+
 async def test_allocation_that_was_granted_after_an_error_is_used(allocations, nursery, tmp_path):
     name = await allocations.take("s", nursery)
     text = "salloc: error: Slurm controller not responding\nsalloc: Granted job allocation 5\n"

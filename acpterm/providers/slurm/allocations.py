@@ -6,7 +6,8 @@ they may start, and the next worker finds the allocation.
 
 States of an allocation: *pending*; *granted*; *gone*: failed, expired, cancelled, or preempted. A
 terminal that is created then gets a new one. An allocation is released when its session has ended
-and none of its terminals is left: the user may have taken one over.
+and none of its terminals is left: the user may have taken one over. One that is pending is released
+as soon as no terminal waits for it, so that it gets no resources that others queue for.
 
 Unhappy orders: the allocation goes while no terminal uses it. It is checked before it is used
 after a pause, and after a step in it could not be started. The session ends before the controller
@@ -115,10 +116,13 @@ class Allocations:
         self._users.setdefault(name, set()).add(user)
 
     async def leave(self, name: str, user: str) -> None:
-        """Record that a terminal is gone; release the allocation of a session that has ended."""
+        """Record that a terminal is gone; release the allocation if it may now be of no use."""
         self._users.get(name, set()).discard(user)
-        if self._exists(name + _ENDED):
-            await self._release_unused(name)
+        # A terminal that is just created may be going to use it.
+        async with self._lock:
+            is_pending = self._exists(name) and not progress.read(self.path(name)).is_granted
+            if is_pending or self._exists(name + _ENDED):
+                await self._release_unused(name)
 
     def distrust(self, name: str) -> None:
         """Check an allocation before it is used again: a step in it could not be started."""

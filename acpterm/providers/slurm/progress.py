@@ -25,7 +25,9 @@ _STATUS: Final = re.compile(r"task exit notification .*\(status=0x([0-9a-fA-F]+)
 _STOPPED: Final = re.compile(
     r"^srun: (?:error: )?(?:Complete |Force Terminated |Job step aborted)", re.MULTILINE
 )
-_GRANTED: Final = re.compile(r"^srun: jobid \d+: nodes\(", re.MULTILINE)
+_GRANTED: Final = re.compile(
+    r"^(?:srun: jobid \d+: nodes\(|salloc: Granted job allocation )", re.MULTILINE
+)
 _NODE_FAILED: Final = re.compile(r"^srun: (?:error: )?Node failure on ", re.MULTILINE)
 _ERROR: Final = re.compile(r"^(?:srun|salloc): (?:error|fatal): (.*)", re.MULTILINE)
 # The beginning says which step it is, and the end how it ended.

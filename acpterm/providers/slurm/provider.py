@@ -13,6 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import structlog
@@ -165,9 +166,15 @@ class SlurmProvider:
                 allocations.path(identifier),
                 self._room,
                 shares_job=bool(shared),
-                on_refusal=lambda: allocations.distrust(shared),
+                on_refusal=partial(self._record_refusal, shared, identifier),
             )
         return self._programs[token]
+
+    def _record_refusal(self, allocation: str, user: str) -> None:
+        """Record that a step has not started in an allocation, or has lost it."""
+        self._allocations.distrust(allocation)
+        if allocation and self._nursery is not None:
+            self._nursery.start_soon(self._allocations.leave, allocation, user)
 
     async def clean_up(self, token: str) -> None:
         """Remove what is left of a terminal.
