@@ -211,6 +211,29 @@ def test_refusal_is_shown_in_the_terminal(tmp_path):
     assert (done.returncode, done.stderr) == (1, "srun: error: no such account\n")
 
 
+USAGE = [
+    "unrecognized option '--nope'",
+    "option '--mem' requires an argument",
+    "invalid option -- 'y'",
+]
+
+
+@pytest.mark.parametrize("problem", USAGE)
+def test_option_that_srun_does_not_know_is_shown_in_the_terminal(problem, tmp_path):
+    text = f'srun: {problem}\nTry "srun --help" for more information'
+    done = wrapped(tmp_path, "", "sh", "-c", 'echo "$1" >&2; exit 255', "sh", text)
+    assert (done.returncode, done.stderr) == (255, f"srun: {problem}\n")
+    assert parse((tmp_path / "log").read_text()).error == problem
+
+
+@pytest.mark.parametrize("problem", USAGE)
+def test_step_is_refused_if_salloc_does_not_know_an_option(problem, tmp_path):
+    (file := tmp_path / "granted").write_text(f"salloc: {problem}\n")
+    done = wrapped(tmp_path, str(file), "echo", "ran")
+    assert (done.returncode, done.stdout) == (255, "")
+    assert done.stderr == f"salloc: {problem}\n"
+
+
 def test_messages_about_a_program_that_ran_are_not_shown(tmp_path):
     text = "srun: launching StepId=3.0 on host n1, 1 tasks: 0\nsrun: error: n1: task 0: Killed"
     done = wrapped(tmp_path, "", "sh", "-c", 'echo "$1" >&2; exit 137', "sh", text)

@@ -29,7 +29,11 @@ _GRANTED: Final = re.compile(
     r"^(?:srun: jobid \d+: nodes\(|salloc: Granted job allocation )", re.MULTILINE
 )
 _NODE_FAILED: Final = re.compile(r"^srun: (?:error: )?Node failure on ", re.MULTILINE)
-_ERROR: Final = re.compile(r"^(?:srun|salloc): (?:error|fatal): (.*)", re.MULTILINE)
+# The last ones are of getopt_long(3).
+_ERROR: Final = re.compile(
+    r"^(?:srun|salloc): (?:(?:error|fatal): |(?=option |(?:unrecognized|invalid) option ))(.*)",
+    re.MULTILINE,
+)
 # The beginning says which step it is, and the end how it ended.
 _HEAD_BYTES: Final = 32768
 _TAIL_BYTES: Final = 32768

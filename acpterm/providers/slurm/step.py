@@ -40,7 +40,8 @@ if [ -n "$granted" ]; then
     while IFS= read -r line; do
       case $line in
         "salloc: Granted job allocation "*) job=${line##* } ;;
-        "salloc: error: "* | "salloc: fatal: "*) failure=$line ;;
+        "salloc: error: "* | "salloc: fatal: "* | "salloc: option "*) failure=$line ;;
+        "salloc: unrecognized option "* | "salloc: invalid option "*) failure=$line ;;
       esac
     done <"$granted"
     if [ -z "$job" ] && [ -n "$failure" ]; then
@@ -74,7 +75,8 @@ if [ "$status" != 0 ] && [ -r "$log" ]; then
   done <"$log"
   while IFS= read -r line; do
     case $line in
-      "srun: error: "* | "srun: fatal: "*) echo "$line" >&2 ;;
+      "srun: error: "* | "srun: fatal: "* | "srun: option "*) echo "$line" >&2 ;;
+      "srun: unrecognized option "* | "srun: invalid option "*) echo "$line" >&2 ;;
     esac
   done <"$log"
 fi
