@@ -416,6 +416,37 @@ async def test_cluster_is_checked(idle_cluster, runtime_directory):
             await provider.check()
 
 
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"options": ["--no-such-option"]}, "unrecognized option '--no-such-option'"),
+        ({"time": "forever"}, "Invalid --time specification"),
+        ({"memory": "8GB"}, "Requested node configuration is not available"),
+        ({"cpus": 100}, "Requested node configuration is not available"),
+        ({"gpus": "1"}, "Invalid generic resource"),
+        ({"job": 3000}, "job = 3000: there is no such job"),
+    ],
+)
+async def test_settings_that_the_cluster_refuses_are_told(
+    more, problem, idle_cluster, runtime_directory
+):
+    async with slurm_provider(idle_cluster.place(**more)) as provider:
+        with pytest.raises(ProviderError, match=problem):
+            await provider.check()
+
+
+async def test_settings_are_checked_against_a_full_cluster(idle_cluster, runtime_directory):
+    job = idle_cluster.fill()
+    place = idle_cluster.place(cpus=4, time="10", memory="500M")
+    async with slurm_provider(place) as provider:
+        assert "3 nodes up" in await provider.check()
+    async with slurm_provider(idle_cluster.place(job=int(job))) as provider:
+        assert "3 nodes up" in await provider.check()
+        idle_cluster.cancel(job)
+        with pytest.raises(ProviderError, match=f"job = {job}: there is no such job"):
+            await provider.check()
+
+
 async def test_cluster_that_does_not_answer_is_told(idle_cluster, runtime_directory):
     idle_cluster.end("slurmctld")
     try:

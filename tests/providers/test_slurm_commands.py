@@ -16,6 +16,7 @@ from acpterm.providers.slurm import provider as provider_module
 from acpterm.providers.slurm.allocations import Allocations
 from acpterm.providers.slurm.commands import Room
 from acpterm.providers.slurm.program import SlurmProgram
+from tests.support.containers import shell
 from tests.support.places import slurm_provider
 from tests.support.polling import poll
 
@@ -127,6 +128,18 @@ async def test_record_of_a_job_is_kept_until_the_job_is_cancelled(provider, fail
     failing(FORGOTTEN)
     await provider.clean_up("a")
     assert not path.exists()
+
+
+@pytest.mark.parametrize("is_directory", [False, True])
+async def test_nothing_is_started_without_the_configuration(
+    logged, runtime_directory, tmp_path, is_directory
+):
+    config = tmp_path if is_directory else tmp_path / "missing.conf"
+    async with slurm_provider(SlurmPlace(config=str(config))) as provider:
+        for ask in (provider.check, partial(provider.prepare, shell(tmp_path, "true"))):
+            with pytest.raises(ProviderError, match=f"{config}: cannot be read: "):
+                await ask()
+    assert not (tmp_path / "log.argv").exists()
 
 
 async def test_clean_up_that_takes_too_long_fails(provider, logged, tmp_path, monkeypatch):

@@ -34,7 +34,6 @@ _TIMEOUT_S: Final = 5.0
 # After a pause this long, an allocation is checked before it is used.
 _TRUSTED_S: Final = 20.0
 _TERMINATE_TIMEOUT_S: Final = 1.0
-_GONE: Final = "Invalid job id"
 
 _log = structlog.get_logger("acpterm.provider")
 
@@ -79,7 +78,7 @@ class Allocations:
             return True
         argv = ["squeue", "--noheader", f"--jobs={found.job}", "--format=%T"]
         done = await run(self._place, argv, timeout_s=_TIMEOUT_S)
-        if done.status != 0 and _GONE not in done.text:
+        if done.status != 0 and not done.is_gone:
             # The controller does not answer: srun waits until it does.
             return True
         return done.text in ("RUNNING", "PENDING", "CONFIGURING", "SUSPENDED")

@@ -36,8 +36,13 @@ class Done(NamedTuple):
 
     @property
     def problem(self) -> str:
-        """The end of what it printed, for an error."""
-        return self.text[-_TEXT_MAX:] or f"exit status {self.status}"
+        """The end of what it printed, in one line, for an error."""
+        return "; ".join(self.text.splitlines())[-_TEXT_MAX:] or f"exit status {self.status}"
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether Slurm does not know the job."""
+        return self.status != 0 and _GONE[0] in self.text
 
     @property
     def has_cancelled(self) -> bool:
@@ -112,6 +117,20 @@ def require(program: str) -> None:
     """Raise `ProviderError` if a command of Slurm is not installed."""
     if shutil.which(program) is None:
         raise ProviderError(f"there is no {program} on the PATH: install slurm-client")
+
+
+def require_config(place: SlurmPlace) -> None:
+    """Raise `ProviderError` if Slurm's configuration cannot be read.
+
+    Without it, Slurm's commands try to find one in the network for a long time.
+    """
+    path = environment(place, {}).get("SLURM_CONF")
+    if path is None:
+        return
+    try:
+        open(path, "rb").close()
+    except OSError as error:
+        raise ProviderError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Done:

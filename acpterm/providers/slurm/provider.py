@@ -30,6 +30,7 @@ from acpterm.providers.slurm.commands import (
     environment,
     job_options,
     require,
+    require_config,
     run,
     step_options,
 )
@@ -122,6 +123,7 @@ class SlurmProvider:
     async def prepare(self, command: Command) -> Prepared:
         """Return what the keeper runs for a command. Raises `ProviderError`."""
         require("srun")
+        require_config(self._place)
         place, allocations = self._place, self._allocations
         request = command.resources or SlurmResources()
         identifier = os.urandom(16).hex()
@@ -226,8 +228,9 @@ class SlurmProvider:
     async def check(self) -> str:
         """Ask the controller for the partition, and return a line with the time that this takes.
 
-        Raises `ProviderError`.
+        Raises `ProviderError`, also if the cluster refuses what the place's settings request.
         """
+        require_config(self._place)
         began = time.monotonic()
         partition = (
             [] if self._place.partition is None else [f"--partition={self._place.partition}"]
@@ -246,4 +249,21 @@ class SlurmProvider:
         nodes = len({row[0] for row in rows if row[2].startswith(usable)})
         if not nodes:
             raise ProviderError("no node of the partition is up")
+        await self._check_settings()
         return f"{nodes} nodes up, the controller answers in {took:.0f} ms"
+
+    async def _check_settings(self) -> None:
+        """Raise `ProviderError` if the job of the place has ended, or Slurm refuses its options."""
+        place = self._place
+        if place.job is not None:
+            argv = ["squeue", "--noheader", f"--jobs={place.job}", "--format=%T"]
+            done = await run(place, argv, timeout_s=_CHECK_TIMEOUT_S)
+            if done.is_gone or done.text in ("", "COMPLETING"):
+                raise ProviderError(f"job = {place.job}: there is no such job")
+        else:
+            # Slurm does not queue anything then.
+            argv = ["srun", "--test-only", "--nodes=1", "--ntasks=1"]
+            argv += [*job_options(place, SlurmResources()), "true"]
+            done = await run(place, argv, timeout_s=_CHECK_TIMEOUT_S)
+        if done.status != 0:
+            raise ProviderError(f"Slurm refuses the settings: {done.problem}")
