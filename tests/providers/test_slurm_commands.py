@@ -14,7 +14,7 @@ from acpterm.providers.slurm import program as program_module
 from acpterm.providers.slurm import progress as progress_module
 from acpterm.providers.slurm import provider as provider_module
 from acpterm.providers.slurm.allocations import Allocations
-from acpterm.providers.slurm.commands import Room
+from acpterm.providers.slurm.commands import Done, Room
 from acpterm.providers.slurm.program import SlurmProgram
 from tests.support.containers import shell
 from tests.support.places import slurm_provider
@@ -128,6 +128,11 @@ async def test_record_of_a_job_is_kept_until_the_job_is_cancelled(provider, fail
     failing(FORGOTTEN)
     await provider.clean_up("a")
     assert not path.exists()
+
+
+def test_problem_of_a_command_is_in_one_line():
+    text = "sinfo: error: Munge encode failed\nslurm_load_partitions: Protocol error"
+    assert Done(1, text).problem == text.replace("\n", "; ")
 
 
 @pytest.mark.parametrize("is_directory", [False, True])

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from functools import partial
 
 import pytest
@@ -123,6 +124,38 @@ def test_text_of_a_program_survives_every_shell(shell, tmp_path):
     )
     expected = [*words, NASTY, "d", str(directory)]
     assert bytes.fromhex(done.stdout.decode()).split(b"\0") == [os.fsencode(w) for w in expected]
+
+
+def in_directory(directory, **more):
+    """Run a program with this working directory as a node does; return what it printed."""
+    text = node_environment(command(directory, "pwd"), str(directory), os.urandom(16).hex())
+    env = {"PATH": "/usr/bin:/bin", **text}
+    argv = node_argv(len(text))
+    return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, **more)
+
+
+def test_reason_is_told_if_the_directory_cannot_be_entered(tmp_path):
+    (tmp_path / "file: x").touch()
+    for name, reason in [
+        ("missing: x", "No such file or directory"),
+        ("file: x", "Not a directory"),
+        ("file: x/more", "Not a directory"),
+    ]:
+        done = in_directory(tmp_path / name)
+        said = f"acpterm: {tmp_path}/{name}: cannot be the working directory: {reason}\n"
+        assert (done.returncode, done.stderr) == (126, said)
+
+
+@pytest.mark.parametrize("name", ["closed", "closed/more"])
+def test_permission_is_the_reason_if_it_is_lacking(name):
+    if os.geteuid() != 0:
+        pytest.skip("requires root")
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        os.mkdir(f"{directory}/closed", 0)
+        done = in_directory(f"{directory}/{name}", user="nobody", cwd="/")
+    assert done.returncode == 126
+    assert done.stderr.endswith("cannot be the working directory: Permission denied\n")
 
 
 def test_mark_of_a_program_is_not_in_the_environment_of_srun(tmp_path):

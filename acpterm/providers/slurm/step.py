@@ -88,6 +88,13 @@ id=$1 grace=$2 seq=0 leader= start= known=
 trap '' HUP INT TERM
 """
 
+# Shows why the shell could not change to the directory $_d, which shells do not say.
+_NO_DIRECTORY: Final = (
+    'if [ -d "$_d" ]; then _r="Permission denied"; elif [ -e "$_d" ]; then _r="Not a directory"; '
+    'else _r=$(LC_ALL=C ls -d -- "$_d" 2>&1); _r=${_r##*: }; fi; '
+    'printf \'acpterm: %s: cannot be the working directory: %s\\n\' "$_d" "$_r" >&2; exit 126'
+)
+
 # Sends the signal $2 to the foreground process group of the terminal on which the job $1 runs.
 _SIGNAL: Final = f"""\
 how=no
@@ -133,11 +140,10 @@ def _text(command: Command, directory: str, identifier: str) -> str:
     others = [f"{name}={text}" for name, text in env.items() if name not in exported]
     argv, fallback = _commands(command)
     where = shlex.quote(directory)
-    problem = shlex.quote(f"acpterm: {directory}: cannot be the working directory")
     lines = [
         f"unset {TERMINAL} {DAEMON} LC_ALL",
         f"unset {' '.join(f'{_PIECE}{number}' for number in range(_PIECES_MAX))}",
-        f"cd -- {where} 2>/dev/null || {{ printf '%s\\n' {problem} >&2; exit 126; }}",
+        f"cd -- {where} 2>/dev/null || {{ _d={where}; {_NO_DIRECTORY}; }}",
         "export PWD",
         *(f"export {name}={shlex.quote(text)}" for name, text in exported.items()),
         # Written like this, it is not found in the environment of srun.
