@@ -14,7 +14,7 @@ from acpterm.providers.slurm import program as program_module
 from acpterm.providers.slurm import progress as progress_module
 from acpterm.providers.slurm import provider as provider_module
 from acpterm.providers.slurm.allocations import Allocations
-from acpterm.providers.slurm.commands import Done, Room
+from acpterm.providers.slurm.commands import Done, Room, cancel
 from acpterm.providers.slurm.program import SlurmProgram
 from tests.support.containers import shell
 from tests.support.places import slurm_provider
@@ -133,6 +133,14 @@ async def test_record_of_a_job_is_kept_until_the_job_is_cancelled(provider, fail
 def test_problem_of_a_command_is_in_one_line():
     text = "sinfo: error: Munge encode failed\nslurm_load_partitions: Protocol error"
     assert Done(1, text).problem == text.replace("\n", "; ")
+
+
+async def test_command_that_ignores_sigterm_is_killed_without_a_warning(logged, tmp_path):
+    text = f"#!/bin/sh\ntrap '' TERM\ntouch {tmp_path}/began\nwhile :; do sleep 0.1; done\n"
+    (tmp_path / "scancel").write_text(text)
+    with trio.fail_after(20), pytest.raises(ProviderError, match="did not end within"):
+        await cancel(SlurmPlace(), ["5"], timeout_s=1)
+    assert (tmp_path / "began").exists()
 
 
 @pytest.mark.parametrize("is_directory", [False, True])

@@ -274,6 +274,20 @@ async def test_queued_program_survives_the_worker(far, settings, idle_cluster, w
                 assert (await agent.wait(terminal))["exitCode"] == 7
 
 
+def directories(runtime_directory):
+    """Return the directories of daemons, each for one place."""
+    return list(Path(runtime_directory).glob("acpterm/slurm/*/*"))
+
+
+async def test_end_of_the_daemon_leaves_no_directory(far, runtime_directory, workspace):
+    async with far() as started, started.agent() as (agent, _):
+        for provider in ("slurm:box", "slurm:one"):
+            terminal, _ = await create(agent, "echo ready; sleep 1000", workspace, provider)
+            await agent.until_output(terminal, "ready")
+        assert directories(runtime_directory)
+    assert not directories(runtime_directory)
+
+
 async def test_clusters_are_tried_and_timed(far, settings):
     async with far() as started:
         rows = json.loads(await acpterm(started, settings, "provider", "list", "--json"))

@@ -17,6 +17,7 @@ from acpterm.pty.tracking.marks import STARTED_DETACHED
 _TEXT_MAX: Final = 400
 _COMMANDS_MAX: Final = 16
 _WAKE_PAUSE_S: Final = 5.0
+_TERMINATE_TIMEOUT_S: Final = 1.0
 _GONE: Final = ("Invalid job id", "already completing or completed")
 _OPTIONS: Final = {
     "partition": "--partition=",
@@ -150,12 +151,20 @@ async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Do
                 cwd="/",
                 start_new_session=True,
                 check=False,
+                deliver_cancel=_end,
             )
     except trio.TooSlowError:
         raise ProviderError(f"{argv[0]} did not end within {timeout_s:g} s") from None
     except OSError as error:
         raise ProviderError(f"{argv[0]} cannot be started: {error}") from error
     return Done(done.returncode, os.fsdecode(done.stdout).strip())
+
+
+async def _end(process: trio.Process) -> None:
+    """End a command that takes too long. An srun takes its step with it, if it has the time."""
+    process.terminate()
+    await trio.sleep(_TERMINATE_TIMEOUT_S)
+    process.kill()
 
 
 async def cancel(place: SlurmPlace, jobs: Iterable[str], *, timeout_s: float) -> None:

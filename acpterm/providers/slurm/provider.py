@@ -9,6 +9,7 @@ Unhappy order: a daemon is killed together with its keeper. Its srun ends with i
 of its jobs is cancelled by the next daemon with the same place, which finds the files.
 """
 
+import contextlib
 import os
 import shutil
 import time
@@ -95,6 +96,9 @@ class SlurmProvider:
                 self._nursery = None
                 with trio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
                     await allocations.release_all()
+                # If it is not empty, the next daemon has to know what is in it.
+                with contextlib.suppress(OSError):
+                    os.rmdir(allocations.path(""))
                 nursery.cancel_scope.cancel()
 
     async def _cancel_leftovers(self) -> None:
