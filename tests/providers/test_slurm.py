@@ -457,10 +457,20 @@ async def test_cluster_that_does_not_answer_is_told(idle_cluster, runtime_direct
         idle_cluster.start_controller()
 
 
-async def test_variables_of_the_request_do_not_change_srun(jobs, workspace):
-    env = {**os.environ, "SRUN_PARTITION": "nope", "SLURM_PARTITION": "nope", "LD_PRELOAD": "/x"}
-    status, text = await run(
-        jobs, command(workspace, "/bin/sh", "-c", "echo $SLURM_PARTITION", env=env)
-    )
+async def test_variables_of_the_request_do_not_change_srun_or_those_of_the_job(
+    jobs, idle_cluster, workspace
+):
+    requested = {
+        "SRUN_PARTITION": "nope",
+        "SLURM_CPUS_PER_TASK": "77",
+        "SLURM_CONF": "/nope",
+        "SLURMD_NODENAME": "nope",
+        "LD_PRELOAD": "/x",
+    }
+    line = 'echo "$SRUN_PARTITION $SLURM_CPUS_PER_TASK $SLURM_CONF $SLURMD_NODENAME"'
+    program = command(workspace, "/bin/sh", "-c", line, env={**os.environ, **requested})
+    status, text = await run(jobs, program)
     assert status.code == 0
-    assert "nope" in text
+    partition, cpus, config, node = text.splitlines()[-1].split()
+    assert (partition, cpus, config) == ("nope", "1", str(idle_cluster.config))
+    assert node == status.host

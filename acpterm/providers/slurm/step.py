@@ -3,7 +3,7 @@
 What the node needs for a program (directory, environment, arguments) is shell text in variables
 of srun's environment: no command line has it, where other users could read it, and it does not
 change what srun itself does. Slurm passes the environment on. The text replaces itself by the
-program. Variables of Slurm stay.
+program. Variables of Slurm stay: programs find their job by them.
 """
 
 import re
@@ -20,6 +20,8 @@ _PIECE: Final = "ACPTERM_STEP_"
 # A string of an environment is at most 128 KiB long.
 _PIECE_CHARACTERS: Final = 30_000
 _PIECES_MAX: Final = 100
+# The beginnings of the names of variables with which Slurm describes the step.
+_OF_SLURM: Final = ("SLURM_", "SLURMD_")
 # What a shell exports unchanged; any other variable is set by env(1).
 _EXPORTED: Final = re.compile(
     r"(?!(?:IFS|PPID|UID|EUID|SHELLOPTS|BASHOPTS|BASHPID|LINENO|RANDOM|SECONDS|HISTCMD|OPTIND)$)"
@@ -135,7 +137,11 @@ def node_environment(command: Command, directory: str, identifier: str) -> dict[
 
 
 def _text(command: Command, directory: str, identifier: str) -> str:
-    env: Mapping[str, str] = {name: text for name, text in command.env.items() if name != "PWD"}
+    env: Mapping[str, str] = {
+        name: text
+        for name, text in command.env.items()
+        if name != "PWD" and not name.startswith(_OF_SLURM)
+    }
     exported = {name: text for name, text in env.items() if _EXPORTED.fullmatch(name)}
     others = [f"{name}={text}" for name, text in env.items() if name not in exported]
     argv, fallback = _commands(command)
