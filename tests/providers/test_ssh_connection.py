@@ -1,7 +1,6 @@
 """Connections to hosts: kept, shared, refused, lost."""
 
 import os
-import shutil
 import signal
 import socket
 import time
@@ -18,7 +17,15 @@ from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.program import SshProgram
 from acpterm.terminal.status import EndedBy
 from tests.support.containers import shell
-from tests.support.places import pids, release, run, ssh_provider, start, survive_hangup
+from tests.support.places import (
+    pids,
+    release,
+    remove_directory_there,
+    run,
+    ssh_provider,
+    start,
+    survive_hangup,
+)
 from tests.support.polling import poll
 from tests.support.pools import running_pool
 from tests.support.processes import alive
@@ -343,9 +350,7 @@ async def test_program_starts_if_its_directory_there_was_removed_before_the_crea
 ):
     monkeypatch.setattr(control, "_ANSWER_AGE_MAX_S", 0.0)
     async with ssh_provider(server.place()) as ssh:
-        assert (await run(ssh, shell(workspace, "exit 2")))[0].code == 2
-        await ssh._connections._control.request("exit", "id", timeout_s=5)
-        shutil.rmtree(ssh._connections.run_words.split()[-1])
+        await remove_directory_there(ssh, workspace)
         assert (await run(ssh, shell(workspace, "exit 3")))[0].code == 3
 
 
@@ -353,9 +358,7 @@ async def test_program_is_lost_if_its_directory_there_has_been_removed(
     server, runtime_directory, workspace
 ):
     async with ssh_provider(server.place()) as ssh:
-        assert (await run(ssh, shell(workspace, "exit 2")))[0].code == 2
-        await ssh._connections._control.request("exit", "id", timeout_s=5)
-        shutil.rmtree(ssh._connections.run_words.split()[-1])
+        await remove_directory_there(ssh, workspace)
         status, text = await run(ssh, shell(workspace, "touch started"))
         assert (status.code, status.ended_by) == (255, EndedBy.LOST)
         assert text == "acpterm: the connection to this host was replaced\n"

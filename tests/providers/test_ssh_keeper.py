@@ -1,7 +1,6 @@
 """Terminals that the other host's daemon keeps: they survive what connects them."""
 
 import os
-import shutil
 import signal
 import tempfile
 
@@ -10,7 +9,7 @@ import trio
 
 from acpterm.terminal.status import EndedBy
 from tests.support.containers import shell
-from tests.support.places import pids, release, run, ssh_provider, start
+from tests.support.places import pids, release, remove_directory_there, run, ssh_provider, start
 from tests.support.pools import running_pool
 from tests.support.processes import alive
 from tests.support.sshd import ACPTERM, remote_daemon, running
@@ -83,9 +82,7 @@ async def test_kept_program_is_lost_if_its_directory_there_has_been_removed(
     server, there, runtime_directory, workspace
 ):
     async with ssh_provider(keeping(server)) as ssh:
-        assert (await run(ssh, shell(workspace, "exit 2")))[0].code == 2
-        await ssh._connections._control.request("exit", "id", timeout_s=5)
-        shutil.rmtree(ssh._connections.run_words.split()[-1])
+        await remove_directory_there(ssh, workspace)
         status, text = await run(ssh, shell(workspace, "true"))
         assert (status.code, status.ended_by) == (255, EndedBy.LOST)
         assert text == "acpterm: the connection to this host was replaced\n"

@@ -1,5 +1,6 @@
 """Terminals of any provider: here, in a sandbox, in a container, or on another host."""
 
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -100,6 +101,18 @@ async def survive_hangup(ssh: SshProvider, directory: Path) -> None:
         status = await started.terminal.wait_exited()
         assert (status.code, status.ended_by) == (6, EndedBy.EXITED)
         await release(ssh, pool, started)
+
+
+async def remove_directory_there(ssh: SshProvider, directory: Path) -> None:
+    """Connect, and remove what the connection has on the other host, which is this machine.
+
+    The other host does so if it hears nothing for long.
+    """
+    assert (await run(ssh, shell(directory, "exit 2")))[0].code == 2
+    connections = ssh._connections
+    assert connections._control is not None
+    await connections._control.request("exit", "id", timeout_s=5)
+    shutil.rmtree(connections.run_words.split()[-1])
 
 
 def pids(path: Path) -> list[int]:

@@ -26,14 +26,13 @@ import trio
 from acpterm.config.places import SlurmPlace, SlurmResources
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.slurm import progress
-from acpterm.providers.slurm.commands import cancel, job_options, run, start_detached
+from acpterm.providers.slurm.commands import cancel, end, job_options, job_state, start_detached
 
 _PREFIX: Final = "session-"
 _ENDED: Final = ".ended"
 _TIMEOUT_S: Final = 5.0
 # After a pause this long, an allocation is checked before it is used.
 _TRUSTED_S: Final = 20.0
-_TERMINATE_TIMEOUT_S: Final = 1.0
 
 _log = structlog.get_logger("acpterm.provider")
 
@@ -76,8 +75,7 @@ class Allocations:
         is_trusted = seen_at is not None and trio.current_time() - seen_at < _TRUSTED_S
         if is_trusted and found.error is None:
             return True
-        argv = ["squeue", "--noheader", f"--jobs={found.job}", "--format=%T"]
-        done = await run(self._place, argv, timeout_s=_TIMEOUT_S)
+        done = await job_state(self._place, found.job, timeout_s=_TIMEOUT_S)
         if done.status != 0 and not done.is_gone:
             # The controller does not answer: srun waits until it does.
             return True
@@ -101,7 +99,7 @@ class Allocations:
             await process.wait()
         finally:
             if process.returncode is None:
-                await _end(process)
+                await end(process)
             if self._requests.get(name) is process:
                 del self._requests[name]
 
@@ -157,7 +155,7 @@ class Allocations:
 
         The files of those that cannot be released are kept.
         """
-        await _end(*(self._requests[name] for name in names if name in self._requests))
+        await end(*(self._requests[name] for name in names if name in self._requests))
         found = {name: progress.read(self.path(name)).job for name in names}
         granted = {name: job for name, job in found.items() if job is not None}
         pending = [{name: f"--name={self._job_name(name)}"} for name in names if not found[name]]
@@ -187,14 +185,3 @@ class Allocations:
 
 def _name(session: str) -> str:
     return _PREFIX + hashlib.blake2b(session.encode(), digest_size=8).hexdigest()
-
-
-async def _end(*requests: trio.Process) -> None:
-    """End processes of salloc: each cancels its request, if the controller has it."""
-    for process in requests:
-        process.terminate()
-    with trio.move_on_after(_TERMINATE_TIMEOUT_S, shield=True):
-        for process in requests:
-            await process.wait()
-    for process in requests:
-        process.kill()

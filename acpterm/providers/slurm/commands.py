@@ -151,7 +151,7 @@ async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Do
                 cwd="/",
                 start_new_session=True,
                 check=False,
-                deliver_cancel=_end,
+                deliver_cancel=end,
             )
     except trio.TooSlowError:
         raise ProviderError(f"{argv[0]} did not end within {timeout_s:g} s") from None
@@ -160,11 +160,24 @@ async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Do
     return Done(done.returncode, os.fsdecode(done.stdout).strip())
 
 
-async def _end(process: trio.Process) -> None:
-    """End a command that takes too long. An srun takes its step with it, if it has the time."""
-    process.terminate()
-    await trio.sleep(_TERMINATE_TIMEOUT_S)
-    process.kill()
+async def end(*processes: trio.Process) -> None:
+    """End commands of Slurm; not cancelled.
+
+    With the time of SIGTERM, srun takes its step with it, and salloc cancels its request.
+    """
+    for process in processes:
+        process.terminate()
+    with trio.move_on_after(_TERMINATE_TIMEOUT_S, shield=True):
+        for process in processes:
+            await process.wait()
+    for process in processes:
+        process.kill()
+
+
+async def job_state(place: SlurmPlace, job: str | int, *, timeout_s: float) -> Done:
+    """Ask the controller for the state of a job, such as `RUNNING`. Raises `ProviderError`."""
+    argv = ["squeue", "--noheader", f"--jobs={job}", "--format=%T"]
+    return await run(place, argv, timeout_s=timeout_s)
 
 
 async def cancel(place: SlurmPlace, jobs: Iterable[str], *, timeout_s: float) -> None:

@@ -30,6 +30,7 @@ from acpterm.providers.slurm.commands import (
     cancel,
     environment,
     job_options,
+    job_state,
     require,
     require_config,
     run,
@@ -260,8 +261,7 @@ class SlurmProvider:
         """Raise `ProviderError` if the job of the place has ended, or Slurm refuses its options."""
         place = self._place
         if place.job is not None:
-            argv = ["squeue", "--noheader", f"--jobs={place.job}", "--format=%T"]
-            done = await run(place, argv, timeout_s=_CHECK_TIMEOUT_S)
+            done = await job_state(place, place.job, timeout_s=_CHECK_TIMEOUT_S)
             if done.is_gone or done.text in ("", "COMPLETING"):
                 raise ProviderError(f"job = {place.job}: there is no such job")
         else:

@@ -20,8 +20,8 @@ from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh.master import Master, client_of_master_environment
 
 _PREFIX: Final = b"acpterm "
-# A number of more digits is no request of ours, and `int` raises for thousands of them.
-_NUMBER: Final = re.compile("[0-9]{1,9}")
+NUMBER: Final = re.compile("[0-9]{1,9}")
+"""A number from the other host: it may send anything, and `int` raises for thousands of digits."""
 # The reply is used in command lines.
 _READY: Final = re.compile("ready [ -~]+")
 _LINE_MAX: Final = 65536
@@ -124,7 +124,7 @@ class Control:
     def _parsed(self, line: bytes) -> tuple[int, str] | None:
         """Return the number of the request that a line replies to, and the reply."""
         number, _, words = line.removeprefix(_PREFIX).decode(errors="replace").partition(" ")
-        if line.startswith(_PREFIX) and _NUMBER.fullmatch(number):
+        if line.startswith(_PREFIX) and NUMBER.fullmatch(number):
             return int(number), words
         self._noise = f"{self._noise}{line.decode(errors='replace')} "[-500:]
         return None

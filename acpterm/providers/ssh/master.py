@@ -16,8 +16,8 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Sequence
-from subprocess import DEVNULL
+from collections.abc import Mapping, Sequence
+from subprocess import DEVNULL, CompletedProcess
 from typing import Final
 
 import trio
@@ -148,17 +148,11 @@ class Master:
         """Send a request to the master; return why it has failed, or None."""
         fixed = ("-F", "none", "-S", self.path, "-O", command)
         with trio.move_on_after(_EXIT_TIMEOUT_S):
+            argv = [*fixed, *options, "--", self._host]
             try:
-                done = await trio.run_process(
-                    ["ssh", *fixed, *options, "--", self._host],
-                    stdin=DEVNULL,
-                    capture_stdout=True,
-                    capture_stderr=True,
-                    env=client_of_master_environment(),
-                    check=False,
-                )
-            except OSError as error:
-                return f"ssh cannot be started: {error}"
+                done = await _run_ssh(argv, client_of_master_environment())
+            except ProviderError as error:
+                return str(error)
             text = os.fsdecode(done.stderr).strip()[-_TEXT_MAX:]
             return None if done.returncode == 0 else text or f"ssh exited with {done.returncode}"
         return "no answer"
@@ -173,16 +167,8 @@ async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[
         raise ProviderError("there is no ssh on the PATH: install openssh-client")
     try:
         with trio.fail_after(place.connect_timeout):
-            done = await trio.run_process(
-                ["ssh", *config_options(place), "-G", "--", host],
-                stdin=DEVNULL,
-                capture_stdout=True,
-                capture_stderr=True,
-                env=environment(),
-                check=False,
-            )
-    except OSError as error:
-        raise ProviderError(f"ssh cannot be started: {error}") from error
+            argv = [*config_options(place), "-G", "--", host]
+            done = await _run_ssh(argv, environment())
     except trio.TooSlowError:
         raise ProviderError("ssh -G did not end: see Match exec in the ssh configuration") from None
     if done.returncode != 0:
@@ -217,6 +203,21 @@ def client_of_master_environment() -> dict[str, str]:
     ssh expands variables in some arguments, so it gets no more than it needs.
     """
     return {**client_environment({}), STARTED_DETACHED: "ssh"}
+
+
+async def _run_ssh(arguments: Sequence[str], env: Mapping[str, str]) -> CompletedProcess[bytes]:
+    """Run ssh, and return what it printed. Raises `ProviderError` if it cannot be started."""
+    try:
+        return await trio.run_process(
+            ["ssh", *arguments],
+            stdin=DEVNULL,
+            capture_stdout=True,
+            capture_stderr=True,
+            env=env,
+            check=False,
+        )
+    except OSError as error:
+        raise ProviderError(f"ssh cannot be started: {error}") from error
 
 
 def _read(path: str) -> str:

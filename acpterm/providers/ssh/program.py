@@ -6,7 +6,6 @@ daemon (`keeper`), which exits like ssh, or by SIGHUP if the connection was lost
 
 import contextlib
 import math
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -14,7 +13,7 @@ import trio
 
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh.connections import Connections
-from acpterm.providers.ssh.control import ControlLostError
+from acpterm.providers.ssh.control import NUMBER, ControlLostError
 from acpterm.providers.ssh.keeper import RemoteKeeper
 from acpterm.pty.signals import name_of, number_of
 from acpterm.terminal.remote import RemoteExit
@@ -25,8 +24,6 @@ LOST: Final = RemoteExit(255, None, EndedBy.LOST)
 _CERTAIN_MAX: Final = 127
 # It may be the program's own, but also ssh's when the connection is lost.
 _UNKNOWN_CODE: Final = 255
-# The other host may send anything.
-_NUMBER: Final = re.compile("[0-9]{1,9}")
 _REPLY_TIMEOUT_S: Final = 5.0
 # A host that is busy needs as long as this to find and end all processes of a program.
 _KILL_TIMEOUT_S: Final = 15.0
@@ -100,9 +97,9 @@ class SshProgram:
         if reply is None and code is not None and code != _UNKNOWN_CODE:
             return RemoteExit(code, None)
         match (reply or "").split():
-            case ["code", number] if _NUMBER.fullmatch(number):
+            case ["code", number] if NUMBER.fullmatch(number):
                 return RemoteExit(int(number), None)
-            case ["signal", number, *names] if _NUMBER.fullmatch(number):
+            case ["signal", number, *names] if NUMBER.fullmatch(number):
                 return RemoteExit(None, _signal_name(int(number), names))
             case ["gone"]:
                 # What waits for the program cannot be ended by anything else.
