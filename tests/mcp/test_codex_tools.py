@@ -97,7 +97,8 @@ async def test_write_stdin_continues_a_session(tmp_path):
 
 async def test_write_stdin_polls_and_interrupts(tmp_path):
     async with mcp_tools(tmp_path, "codex") as tools:
-        started = await tools.call("exec_command", cmd="sleep 60", yield_time_ms=250)
+        # A login shell that is interrupted while it reads its profile may go on.
+        started = await tools.call("exec_command", cmd="sleep 60", login=False, yield_time_ms=250)
         number = started.data["session_id"]
         result = await tools.call(
             "write_stdin", session_id=number, chars="\x03", yield_time_ms=30_000
