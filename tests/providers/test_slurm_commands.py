@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -258,11 +259,12 @@ async def test_wakes_of_several_jobs_run_one_at_a_time_beside_other_steps(
 
 @pytest.fixture
 def no_processes(monkeypatch):
-    """Let no command be started, as if there were no free file descriptors."""
+    """Let no command be started, as if all were installed and no file descriptor were free."""
 
     async def fail(*_args, **_options):
         raise OSError(errno.EMFILE, "Too many open files")
 
+    monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
     monkeypatch.setattr(trio, "run_process", fail)
     monkeypatch.setattr(trio.lowlevel, "open_process", fail)
 
