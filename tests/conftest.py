@@ -10,6 +10,7 @@ A shell's background job, and `nohup`, ignore some signals, and so would the pro
 these signals are not ignored here.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
@@ -57,6 +58,17 @@ def quick_keepers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "_start_embedded", start_embedded_keeper)
         yield
+
+
+def pytest_configure() -> None:
+    """Spare the collection of tests the garbage collector: it makes millions of objects that stay."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector see only the objects of tests, not those of the collection."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
