@@ -61,7 +61,7 @@ def quick_keepers() -> Iterator[None]:
 
 
 def pytest_configure() -> None:
-    """Spare the collection of tests the garbage collector: it makes millions of objects that stay."""
+    """Collect the tests without garbage collection: of millions of new objects, most stay."""
     gc.disable()
 
 
