@@ -1,4 +1,4 @@
-"""`acpterm run` without -d: attach to the command, or print its output, until it ends."""
+"""`acpterm run` without -d: attach to the new terminal, or print its output, until it ends."""
 
 import os
 from contextlib import nullcontext, suppress
@@ -31,9 +31,9 @@ def run_attached(
 ) -> None:
     """Create a terminal, and attach to it until its program ends or the user detaches.
 
-    If stdin or stdout is not a terminal, or with `no_stdin`, the output is printed instead. The
-    last four parameters are the options --rm, -i, -n and --raw of `acpterm run`. Exits with the
-    program's exit status, or returns if the program was left running.
+    If stdin or stdout is not a terminal, or with `no_stdin`, print the output instead. The last
+    four parameters are the options --rm, -i, -n and --raw of `acpterm run`. Exit with the program's
+    exit status, or with 128 + n after the shutdown signal n; return if the program still runs.
     """
     in_window = Tty.is_there() and not no_stdin
     detach_keys = detach_filter(config, socket) if in_window else None
