@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def common(function: F) -> F:
-    """Add `--config`, `--log-level` and `--log-format` to `serve`, `stdio`, `proxy` or `prompt`."""
+    """Add `--config`, `--log-level` and `--log-format`, the options of commands that log."""
     for option in (
         click.option("--config", metavar="FILE", help="Read the settings from FILE."),
         click.option(
@@ -106,7 +106,7 @@ def hosted(function: F) -> F:
 
 
 def at_daemon(function: F) -> F:
-    """Add `--config` and `--socket`, the options of every command that connects to the daemon."""
+    """Add `--config` and `--socket`, the options of the commands that act on a daemon."""
     for option in (
         click.option("--config", metavar="FILE", help="Read the settings from FILE."),
         click.option(

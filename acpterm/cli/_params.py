@@ -114,7 +114,7 @@ def parse_time(text: str, now: float) -> float:
 
 
 class Span(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
-    """A span of time, such as 90s, 5m, 1h30m or 2d, in seconds; at most `max_s`."""
+    """A span of time, such as 90s, 5m, 1h30m or 2d; its value is at most `max_s` seconds."""
 
     name = "span"
 

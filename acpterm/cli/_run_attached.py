@@ -14,7 +14,7 @@ from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.pipe import ExitResult, follow, is_passed_on, named_pipe
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.format import exit_code, loss, title
+from acpterm.client.user.format import end_notice, exit_code, title
 from acpterm.config import user_socket
 from acpterm.jsonrpc import RpcError
 
@@ -68,6 +68,6 @@ def _exit(info: TerminalInfo, result: AttachResponse | ExitResult) -> NoReturn:
     status = result.status if isinstance(result, ExitResult) else result.exit_status
     if status is None:
         fail(f"terminal {title(info)} was removed")
-    if sentence := loss(info, status):
+    if sentence := end_notice(info, status):
         report(f"[{sentence}]")
     raise SystemExit(exit_code(status))

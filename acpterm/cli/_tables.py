@@ -54,7 +54,7 @@ _REVERSE: Final = "7"
 
 
 class Styles(Enum):
-    """Styles of a table's text: none, bold and dim text, or bold and dim text and colours."""
+    """The styling of a table's text: none, attributes (bold, dim), or attributes and colours."""
 
     NONE = auto()
     ATTRIBUTES = auto()
@@ -62,7 +62,7 @@ class Styles(Enum):
 
 
 def items(terminals: Iterable[TerminalInfo]) -> list[Item]:
-    """Return the list items for `terminals` in the order of `acpterm ls`, with their ages now."""
+    """Return the list items for `terminals` in the order of `acpterm ls`; ages are as of now."""
     now, found = time.time(), in_list_order(terminals)
     short = short_ids([info.terminal_id for info in found])
     return [Item(info.terminal_id, row(info, short[info.terminal_id], now)) for info in found]
@@ -88,8 +88,8 @@ def table(
 ) -> list[str]:
     """Return the lines of a table, the header first.
 
-    A line is at most `columns` characters wide; None means as wide as the content. `selected` is
-    the index of the row to highlight. If `rows` are only the visible part of a list, `among` are
+    A line is at most `columns` cells wide; None means as wide as the content. `selected` is the
+    index of the row to highlight. If `rows` are only the visible part of a list, `among` are
     all rows of the list: the table's columns are made wide enough for all of them.
     """
     sizes = _sizes(rows if among is None else among, columns)
@@ -109,7 +109,7 @@ def _line(
     line = ""
     for number, (text, size, (attribute, colour)) in enumerate(cells, 1):
         cut = cut_to(text, size)
-        # The spaces of a selected line are highlighted too: the line must not exceed the window.
+        # Spaces at the end of a selected line are highlighted, so they must not exceed the window.
         blank = " " * (size - cell_len(cut) + (_GAP if number < len(cells) else 0))
         codes = [attribute, colour if styles is Styles.COLOURS else "", _REVERSE * is_selected]
         code = ";".join(filter(None, codes))

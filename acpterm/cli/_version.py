@@ -16,9 +16,9 @@ def version_line() -> str:
 
 
 def _commit() -> str | None:
-    """Return `commit` and the commit recorded in the built package, or else the checked-out one.
+    """Return `commit HASH`, for the commit of which the package was built or is a checkout.
 
-    Return None if neither is known.
+    Return None if the commit is unknown.
     """
     try:
         with open(os.path.join(_PACKAGE, "commit"), encoding="ascii") as file:

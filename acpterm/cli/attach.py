@@ -15,7 +15,7 @@ from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.format import ended, loss, title
+from acpterm.client.user.format import end_notice, ended, title
 from acpterm.providers.provider import is_place
 from acpterm.pty import linux
 from acpterm.pty.tracking import marks
@@ -104,4 +104,4 @@ def report(message: str) -> None:
 def _outcome(info: TerminalInfo, response: AttachResponse) -> str:
     if (status := response.exit_status) is None:
         return f"{title(info)} was removed"
-    return loss(info, status) or f"{title(info)} {ended(status)}"
+    return end_notice(info, status) or f"{title(info)} {ended(status)}"

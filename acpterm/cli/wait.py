@@ -104,7 +104,7 @@ def command(
             return _TIMED_OUT, f"{which} {event} within {timeout:g} s"
 
     if timeout is not None:
-        # A search for a single expression may take forever, and blocks everything else here.
+        # A single search may take forever (backtracking), and nothing else runs meanwhile.
         signal.signal(signal.SIGALRM, _give_up)
         signal.setitimer(signal.ITIMER_REAL, timeout + _EXIT_GRACE_S)
     status, message = call(config, socket, wait)

@@ -53,7 +53,8 @@ from acpterm.client.user.output.show import missing
 from acpterm.config import Settings
 from acpterm.jsonrpc import RESOURCE_NOT_FOUND, RpcError
 
-# Seconds between two attempts to connect: at first, doubled after each attempt, and at most.
+# Seconds between two attempts to connect: the first pause, which doubles after each attempt, and
+# the longest pause.
 _PAUSE_S: Final = 0.1
 _PAUSE_MAX_S: Final = 2.0
 _RELEASE_TIMEOUT_S: Final = 2.0

@@ -21,7 +21,8 @@ ANSWER_TIMEOUT_S: Final = 3.0
 class NoWorker(Wire):
     """The status of a daemon that has no worker; `worker_pid` is always None.
 
-    `message` is the keeper's explanation; None if there is none in the lock file.
+    `keeper_pid` and `message`, the keeper's explanation, come from the lock file; each is None if
+    the lock file does not contain it.
     """
 
     keeper_pid: int | None

@@ -11,8 +11,8 @@ from acpterm.client.sanitize import one_line
 from acpterm.client.user.format import duration, ended, ended_by, summary_line
 
 RECONNECTED: Final = "reconnected"
-"""Name of the event that the daemon's worker was replaced. The module `events` creates this event,
-since the daemon does not send one."""
+"""Name of the event which reports that the daemon's worker was replaced. The module `events`
+creates this event; the daemon does not send it."""
 # Hexadecimal digits that are shown of a terminal's id. The number is fixed, since the ids of later
 # lines are not known yet.
 _ID: Final = 8

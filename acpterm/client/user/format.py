@@ -203,8 +203,8 @@ def reason(status: ExitInfo) -> str:
     return f" ({status.ended_by.replace('_', ' ')})" if status.ended_by in _REASONS else ""
 
 
-def loss(info: TerminalInfo, status: ExitInfo) -> str | None:
-    """Return a sentence that says how a program ended and why; None if `reason` is empty."""
+def end_notice(info: TerminalInfo, status: ExitInfo) -> str | None:
+    """Return a sentence that says how a program ended and why; None if `reason(status)` is ""."""
     if status.ended_by == "lost":
         on = "connection to its host" if info.provider.startswith("ssh:") else "exit status"
         return f"{title(info)} {ended(status)}: the {on} is lost"

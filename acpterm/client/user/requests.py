@@ -37,8 +37,9 @@ REPEATABLE: Final = {
     "terminal/screen": 1,
     "terminal/wait": math.inf,
 }
-"""How many times a request may be repeated, by method; other methods are never repeated. Most
-requests are repeated only once, since a request that has killed one worker may kill the next."""
+"""How many times a request may be repeated after a lost connection, by method. Requests of other
+methods are never repeated. Most requests are repeated only once, since a request that has killed
+one worker may kill the next one."""
 # The words by which error messages of the daemon refer to a terminal.
 _TERMINAL: Final = re.compile(r"terminal 'term_[0-9a-f]{32}'")
 

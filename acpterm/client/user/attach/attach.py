@@ -81,7 +81,8 @@ async def attach(
     `detach_filter` finds the detach keys in the input. If `read_only`, send no input. Return how
     the program exited; None if the program was still running when the user detached, a signal
     arrived, or the window was closed. Raises `RpcError` if the daemon refuses the request, for
-    example because the terminal was removed, and `DaemonError` if the daemon ends.
+    example because the terminal was removed, and `DaemonError` if the daemon ends; errors are in
+    exception groups.
     """
     notice = await _notice(client, info, detach_filter)
     attachment = _Attachment(client, terminal, info, detach_filter, notice, read_only=read_only)
@@ -194,7 +195,7 @@ class _Attachment:
         if update.kind == "screen":
             self._is_notice_visible = False
         elif self._is_notice_visible:
-            # The output may have scrolled the notice.
+            # The output may have moved the notice.
             self._repaint()
 
     def _choose_screen(self, *, alternate: bool) -> None:

@@ -38,11 +38,12 @@ class InputSender:
         self._confirmed = trio.lowlevel.ParkingLot()
 
     async def send(self, data: bytes) -> None:
-        """Send `data`; wait if too much input is unconfirmed, but not for each confirmation.
+        """Send `data` without waiting until the daemon confirms it.
 
-        Input that still cannot be sent after `_CONFIRM_TIMEOUT_S` is dropped with a bell. More
-        input is then dropped at once, until the daemon confirms some of the earlier input. The bell
-        also rings for each request that fails, for example because the connection was lost.
+        If too much input is unconfirmed, wait for at most `_CONFIRM_TIMEOUT_S`; then drop `data`
+        with a bell. More input is then dropped at once, until the daemon confirms some of the
+        earlier input. The bell also rings for each request that fails, for example because the
+        connection was lost.
         """
         for at in range(0, len(data), _CHUNK_BYTES):
             await self._send_chunk(data[at : at + _CHUNK_BYTES])

@@ -1,6 +1,6 @@
 """Checks of the providers that run terminals' programs, and of places (other hosts).
 
-Each check runs one command by the provider.
+Each check runs one command with the provider or at the place.
 """
 
 import time

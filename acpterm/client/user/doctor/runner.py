@@ -18,7 +18,7 @@ from acpterm.providers.provider import NAMES
 # Timeout of a check in seconds. Longer than `programs.TIMEOUT_S`, so that a check that runs a
 # program can report the program's timeout.
 _TIMEOUT_S: Final = 3.0
-# A place has its own timeout, which is shorter, and whose error message says more.
+# A place has its own timeout in the settings, whose error message says more: let that expire first.
 _PLACE_TIMEOUT_S: Final = 600.0
 
 Outcome: TypeAlias = CheckResult | list[CheckResult]

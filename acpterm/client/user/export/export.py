@@ -70,7 +70,7 @@ async def _export(client: UserClient, terminal: str, write: Callable[[bytes], ob
 
 
 class _Content(NamedTuple):
-    """The amount of content in an asciicast. Tuples are compared by output first, then by input."""
+    """The amount of content in an asciicast, compared by output, then input, then other events."""
 
     output: int = -1
     """Characters of output; -1 if the file is not an asciicast."""

@@ -1,6 +1,6 @@
-"""Writes to stdout and stderr, blocking; the module `stdout` does so in trio.
+"""Writes to stdout and stderr, blocking; the module `trio_stdout` does so in trio.
 
-Errors name the stream that failed. `window` returns the size of the terminal on stdout.
+Errors name the stream that failed. `window_size` returns the size of the terminal on stdout.
 """
 
 import os

@@ -58,9 +58,9 @@ async def _unread(fd: int) -> None:
         poll = select.poll()
         poll.register(fd, 0)
         while stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-            # A closed other end wakes every kind of wait. Input wakes `wait_readable` too, if the
-            # pipe is open for reading, so check the flags and try again later. A socket often has
-            # input, so it is only polled.
+            # `wait_readable` returns when the other end is closed. If the pipe is also open for
+            # reading, it returns for input too, so check the flags and try again later. A socket
+            # often has input, so only poll it.
             if stat.S_ISFIFO(mode):
                 await trio.lowlevel.wait_readable(fd)
             if any(happened & (select.POLLERR | select.POLLHUP) for _, happened in poll.poll(0)):
