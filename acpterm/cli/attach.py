@@ -57,7 +57,7 @@ def command(
     detach_keys = detach_filter(config, socket)
 
     async def attach_and_wait(client: UserClient) -> str:
-        info = await (latest(client) if terminal is None else client.own(terminal))
+        info = await (latest(client) if terminal is None else client.get_for_input(terminal))
         if info.state not in ACTIVE:
             name = title(info)
             raise DaemonError(f"the program of terminal {name} has ended: see acpterm logs {name}")

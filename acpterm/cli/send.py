@@ -158,7 +158,7 @@ def command(
         name = terminal
         if terminal == LAST:
             # Resolve the name once: a terminal created between two steps must not get the rest.
-            name = (client.own(terminal)).terminal_id
+            name = client.get_for_input(terminal).terminal_id
         type_steps(client, name, steps, paste=paste)
 
     call(config, socket, send_steps)

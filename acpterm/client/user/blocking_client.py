@@ -144,8 +144,8 @@ class BlockingClient(BlockingConnection):
         """
         return self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
 
-    def own(self, terminal: str) -> TerminalInfo:
-        """Return the terminal with this name or id, for a command that types into the terminal.
+    def get_for_input(self, terminal: str) -> TerminalInfo:
+        """Return the terminal with this name or id, for a command that types into it.
 
         ``@last`` means the newest terminal of the user, and a name means the user's terminal if one
         has the name, so that nothing is typed into an agent's terminal by mistake. Raises the

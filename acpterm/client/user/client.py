@@ -152,8 +152,8 @@ class UserClient:
         self._names.note(answer, terminal)
         return answer
 
-    async def own(self, terminal: str) -> TerminalInfo:
-        """Return the terminal with this name or id, for a command that types into the terminal.
+    async def get_for_input(self, terminal: str) -> TerminalInfo:
+        """Return the terminal with this name or id, for a command that types into it.
 
         ``@last`` means the newest terminal of the user, and a name means the user's terminal if one
         has the name, so that nothing is typed into an agent's terminal by mistake. Raises the
