@@ -13,7 +13,7 @@ import contextlib
 import gc
 import math
 import os
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import structlog
@@ -23,13 +23,13 @@ from acpterm.config import Settings
 from acpterm.host.host import Host
 from acpterm.host.host_state import DaemonInfo
 from acpterm.host.open_host import Supervision, open_host
-from acpterm.host.server.accepting import Acceptor
-from acpterm.host.server.sockets import Listening, Sockets, open_sockets
+from acpterm.host.server.acceptor import Acceptor
+from acpterm.host.server.daemon_sockets import Listening, Sockets, open_sockets
 from acpterm.host.state.records import StateVersionError
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import HTTP_KEY, StoredEntry
 from acpterm.host.web_door import WebDoor
-from acpterm.keeper.client import KeeperClient, become_keeper, worker_pair
+from acpterm.keeper.client import KeeperClient
 from acpterm.pty import linux
 from acpterm.runtime import exec_context, logs
 from acpterm.runtime.descriptors import raise_open_files, reserve
@@ -45,49 +45,6 @@ _LOG_CHECK_S: Final = 10.0
 _EXIT_FAILED: Final = 70
 
 _log = structlog.get_logger("acpterm.daemon")
-
-
-def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> KeeperClient:
-    """Fork: this process becomes the keeper, and the function returns only in the first worker.
-
-    Returns the worker's client for the keeper. The keeper starts later workers with
-    `worker_command`, and keeps the descriptors `handed`, which the service manager has handed over.
-    Call this before any thread is started, and before the limit of open files is raised. Raises
-    `OSError`.
-    """
-    worker_end, keeper_end = worker_pair()
-    worker = os.fork()
-    if worker:
-        worker_end.close()
-        _set_close_on_exec(handed)
-        become_keeper(keeper_end, worker, worker_command)
-    # Linux divides CPU time by session, so the worker gets its own share.
-    os.setsid()
-    keeper_end.close()
-    _close(handed)
-    return KeeperClient(worker_end)
-
-
-def _set_close_on_exec(handed: Container[int]) -> None:
-    """Mark all open descriptors close-on-exec, except 0, 1, 2 and those in `handed`."""
-    for fd in _open_descriptors():
-        if fd > 2 and fd not in handed:
-            with contextlib.suppress(OSError):
-                os.set_inheritable(fd, False)
-
-
-def _close(handed: Container[int]) -> None:
-    for fd in _open_descriptors():
-        if fd in handed:
-            with contextlib.suppress(OSError):
-                os.close(fd)
-
-
-def _open_descriptors() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/dev/fd")]
-    except OSError:
-        return []
 
 
 class WebServer(WebDoor, Protocol):

@@ -23,7 +23,8 @@ from acpterm.config.profiles import Profile
 from acpterm.host.agent.approver import Approver
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
-from acpterm.host.agent.session import Session, SessionState, no_such_terminal
+from acpterm.host.agent.session import Session, no_such_terminal
+from acpterm.host.agent.session_records import SessionRecords
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.host_state import HostState
 from acpterm.host.launch.request import LaunchRequest
@@ -348,8 +349,8 @@ class AgentConnection:
         return session
 
     def _new_session(self, identifier: str, number: int) -> Session:
-        state = SessionState(self.host.state_writer, self.agent.connection_id, number)
-        return Session(identifier, self.agent, state, self.creates)
+        records = SessionRecords(self.host.state_writer, self.agent.connection_id, number)
+        return Session(identifier, self.agent, records, self.creates)
 
     def add_relayed_agent(self) -> None:
         """Add the agent's process to `holders`, if the process that connected only relays for it.

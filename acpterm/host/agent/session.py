@@ -15,7 +15,7 @@ The file is long because all methods of `Session` read and change the same state
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from sys import getsizeof
 from typing import Final
@@ -25,14 +25,13 @@ from msgspec import Raw
 
 from acpterm.acp.terminal_updates import TerminalUpdate, from_meta
 from acpterm.host.agent.creates import Creates
+from acpterm.host.agent.session_records import SessionRecords
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.names import named
 from acpterm.host.sessions.agent_terminals import AgentTerminals
 from acpterm.host.sessions.observed import Observer
 from acpterm.host.sessions.tool_calls import ToolCalls
 from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text, unpack_text
-from acpterm.host.state.store import session_key, tool_call_key
-from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 from acpterm.policy.decisions import SessionDecisions
 from acpterm.policy.questions import Answer, Prefix, Question
@@ -49,64 +48,6 @@ _SESSION_BYTES: Final = 2048
 _RELEASED_BYTES: Final = 160
 
 
-class SessionState:
-    """Stores the records of one session and of its tool calls, for the next worker.
-
-    `connection` is the id of the agent's connection, and `number` the session's number in that
-    connection. States: *unstored* until `store`; *stored* until `remove`.
-    """
-
-    def __init__(self, writer: StateWriter, connection: str, number: int) -> None:
-        self._writer: Final = writer
-        self._connection: Final = connection
-        self._number: Final = number
-        self._key: Final = session_key(connection, number)
-        self._is_stored = False
-
-    def store(self, record: Callable[[], SessionRecord]) -> None:
-        """Begin to store the session: schedule its record, which `record` returns, to be stored.
-
-        From now on, `changed` and `call_changed` schedule changes to be stored.
-        """
-        self._is_stored = True
-        self.changed(record)
-
-    def restored(self) -> None:
-        """Record that the store has the session's record already, from the previous worker."""
-        self._is_stored = True
-
-    def changed(self, record: Callable[[], SessionRecord]) -> None:
-        """Schedule the session's record, which `record` returns, to be stored again.
-
-        Do nothing if the session is not stored.
-        """
-        if self._is_stored:
-            self._writer.changed(self._key, lambda: record().encode())
-
-    def call_changed(self, number: int, record: Callable[[], ToolCallRecord] | None) -> None:
-        """Schedule a tool call's record to be stored, or to be removed if `record` is None.
-
-        `number` is the tool call's number. Nothing is stored if the session is not stored.
-        """
-        key = tool_call_key(self._connection, self._number, number)
-        if record is None:
-            self._writer.removed(key)
-        elif self._is_stored:
-            self._writer.changed(key, lambda: record().encode())
-
-    def remove(self, calls: Iterable[int]) -> None:
-        """Remove the records of the session and of its tool calls from the store.
-
-        `calls` are the tool calls' numbers.
-        """
-        if not self._is_stored:
-            return
-        self._is_stored = False
-        for number in calls:
-            self.call_changed(number, None)
-        self._writer.removed(self._key)
-
-
 class Session:
     """A session of an agent's connection: its terminals, its directory and its tool calls.
 
@@ -115,11 +56,11 @@ class Session:
     """
 
     def __init__(
-        self, identifier: str, agent: AgentInfo, state: SessionState, creates: Creates
+        self, identifier: str, agent: AgentInfo, records: SessionRecords, creates: Creates
     ) -> None:
         self.id: Final = identifier
         self.agent: Final = agent
-        self._state: Final = state
+        self._records: Final = records
         self._creates: Final = creates
         self._cwd: str | None = None
         self._workspace: str | None = None
@@ -189,10 +130,10 @@ class Session:
 
         The record is stored before the next response is sent, and again after each change.
         """
-        self._state.store(self._record)
+        self._records.store(self._record)
 
     def _changed(self) -> None:
-        self._state.changed(self._record)
+        self._records.changed(self._record)
 
     @property
     def size(self) -> int:
@@ -205,19 +146,19 @@ class Session:
     def forget_updates(self) -> None:
         """Free memory: forget the tool calls, and the terminals that the agent runs itself."""
         for number in self.tool_calls.forget():
-            self._state.call_changed(number, None)
+            self._records.call_changed(number, None)
         self.agent_terminals.forget()
 
     def forget(self) -> None:
         """Remove the records of the session and of its tool calls from the store."""
-        self._state.remove(self.tool_calls.numbers())
+        self._records.remove(self.tool_calls.numbers())
 
     def restore(self, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]) -> None:
         """Restore the session from the previous worker's records.
 
         `calls` are the records of the session's tool calls, each with the tool call's number.
         """
-        self._state.restored()
+        self._records.restored()
         self._cwd = None if record.cwd is None else unpack_text(record.cwd)
         self._workspace = None if record.workspace is None else unpack_text(record.workspace)
         self._cancelled = record.cancelled
@@ -323,7 +264,7 @@ class Session:
         the update shows; None if the update has no content.
         """
         for number, record in self.tool_calls.apply(call, fields, terminals):
-            self._state.call_changed(number, record)
+            self._records.call_changed(number, record)
         changed = self._record_terminal_updates(from_meta(fields.get("_meta")))
         for observer in list(self._observers):
             observer(call, fields, changed)

@@ -17,7 +17,6 @@ from acpterm.acp.user_api import (
     RenameRequest,
     ScreenResponse,
     TerminalInfo,
-    UserCreateRequest,
     UserReadRequest,
     UserResizeRequest,
     UserSignalRequest,
@@ -35,16 +34,12 @@ from acpterm.acp.user_streams import (
 )
 from acpterm.host import terminal_ops
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.launch.command import summary
-from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.recording import asciicast
 from acpterm.host.terminal_info import exit_info
 from acpterm.host.user.attach import attach as attach_window
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.follow import follow as follow_output
-from acpterm.host.user.launches import launch_of, users_placement
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
-from acpterm.providers.provider import is_place
 from acpterm.terminal.status import EndedBy
 
 # Bytes of an asciicast in one notification.
@@ -68,44 +63,6 @@ async def list_all(user: UserConnection, params: ListRequest) -> ListResponse:
 def get(user: UserConnection, params: GetRequest) -> TerminalInfo:
     """`_acpterm/terminal/get`: return one terminal."""
     return user.host.terminal_info(user.entry(params.terminal_id, own=params.own))
-
-
-async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInfo:
-    """`_acpterm/terminal/create`: create a terminal that the user owns."""
-    host, settings = user.host, user.settings
-    request = LaunchRequest(
-        settings,
-        user.context,
-        command=params.command,
-        args=params.args,
-        env=[(item.name, item.value) for item in params.env],
-        cwd=params.cwd or user.context.cwd,
-        size=(params.cols or settings.cols, params.rows or settings.rows),
-        attended=True,
-        stdin=params.stdin,
-    )
-    with host.registry.reserve_name(params.name) as name:
-        if not is_place(params.provider or "local"):
-            await user.directories.check(request.cwd)
-        record = request.record(summary(params.command, params.args))
-        record.name, record.is_removed_at_end = name, params.remove
-        placement = users_placement(
-            host,
-            params.provider,
-            request.cwd,
-            has_stdin=params.stdin is not None,
-            resources=params.resources,
-        )
-        host.trail.users_create(
-            params.command, params.args, directory=request.cwd, provider=placement.provider.name
-        )
-        terminal = await request.start(host.pool, record, placement, host.state_writer)
-        if params.hold:
-            user.hold_output(terminal, 0)
-        launch = launch_of(params, user.context, request)
-        entry = TerminalEntry(terminal, record, host.state_writer, launch=launch)
-        host.add(entry, request.env)
-    return host.terminal_info(entry)
 
 
 async def read(user: UserConnection, params: UserReadRequest) -> ReadResponse:

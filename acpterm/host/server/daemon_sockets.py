@@ -16,8 +16,8 @@ from typing import Final
 import trio
 
 from acpterm.config import Settings, agent_socket, user_socket
-from acpterm.host.server.listener import UnixListener
 from acpterm.host.server.systemd import path_of
+from acpterm.host.server.unix_listener import UnixListener
 from acpterm.host.state.records import ListenRecord
 from acpterm.host.state.store import LISTEN_PREFIX, StateStore, StoredEntry
 

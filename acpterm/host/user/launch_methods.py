@@ -26,7 +26,45 @@ from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
 
-def launch_of(
+async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInfo:
+    """`_acpterm/terminal/create`: create a terminal that the user owns."""
+    host, settings = user.host, user.settings
+    request = LaunchRequest(
+        settings,
+        user.context,
+        command=params.command,
+        args=params.args,
+        env=[(item.name, item.value) for item in params.env],
+        cwd=params.cwd or user.context.cwd,
+        size=(params.cols or settings.cols, params.rows or settings.rows),
+        attended=True,
+        stdin=params.stdin,
+    )
+    with host.registry.reserve_name(params.name) as name:
+        if not is_place(params.provider or "local"):
+            await user.directories.check(request.cwd)
+        record = request.record(summary(params.command, params.args))
+        record.name, record.is_removed_at_end = name, params.remove
+        placement = _users_placement(
+            host,
+            params.provider,
+            request.cwd,
+            has_stdin=params.stdin is not None,
+            resources=params.resources,
+        )
+        host.trail.users_create(
+            params.command, params.args, directory=request.cwd, provider=placement.provider.name
+        )
+        terminal = await request.start(host.pool, record, placement, host.state_writer)
+        if params.hold:
+            user.hold_output(terminal, 0)
+        launch = _launch_of(params, user.context, request)
+        entry = TerminalEntry(terminal, record, host.state_writer, launch=launch)
+        host.add(entry, request.env)
+    return host.terminal_info(entry)
+
+
+def _launch_of(
     params: UserCreateRequest, context: ExecContext, request: LaunchRequest
 ) -> LaunchRecord | None:
     """Return the launch record of a new terminal; None if the record is too large to be stored.
@@ -45,7 +83,7 @@ def launch_of(
     )
 
 
-def users_placement(
+def _users_placement(
     host: HostState,
     provider: str | None,
     cwd: str,
@@ -114,7 +152,7 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
         # or if the provider cannot be used any more.
         if not is_place(entry.record.provider):
             await user.directories.check(request.cwd)
-        placement = users_placement(
+        placement = _users_placement(
             host, entry.record.provider, request.cwd, resources=launch.resources
         )
         host.trail.users_create(
