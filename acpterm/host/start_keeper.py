@@ -1,4 +1,8 @@
-"""Starts the two processes of a daemon: the keeper, and its first worker."""
+"""Forks the two processes of a daemon: the keeper, and its first worker, which runs `daemon.serve`.
+
+The process that calls `start_keeper` executes the keeper, so the keeper is the daemon's main
+process: the one that systemd and scripts know. Its child is the first worker.
+"""
 
 import contextlib
 import os
@@ -13,7 +17,7 @@ def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> 
     Returns the worker's client for the keeper. The keeper starts later workers with
     `worker_command`, and keeps the descriptors `handed`, which the service manager has handed over.
     Call this before any thread is started, and before the limit of open files is raised. Raises
-    `OSError`.
+    `OSError` if the socket pair between the two processes, or the child, cannot be created.
     """
     worker_end, keeper_end = worker_pair()
     worker = os.fork()

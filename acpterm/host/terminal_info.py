@@ -1,4 +1,4 @@
-"""Describes terminals and exit statuses for the wire.
+"""Describes terminals and exit statuses on the wire.
 
 `terminal_info` and `exit_info` are for the user's clients, the other functions are for agents.
 """

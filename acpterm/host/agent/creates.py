@@ -37,7 +37,7 @@ class Creates:
     """Recognises repeated `terminal/create` requests of one agent's connection.
 
     Requests are identified by their JSON-RPC ids. `on_end` is called with the id of each request
-    that is no longer in flight.
+    that has ended and that the client will not repeat.
     """
 
     def __init__(self, on_end: Callable[[RequestId], None] = lambda _: None) -> None:
@@ -47,9 +47,9 @@ class Creates:
         self._repeatable: set[RequestId] = set()
 
     def add(self, entry: TerminalEntry) -> None:
-        """Record that a request has created the terminal.
+        """Record that a request has created the terminal of `entry`.
 
-        The terminal's record has the request's JSON-RPC id. If the record has none, do nothing.
+        The terminal's record has the request's JSON-RPC id. If the record has no id, do nothing.
         """
         if entry.record.request is not None:
             self._entries[entry.record.request] = entry
@@ -95,7 +95,7 @@ class Creates:
         return request in self._repeatable
 
     def continued(self, request: RequestId | None) -> None:
-        """Record that the client has repeated a request that had not created its terminal yet."""
+        """Record that the client has repeated a request whose terminal was not created before."""
         if request is not None:
             self._repeatable.discard(request)
 

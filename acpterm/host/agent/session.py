@@ -9,9 +9,8 @@ States of a terminal in its session:
   retained is up to `host.registry`.
 
 The host does not see how the agent and its ACP client create a session, so a `Session` is created
-by the first request that names it. It has a directory only if `_acpterm/session/set` has set one.
-
-The file is long because all methods of `Session` read and change the same states.
+by the first request that names it. It has a directory only if `_acpterm/session/set` or
+`_acpterm/session/open` has set one.
 """
 
 import itertools
@@ -51,7 +50,7 @@ _RELEASED_BYTES: Final = 160
 class Session:
     """A session of an agent's connection: its terminals, its directory and its tool calls.
 
-    `state` stores the session's records. `creates` recognises repeated `terminal/create` requests
+    `records` stores the session's records. `creates` recognises repeated `terminal/create` requests
     of the connection.
     """
 
@@ -108,15 +107,18 @@ class Session:
         return self._cancelled
 
     def allowed_prefixes(self, directory: str) -> list[Prefix]:
-        """Return the prefixes of commands that the user has allowed always in a directory."""
+        """Return the prefixes of the commands that the user always allows in a directory."""
         return self._decisions.allowed_in(directory)
 
     def decided(self, question: Question) -> Answer | None:
-        """Return the answer that the user has given for the whole session; None without one."""
+        """Return the answer to `question` if the user has given it for the whole session before.
+
+        Otherwise return None.
+        """
         return self._decisions.find(question)
 
     def remember(self, question: Question, answer: Answer) -> None:
-        """Remember the answer to a question for the whole session, if the user has chosen so."""
+        """Remember the answer to a question if the user has given it for the whole session."""
         if self._decisions.remember(question, answer):
             self._changed()
 
@@ -171,7 +173,7 @@ class Session:
     def _record(self) -> SessionRecord:
         ids = reversed(self._released)
         released = [*itertools.islice(ids, _STORED_RELEASED_MAX)][::-1]
-        # No directory has a longer path.
+        # A longer path cannot be that of a directory.
         is_stored = self._cwd is not None and len(self._cwd) <= _STORED_CWD_BYTES_MAX
         cwd = pack_text(self._cwd) if is_stored and self._cwd else None
         return SessionRecord(
@@ -195,7 +197,10 @@ class Session:
         self.entries[entry.id] = entry
 
     def find(self, identifier: str) -> TerminalEntry | None:
-        """Return the entry of the held or promoted terminal with this id or name, or None."""
+        """Return the entry of the held or promoted terminal with this id or name.
+
+        Return None if there is none.
+        """
         return self.entries.get(identifier) or named(self.entries.values(), identifier)
 
     def readable(self, identifier: str) -> TerminalEntry:

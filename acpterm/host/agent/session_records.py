@@ -9,10 +9,11 @@ from acpterm.host.state.writer import StateWriter
 
 
 class SessionRecords:
-    """Stores the records of one session and of its tool calls, for the next worker.
+    """Stores the records of one session and of its tool calls.
 
     `connection` is the id of the agent's connection, and `number` the session's number in that
-    connection. States: *unstored* until `store`; *stored* until `remove`.
+    connection. States: *unstored* until `store` or `restored`; *stored* until `remove`. Nothing is
+    stored while the state is *unstored*.
     """
 
     def __init__(self, writer: StateWriter, connection: str, number: int) -> None:
@@ -23,10 +24,7 @@ class SessionRecords:
         self._is_stored = False
 
     def store(self, record: Callable[[], SessionRecord]) -> None:
-        """Begin to store the session: schedule its record, which `record` returns, to be stored.
-
-        From now on, `changed` and `call_changed` schedule changes to be stored.
-        """
+        """Begin to store the session: schedule the record that `record` returns to be stored."""
         self._is_stored = True
         self.changed(record)
 
@@ -35,7 +33,7 @@ class SessionRecords:
         self._is_stored = True
 
     def changed(self, record: Callable[[], SessionRecord]) -> None:
-        """Schedule the session's record, which `record` returns, to be stored again.
+        """Schedule the session's changed record, which `record` returns, to be stored.
 
         Do nothing if the session is not stored.
         """
@@ -43,9 +41,10 @@ class SessionRecords:
             self._writer.changed(self._key, lambda: record().encode())
 
     def call_changed(self, number: int, record: Callable[[], ToolCallRecord] | None) -> None:
-        """Schedule a tool call's record to be stored, or to be removed if `record` is None.
+        """Schedule the record of the tool call with this number to be stored or removed.
 
-        `number` is the tool call's number. Nothing is stored if the session is not stored.
+        `record` returns the record to store; None removes the stored record. Nothing is stored if
+        the session is not stored.
         """
         key = tool_call_key(self._connection, self._number, number)
         if record is None:
@@ -54,9 +53,9 @@ class SessionRecords:
             self._writer.changed(key, lambda: record().encode())
 
     def remove(self, calls: Iterable[int]) -> None:
-        """Remove the records of the session and of its tool calls from the store.
+        """Schedule the records of the session and of its tool calls to be removed.
 
-        `calls` are the tool calls' numbers.
+        `calls` are the tool calls' numbers. Do nothing if the session is not stored.
         """
         if not self._is_stored:
             return

@@ -37,7 +37,8 @@ _PAGER_VARIABLES: Final = (
     "MANPAGER",
     "SYSTEMD_PAGER",
 )
-# LESS is for programs that start less regardless: it quits when the text fits on the screen.
+# LESS is for programs that ignore these variables and start less: with `F`, less quits at once if
+# the text fits on the screen.
 _UNATTENDED: Final = {**dict.fromkeys(_PAGER_VARIABLES, "cat"), "LESS": "FRX"}
 
 

@@ -110,7 +110,7 @@ class Encoder:
 
     @property
     def incomplete_bytes(self) -> int:
-        """How many bytes of output are held back until the rest of their character follows."""
+        """How many bytes of output are held back until the rest of their character arrives."""
         return self._utf8[OUTPUT].incomplete_bytes
 
     def encode(self, event: Event) -> bytes:

@@ -226,7 +226,10 @@ class _Recording:
         return terminal.timeline.end - self.walk.position
 
     async def _write(self) -> bool:
-        """Write all that has happened so far; return whether the file is still open."""
+        """Write the output, the input and the exit status up to now.
+
+        Return whether the file is still open.
+        """
         until, status = self._terminal.timeline.end, self._terminal.exit
         while self._queue_batch(until):
             if not await self._write_file():

@@ -1,8 +1,9 @@
 """The previous worker's records in the store, read and checked before anything is restored.
 
 If any record was written by a newer version of acpterm, nothing is restored (`StateVersionError`):
-a worker of that version must serve. A damaged record is skipped. So are a session's record without
-the record of its connection, and a tool call's record without the record of its session.
+a worker of that version must serve. The following records are skipped: a damaged record, a
+session's record without the record of its connection, and a tool call's record without the record
+of its session.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,8 @@
-"""Launch records: what a user created a terminal with, for restarting and inspecting it."""
+"""The handlers of the user's methods that create, restart and inspect a terminal.
+
+`create` stores what the user has created the terminal with in a launch record (`LaunchRecord`).
+`restart` starts the same program from this record, and `inspect` reports the record.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +31,11 @@ from acpterm.terminal.status import EndedBy
 
 
 async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInfo:
-    """`_acpterm/terminal/create`: create a terminal that the user owns."""
+    """`_acpterm/terminal/create`: create a terminal that the user owns.
+
+    Raises `RpcError`: -32602 for invalid params, such as a name that another terminal has; -32603
+    if the provider cannot be used, or the program cannot be started.
+    """
     host, settings = user.host, user.settings
     request = LaunchRequest(
         settings,
@@ -67,9 +75,10 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
 def _launch_of(
     params: UserCreateRequest, context: ExecContext, request: LaunchRequest
 ) -> LaunchRecord | None:
-    """Return the launch record of a new terminal; None if the record is too large to be stored.
+    """Return the launch record of a new terminal; None if the environment is too large to store.
 
-    `params` and `context` are those of the create request, and `request` is the checked request.
+    `params` are those of the create request, `context` is the client's execution context, and
+    `request` is the checked request.
     """
     record = ContextRecord.from_context(context._replace(cwd=request.cwd))
     if record is None:
@@ -91,16 +100,13 @@ def _users_placement(
     has_stdin: bool = False,
     resources: ResourcesParams | None = None,
 ) -> Placement:
-    """Return where a program of the user runs: it may write in its working directory `cwd`.
+    """Return the placement of a program of the user.
 
-    `resources` are what the request asks of a cluster.
-
-    `has_stdin` is true if a file or pipe is the program's stdin, which containers and places do not
-    support.
-
-    `provider` is the name of a provider; None means `local`, since the setting `provider` is for
-    agents. Programs of the user may use the network. Raises `RpcError` (-32602) for an unknown
-    provider.
+    The program may write in its working directory `cwd`, and use the network. `provider` is the
+    name of a provider; None means `local`, since the setting `provider` is for agents. `has_stdin`
+    says whether a file or pipe is the program's stdin, which containers and places do not support.
+    `resources` are what the request asks of a cluster. Raises `RpcError`: -32602 if the provider is
+    unknown, or does not support the stdin or the resources; -32603 if it cannot be used.
     """
     name = provider or "local"
     if name not in (*NAMES, *host.settings.places):
@@ -118,9 +124,13 @@ def _users_placement(
 async def restart(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
     """`_acpterm/terminal/restart`: end the program, and start it again in a new terminal.
 
-    The new terminal has the name, size, command, environment and resources of the old terminal. If
-    the old terminal was to be removed when its program ends, so is the new one. Once the new
-    program has started, the old terminal is forgotten.
+    The new terminal has the name, size, command, environment and resources of the old terminal. It
+    is removed when its program ends if this was so for the old terminal. Once the new program has
+    started, the old terminal is forgotten.
+
+    Raises `RpcError`: -32602 if the user did not create the terminal, or if it is being restarted
+    already, or if its name or directory is not available; -32002 if there is no such terminal, or
+    if it is removed meanwhile; -32603 if the program cannot be started again.
     """
     host = user.host
     entry = user.entry(params.terminal_id)
@@ -182,9 +192,9 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
 def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[None]:
     """Treat a terminal as being restarted during the block.
 
-    Meanwhile it cannot be restarted a second time, and no other terminal can get its name. If it is
-    to be removed when its program ends, it is removed only after the block. Raises `RpcError`
-    (-32602) if another terminal has the name already.
+    During the block, the terminal counts as not over, so that no other terminal can get its name.
+    If the terminal is to be removed when its program ends, this is done only after the block.
+    Raises `RpcError` (-32602) if another terminal has the name already.
     """
     with registry.reserve_name(entry.name if entry.is_over else None):
         entry.is_restarting = True
@@ -198,7 +208,10 @@ def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[No
 
 
 def inspect(user: UserConnection, params: UserTerminalRequest) -> InspectResponse:
-    """`_acpterm/terminal/inspect`: return everything known about a terminal."""
+    """`_acpterm/terminal/inspect`: return everything known about a terminal.
+
+    `launch` is None if an agent created the terminal.
+    """
     entry = user.entry(params.terminal_id)
     host, terminal = user.host, entry.terminal
     return InspectResponse(

@@ -1,7 +1,7 @@
 """The dispatch table of the user's socket: each method with its params and its handler.
 
-A connection that `user.admission` refuses is not closed: it gets the table that `refusing` returns,
-so that the client is sent the reason.
+A connection that `user.admission` refuses is not closed. It is served with the table that
+`refusing` returns, so that every request is answered with the reason.
 """
 
 from collections.abc import Iterator, Mapping
@@ -112,7 +112,7 @@ USER_METHODS = MethodTable(
 
 
 def refusing(reason: str) -> MethodTable:
-    """Return a dispatch table in which every method fails with an error that says `reason`."""
+    """Return a dispatch table in which every method raises `RpcError` (-32600) with `reason`."""
 
     def refuse(*_: object) -> NoReturn:
         raise RpcError(INVALID_REQUEST, f"this is the user's endpoint: {reason}")

@@ -1,4 +1,8 @@
-"""The handlers of the user's methods about terminals, `_acpterm/terminal/*`."""
+"""The handlers of the user's methods about existing terminals, `_acpterm/terminal/*`.
+
+`launch_methods` has those that create, restart and inspect a terminal. A handler raises `RpcError`
+if the terminal's name has no match (-32002) or is ambiguous (-32602): see `UserConnection.entry`.
+"""
 
 import base64
 import binascii
@@ -49,7 +53,7 @@ _EXPORT_CHUNK_BYTES = 64 * 1024
 async def list_all(user: UserConnection, params: ListRequest) -> ListResponse:
     """`_acpterm/terminal/list`: return all terminals that are not released.
 
-    With `all`, return released terminals that are retained as well.
+    With `all`, also return released terminals that are retained.
     """
     user.host.registry.expire()
     found = []
@@ -95,7 +99,10 @@ async def _output(user: UserConnection, entry: TerminalEntry) -> OutputResponse:
 
 
 def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, FollowResponse]:
-    """`_acpterm/terminal/follow`: send the output after a position, then live output, as bytes."""
+    """`_acpterm/terminal/follow`: send the output after a position, then live output, as bytes.
+
+    Raises `RpcError` (-32602) for `hold` if an agent owns the terminal, and as `follow.follow`.
+    """
     entry = user.entry(params.terminal_id)
     if params.hold and not entry.is_users:
         raise RpcError(
@@ -105,9 +112,11 @@ def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, F
 
 
 def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any, WriteResponse]:
-    """`_acpterm/terminal/write`: write keyboard input.
+    """`_acpterm/terminal/write`: write keyboard input; respond once the terminal has taken it.
 
-    A name, and `@last`, mean a terminal that the user has created or taken over, if there is one.
+    A name or `@last` means a terminal that the user has created or taken over rather than an
+    agent's (`names.find`). A request with the token of the last write is a repetition, and has no
+    effect.
     """
     data = input_of(params)
     entry = user.entry(params.terminal_id, own=True)
@@ -125,7 +134,10 @@ async def _written(data: bytes) -> WriteResponse:
 
 
 def input_of(params: UserWriteRequest) -> bytes:
-    """Return the bytes to write. Raises `RpcError` (-32602) if they are not base64, but must be."""
+    """Return the bytes that a write request contains.
+
+    Raises `RpcError` (-32602) if the request says that `data` is base64, and `data` is not valid.
+    """
     if params.encoding is None:
         return params.data.encode()
     try:
@@ -192,7 +204,8 @@ async def screen(user: UserConnection, params: UserTerminalRequest) -> ScreenRes
 def attach(user: UserConnection, params: AttachRequest) -> Coroutine[Any, Any, AttachResponse]:
     """`_acpterm/terminal/attach`: show a terminal in a window, and keep the window up to date.
 
-    A name, and `@last`, mean a terminal that the user has created or taken over, if there is one.
+    A name or `@last` means a terminal that the user has created or taken over rather than an
+    agent's (`names.find`).
     """
     return attach_window(user, user.entry(params.terminal_id, own=True), params)
 
