@@ -60,7 +60,7 @@ class WebServer(WebDoor, Protocol):
     async def run(self, host: Host) -> None:
         """Serve requests to `host` until cancelled.
 
-        The server's own failures are logged and reported by `status`; they are never raised.
+        If the server cannot listen, the error is logged and reported by `status`, not raised.
         """
 
 
@@ -254,7 +254,10 @@ async def _keep_bound(
 
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
-    """Serve the agent at the other end of `stream`, until it disconnects or a signal arrives."""
+    """Serve the agent at the other end of `stream`, until it disconnects or a signal arrives.
+
+    Raises `TrackingError`, `KeeperLostError` and `OSError` in the same cases as `open_host`.
+    """
     context = exec_context.current()
     raise_open_files()
     restore_signal_defaults()

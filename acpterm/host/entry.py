@@ -287,7 +287,7 @@ class TerminalEntry:
         self.record.is_held = False
         self.mark_changed()
 
-    def release(self, by: EndedBy) -> None:
+    def record_release(self, by: EndedBy) -> None:
         """Record that the terminal was released, why (`by`), and which tool calls show it then."""
         self.record_kill(by)
         self._store_tool_calls()

@@ -95,8 +95,11 @@ async def open_host(
     a child of this process. `snapshot` has the previous worker's records. `supervision` has the
     callbacks for failures. `daemon_info` describes the daemon that the host belongs to. If an
     earlier daemon with the same agents' socket was killed, end the processes of its terminals that
-    still run. Raises `TrackingError` if the processes of terminals cannot be tracked as the
-    settings require.
+    still run.
+
+    Raises `TrackingError` if the processes of terminals cannot be tracked as the settings require.
+    Without `keeper`, raises `OSError` if no keeper can be started, and `KeeperLostError` if it
+    dies.
     """
     async with AsyncExitStack() as stack:
         snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()

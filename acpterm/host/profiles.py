@@ -25,7 +25,7 @@ _RELAY: Final = "acpterm"
 
 
 class Profiles:
-    """The profiles of the settings."""
+    """The profiles of the settings, by name, and the tables of `profile_for` that select one."""
 
     def __init__(self, settings: Settings) -> None:
         self.by_name: Final = resolve(settings.profiles)

@@ -143,7 +143,10 @@ class TerminalRegistry:
             self.record_exit(entry.terminal)
 
     def record_exit(self, terminal: Terminal) -> None:
-        """Record that a terminal's program has exited. Idempotent."""
+        """Record that a terminal's program has exited, and publish the event. Idempotent.
+
+        If the terminal is to be removed when its program exits, remove it.
+        """
         entry = self._running.pop(terminal.id, None)
         if entry is None or terminal.exit is None:
             return
@@ -181,7 +184,7 @@ class TerminalRegistry:
         if entry.released_at is not None:
             self._pool.release(entry.terminal, by)
             return
-        entry.release(by)
+        entry.record_release(by)
         if entry.tool_calls:
             entry.terminal.retained = True
             self._pool.release(entry.terminal, by)
@@ -197,7 +200,7 @@ class TerminalRegistry:
     def remove(self, entry: TerminalEntry) -> None:
         """Release a terminal on the user's behalf, and forget it together with its output."""
         if entry.released_at is None:
-            entry.release(EndedBy.USER)
+            entry.record_release(EndedBy.USER)
             self._bus.publish_terminal("released", entry, EndedBy.USER.value)
         if entry.session is not None:
             with suppress(RpcError):

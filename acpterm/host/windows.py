@@ -20,7 +20,10 @@ from acpterm.host.events import EventBus
 
 
 class Window:
-    """One attached window: a display of `cols` columns and `rows` rows."""
+    """One attached window: a display of `cols` columns and `rows` rows.
+
+    A window that is `read_only` does not count for the size of the terminal.
+    """
 
     def __init__(
         self,
@@ -139,7 +142,7 @@ class Windows:
         self._bus.publish_terminal(event, entry, by, window.share)
 
     def change(self, entry: TerminalEntry, window: Window, cols: int, rows: int) -> None:
-        """Set the size of a window, and have it repainted even if the size is the same."""
+        """Set the size of a window, and request its repaint even if the size is the same."""
         window.cols, window.rows = cols, rows
         window.needs_redraw = True
         self._apply_size(entry, self._attached[entry.id])

@@ -42,7 +42,7 @@ class Ask(NamedTuple):
     stand for the whole command: every later command of the session with the same prefix gets the
     same answer without a question."""
     fingerprint: bytes
-    """Identifies the request with everything that matters for its effect."""
+    """A hash of the request, and of everything else that decides what the command does."""
     timeout_s: float | None = None
     """After how many seconds without an answer the command is refused; None for never."""
     unattended: Unattended = "refuse"

@@ -35,16 +35,16 @@ class Approver:
         return question.connection == self._connection
 
     def asked(self, question: Question) -> None:
-        """Send a new question to the client."""
+        """Send a new question to the client, if it is a question of this connection."""
         if self.attends(question):
             self._sender.notify(ASKED, AskedNotification(approval_info(question)))
 
     def closed(self, question: Question, answer: Answer) -> None:
-        """Send the client the answer to a question."""
+        """Send the answer to a question to the client, if it is a question of this connection."""
         if self.attends(question):
             self._sender.notify(WITHDRAWN, WithdrawnNotification(question.id, answer_info(answer)))
 
     def send_pending(self, pending: list[Question]) -> None:
-        """Send all questions of `pending` that are this connection's, after a reconnect."""
+        """Send those of `pending` that are questions of this connection, after a reconnect."""
         own = [approval_info(question) for question in pending if self.attends(question)]
         self._sender.notify(PENDING, PendingNotification(own))

@@ -263,7 +263,7 @@ class AgentConnection:
         self.host.approvals.add(self._approver)
 
     def restore_rights(self, record: ConnectionRecord | RightsRecord) -> None:
-        """Restore what decides about the agent's commands, from a record of the previous worker."""
+        """Restore what decides which commands the agent may run, from a record."""
         if record.directory is not None:
             self.directory = unpack_text(record.directory)
         self.programs = record.programs
@@ -273,7 +273,10 @@ class AgentConnection:
             self._add_approver(record.approver)
 
     def rights(self, session: Session) -> RightsRecord:
-        """Return what decides about the agent's commands, to be stored with a terminal."""
+        """Return what decides which commands the agent may run, as a record.
+
+        The record is stored with each terminal that is created in `session`.
+        """
         workspace = session.workspace
         return RightsRecord(
             programs=self.programs,
@@ -430,7 +433,7 @@ class AgentConnection:
         self.host.policy.end_session(self.session_key(session))
         session.closed.set()
         del self.sessions[session.id]
-        session.forget()
+        session.remove_records()
         self._memory.remove(session)
 
     def add(
@@ -486,5 +489,5 @@ class AgentConnection:
                 self._release(session, session.release(identifier), EndedBy.DISCONNECT)
             self.host.policy.end_session(self.session_key(session))
             session.closed.set()
-            session.forget()
+            session.remove_records()
         self.host.state_writer.removed(self._key)

@@ -71,10 +71,11 @@ class Creates:
         self._repeatable = self._entries.keys() | self._in_flight.keys()
 
     def repeated(self, request: RequestId | None) -> TerminalEntry | None:
-        """Return the terminal that a repeated request created before; None for a new request.
+        """Return the terminal that a repeated request has created already.
 
-        `request` is the request's JSON-RPC id. If a new request reuses the id of an earlier one,
-        also `confirm` the earlier request's terminal: a client reuses an id only after it has
+        `request` is the request's JSON-RPC id. Return None if the request is new, or if it had not
+        created its terminal when it was first sent. If a new request reuses the id of an earlier
+        one, also `confirm` the earlier request's terminal: a client reuses an id only after it has
         received the response.
         """
         entry = None if request is None else self._entries.get(request)
@@ -88,9 +89,10 @@ class Creates:
         return None
 
     def is_repeatable(self, request: RequestId | None) -> bool:
-        """Return whether the connection was resumed while the request was in flight.
+        """Return whether the client is expected to repeat the request with this JSON-RPC id.
 
-        The client then repeats the request, which has not happened yet.
+        So it is if the connection was resumed before the client had the response, and if the client
+        has not repeated the request since.
         """
         return request in self._repeatable
 

@@ -59,7 +59,7 @@ class Judgement(NamedTuple):
 
     @property
     def has_network(self) -> bool:
-        """Whether the program may use the network, in a provider that can deny it."""
+        """Whether the program may use the network. The provider `local` cannot deny it."""
         return _have_network(self.profiles)
 
     @property

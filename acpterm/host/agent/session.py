@@ -151,7 +151,7 @@ class Session:
             self._records.call_changed(number, None)
         self.agent_terminals.forget()
 
-    def forget(self) -> None:
+    def remove_records(self) -> None:
         """Remove the records of the session and of its tool calls from the store."""
         self._records.remove(self.tool_calls.numbers())
 

@@ -108,9 +108,10 @@ def agent_name(info: Raw | UnsetType) -> str | None:
 
 
 def update(connection: AgentConnection, params: SessionNotification) -> None:
-    """`session/update`: record what the update describes: a tool call or a terminal.
+    """`session/update`: record the tool call that the update describes, and publish an event.
 
-    The terminal is one that the agent runs itself, not one of this host.
+    Updates of ACP v2 that describe terminals which the agent runs itself are recorded without an
+    event. Other updates are ignored.
     """
     received = read_update(params.update)
     if isinstance(received, OtherUpdate):

@@ -170,7 +170,7 @@ def _cancelled() -> RpcError:
 def output(
     connection: AgentConnection, params: TerminalRequest
 ) -> TerminalOutputResponse | Coroutine[Any, Any, TerminalOutputResponse]:
-    """`terminal/output`: return the retained output, and the exit status if there is one."""
+    """`terminal/output`: return the retained output, and the exit status if there is one yet."""
     session = connection.find_session(params)
     entry = session.readable(params.terminal_id)
     terminal = entry.terminal

@@ -218,9 +218,10 @@ class LaunchRequest:
 
 
 def _unenforced(record: TerminalRecord, limits: ResourceLimits, *, strict: bool) -> list[str]:
-    """Return a sentence for each of `limits`, which another host does not enforce.
+    """Return a sentence about each limit that is set in `limits`.
 
-    If `strict`, raise `LimitError` for the first one.
+    The program runs on another host, which enforces no limits. If `strict`, raise `LimitError` for
+    the first limit instead.
     """
     errors = [
         LimitError(name, value, f"the program runs on {record.host or record.provider}")

@@ -134,7 +134,10 @@ class Recorder:
 
 
 class _Recording:
-    """The recording of one terminal."""
+    """The recording of one terminal: reads the output with `walk`, and writes it to `file`.
+
+    `has_exit` is whether the file, or an event to be written, has the exit status.
+    """
 
     def __init__(
         self,
@@ -177,7 +180,10 @@ class _Recording:
         self._inputs.append((timeline.end, event))
 
     async def run(self, open_file: Callable[[], None]) -> None:
-        """Open the file by calling `open_file`, and write it until the recording ends."""
+        """Open the file by calling `open_file`, and write it until the recording ends.
+
+        Errors are logged, not raised. When cancelled, first write the pending output.
+        """
         try:
             try:
                 await self._in_thread(open_file)

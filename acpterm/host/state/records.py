@@ -148,9 +148,9 @@ class RightsRecord(Struct, kw_only=True, omit_defaults=True):
     directory: bytes
     """The directory that the agent works in, by which its profile is selected."""
     approver: ApproverKind | None = None
-    """What asks the user the connection's questions; None if the connection is just an agent's."""
+    """The kind of client that asks the user the connection's questions; None if no client does."""
     profile: str | None = None
-    """The profile that the user has chosen for the connection; None without one."""
+    """The profile that the user has chosen for the connection; None if the user has chosen none."""
     requested_profiles: list[str] = []
     """The profiles that the client has requested for the connection, in addition."""
     workspace: bytes | None = None
@@ -163,9 +163,12 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     KIND: ClassVar[str] = "connection"
 
     secret: str
+    """The secret with which a client can resume the connection."""
     agent: str | None = None
+    """The name that the agent sent in `initialize`; None if it sent none."""
     context: ContextRecord | None = None
-    """None if the environment is too large for any program: the daemon's context is used then."""
+    """The agent's execution context. None if its environment is too large for any program: the
+    daemon's context is used then."""
     holders: list[tuple[int, float]] = []
     """The processes that use the connection, as pid and start time: see `AgentConnection`."""
     programs: list[str] = []
@@ -175,9 +178,9 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     starts: list[float] = []
     """When terminals were started, on the boot clock: see `host.quotas`."""
     approver: ApproverKind | None = None
-    """What asks the user the connection's questions; None if the connection is just an agent's."""
+    """The kind of client that asks the user the connection's questions; None if no client does."""
     profile: str | None = None
-    """The profile that the user has chosen for the connection; None without one."""
+    """The profile that the user has chosen for the connection; None if the user has chosen none."""
     requested_profiles: list[str] = []
     """The profiles that the client has requested for the connection, in addition."""
 
@@ -300,7 +303,7 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     started_at: float
     cols: int
     rows: int
-    """The size that the terminal has while no window is attached."""
+    """`cols` and `rows` are the size that the terminal has while no window is attached."""
     limit: int
     """How many bytes of text are retained."""
     ring_size: int

@@ -65,7 +65,10 @@ class Snapshot:
 
     @classmethod
     def read(cls, entries: Mapping[str, StoredEntry]) -> "Snapshot":
-        """Return the records in `entries`, the entries of a store. Raises `StateVersionError`."""
+        """Return the records in `entries`, the entries of a store.
+
+        Raises `StateVersionError` if a newer version of acpterm wrote one of them.
+        """
         found = cls()
         records = [(*parsed, key) for key in entries if (parsed := parse_key(key))]
         # Parents before their children: connections, sessions, tool calls.
@@ -118,7 +121,10 @@ def _put(into: dict[K, V], key: K, value: V | None) -> bool:
 
 
 def _read(kind: type[R], value: bytes) -> R | None:
-    """Decode a record of the type `kind`; None if it is damaged. Raises `StateVersionError`."""
+    """Decode a record of the type `kind`; return None if it is damaged.
+
+    Raises `StateVersionError` if a newer version of acpterm wrote the record.
+    """
     try:
         return kind.decode(value)
     except StateVersionError:

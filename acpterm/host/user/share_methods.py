@@ -62,7 +62,11 @@ def list_all(user: UserConnection, params: NoParams) -> SharesResponse:
 
 
 def revoke(user: UserConnection, params: ShareRevokeRequest) -> Empty:
-    """`_acpterm/share/revoke`: end a share, and close the pages that use it."""
+    """`_acpterm/share/revoke`: end a share, and close the pages that use it.
+
+    The request has the share's id, or the beginning of the id. Raises `RpcError`: -32002 if no
+    share matches, -32602 if several match.
+    """
     door, wanted = door_of(user), params.share_id
     # A share whose end could not be stored can be revoked again, to store it.
     ids = [*(share.id for share in door.shares()), *sorted(door.revoked_shares())]

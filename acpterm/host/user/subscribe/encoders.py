@@ -45,7 +45,10 @@ _CONTINUATION_BYTES_MAX: Final = 3  # of one character in UTF-8
 
 
 class UpdateEncoder(Protocol):
-    """Encodes the updates of tool calls and terminals for one subscriber."""
+    """Encodes the updates of tool calls and terminals for one subscriber.
+
+    The methods return the messages to be sent, in order; there may be none.
+    """
 
     @property
     def needs_whole_call(self) -> bool:

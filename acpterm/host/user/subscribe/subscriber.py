@@ -163,7 +163,7 @@ class Subscriber:
     async def _watch(self, cursor: TerminalCursor, source: LocalSource) -> None:
         """Watch a terminal for updates to send, until `source.is_over`.
 
-        Whenever there are some, add the terminal's cursor to those that are due; then wait until
+        Whenever there are updates, add the terminal's cursor to those that are due; then wait until
         the task that sends all updates has sent them.
         """
         while not source.is_over:
