@@ -117,7 +117,7 @@ class ApprovalRecords:
             return
         key = question.connection, question.request
         if self._ids.get(key, question.id) != question.id:
-            # Another request has the same id: the earlier record would never be removed.
+            # A new request has the id of an earlier one, whose record would never be removed.
             self.forget(*key)
         self._ids[key] = question.id
         record = _record(question, question.request, answer)

@@ -106,10 +106,8 @@ class TerminalEntry:
         self.window_count = 0
         """How many windows are attached; kept up to date by `Windows`."""
         self.write_token: str | None = None
-        """The token of the last write request that contained one; None if there was none.
-
-        A request with the same token is a repetition, and is not executed again.
-        """
+        """The token of the last write request that contained one; None if there was none. A request
+        with the same token is a repetition, and is not executed again."""
         self.launch: Final = launch
         """What the user created the terminal with; None if an agent created it."""
         self.holders: Final[dict[str, trio.CancelScope]] = {}

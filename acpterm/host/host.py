@@ -34,7 +34,7 @@ _END_TIMEOUT_S: Final = 4.6
 HIGH_WATER_BYTES: Final = 64 * 1024
 """High-water mark of the send queue to a client of the user: low, so that a slow client does not
 show an old screen."""
-# Unused memory is returned to the system after a connection that has received more bytes.
+# When a connection closes that has received more bytes, unused memory is returned to the system.
 _LARGE_BYTES: Final = 4 * 1024 * 1024
 
 _log = structlog.get_logger("acpterm.host")
@@ -80,7 +80,7 @@ class Host:
         the client asks the user the agent's questions; `approver` has what the user has chosen.
         """
         name = self.state.new_connection_name()
-        # Its record is stored with the first request: a peer that sends nothing may be no agent.
+        # A connection is stored with its first request: a peer that sends nothing may be no agent.
         agent = AgentConnection(context, self.state, name, self._resumption, holders=holders)
         if approver is not None:
             agent.add_approver(approver)

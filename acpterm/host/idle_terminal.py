@@ -14,8 +14,8 @@ class IdleTerminal:
 
     def __init__(self, entry: TerminalEntry, registry: TerminalRegistry, idle_s: float) -> None:
         self.idle_s: Final = idle_s
-        # The monitor refers to this object until the next deadline, which may be long after the
-        # terminal was forgotten.
+        # A weak reference, because the monitor refers to this object until the next deadline, which
+        # may be long after the terminal was forgotten.
         self._entry: Final = weakref.ref(entry)
         self._registry: Final = registry
         # The start of the program, or of this worker, counts as activity.

@@ -58,8 +58,8 @@ class LimitMonitor:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock: Final = clock
         self._numbers: Final = itertools.count()
-        # The deadline of each terminal, and a number: terminals cannot be compared, if deadlines
-        # are equal.
+        # The deadline of each terminal, and a number. The heap compares the numbers if deadlines
+        # are equal, since it cannot compare terminals.
         self._deadlines: list[tuple[float, int, Watched]] = []
         self._changed = trio.Event()
 

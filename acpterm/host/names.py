@@ -10,13 +10,13 @@ from acpterm.host.entry import TerminalEntry
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 
 LAST_NAME: Final = "@last"
-# At the end of a requested name: a number that makes the name unique.
+# At the end of a requested name, this asks for a number that makes the name unique.
 _NUMBER_MARK: Final = "-#"
 # Maximum characters of a name: short enough for a list, and for an error message.
 _NAME_MAX: Final = 64
 # How many ids an error message lists.
 _LISTED_IDS_MAX: Final = 5
-# A name that looks like the beginning of an id could mean another terminal.
+# Such names are refused, since they could be the beginning of another terminal's id.
 _ID_PREFIX: Final = re.compile("[0-9a-f]{8,}")
 # Parts of emoji that are not printable by themselves: joiners between characters, tags of a flag.
 _JOINERS: Final = re.compile(

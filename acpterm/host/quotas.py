@@ -141,7 +141,7 @@ class Quotas:
         limit = profile.limits.starts_per_minute
         if limit is None:
             return
-        # `connection.starts` may have starts from before a take-over, which `_starts` has not.
+        # `connection.starts` may have starts from before a take-over, which are not in `_starts`.
         starts = sorted({*connection.starts, *self._starts.get(connection.agent.identity, ())})
         if len(starts) < limit:
             return

@@ -128,7 +128,7 @@ async def _wait_for_output(entry: TerminalEntry, seen: int, *, until_input: bool
     With `until_input`, also return once the program waits for input. Return True only in that case.
     """
     terminal = entry.terminal
-    # The program may not have read yet what was typed just before, and then still seems to wait.
+    # A program that has not read the latest input yet still seems to wait for input.
     check_at = trio.current_time() + QUIET_S if until_input else math.inf
     while terminal.exit is None and terminal.ring.end <= seen:
         with trio.move_on_at(check_at) as timer:
@@ -198,8 +198,7 @@ def signal(terminal: Terminal, name: str) -> Empty | Coroutine[None, None, Empty
     """Send the signal `name`, such as `SIGINT`, to the terminal's foreground process group.
 
     If the program runs on another host, return a coroutine that sends the signal. Both raise
-    `RpcError` (-32602) if there is no such signal, or if there is no foreground process group that
-    may be signalled.
+    `RpcError` (-32602) if there is no such signal, or if the process group cannot be signalled.
     """
     try:
         number = number_of(name)

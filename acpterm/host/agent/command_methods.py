@@ -59,7 +59,7 @@ def _response(judgement: Judgement) -> CheckResponse:
     response = checked(judgement.verdict, judgement.profile)
     response.level = judgement.level.value
     if judgement.profile.short_messages and response.decision == "deny":
-        # Such a profile refuses without the reason and the rule.
+        # A profile with `short_messages` does not reveal the reason and the rule of a refusal.
         response.reason, response.rule = BLOCKED, UNSET
         for part in response.parts:
             part.reason = ""

@@ -458,8 +458,8 @@ class AgentConnection:
         terminal. `by` is recorded as the cause. Raises `RpcError` (-32002) if the id is unknown.
         """
         entry = session.release(identifier)
-        # Before the keeper forgets the terminal: if the worker dies in between, the client repeats
-        # the request, and the next worker has to know the id.
+        # Store the released id before the keeper forgets the terminal: if the worker dies in
+        # between, the client repeats the request, and the next worker has to know the id.
         self.flush_state()
         return self._release(session, entry, by)
 

@@ -98,7 +98,7 @@ def judge(
     invalid, or if a profile cannot be selected or does not exist.
     """
     check_command(params.command, params.args)
-    # Before judging, whose duration grows with the size.
+    # Check the size first: the duration of the judgement grows with it.
     env = {}
     if isinstance(params, CreateTerminalRequest):
         env = {item.name: item.value for item in params.env}

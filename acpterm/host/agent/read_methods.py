@@ -40,7 +40,7 @@ async def list_own(connection: AgentConnection, params: AgentListRequest) -> Lis
     for entry in _listed(connection, params):
         found.append(agents_info(connection.host, entry))
         await trio.lowlevel.checkpoint()
-    # Some may have been released meanwhile.
+    # Some of the terminals may have been released meanwhile.
     valid = {entry.id for entry in _listed(connection, params)}
     return ListResponse([info for info in found if info.terminal_id in valid])
 

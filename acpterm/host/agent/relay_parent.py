@@ -29,7 +29,7 @@ _SERVERS: Final = (
 )
 _SHELLS: Final = (b"sh", b"bash", b"dash", b"zsh", b"fish", b"ksh", b"mksh", b"tcsh", b"csh")
 _WRAPPERS: Final = (b"uv", b"uvx", b"npm", b"npx", b"pnpm", b"yarn", b"pipx", b"env", b"timeout")
-# npm overwrites its arguments, and so its name, with what it is doing.
+# npm replaces its own command line, and so its name, by a description of what it is doing.
 _NPM_TITLE: Final = re.compile(rb"(npm|npx|pnpm|yarn)\b")
 _NPM_SCRIPT: Final = re.compile(rb"(npm|npx|pnpm|yarn)(-cli)?(\.c?js)?")
 _COMMAND_OPTION: Final = re.compile(rb"-[a-zA-Z]*c[a-zA-Z]*")

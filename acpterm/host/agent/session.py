@@ -111,10 +111,7 @@ class Session:
         return self._decisions.allowed_in(directory)
 
     def decided(self, question: Question) -> Answer | None:
-        """Return the answer to `question` if the user has given it for the whole session before.
-
-        Otherwise return None.
-        """
+        """Return the answer to `question` that the user gave for the whole session; None if none."""
         return self._decisions.find(question)
 
     def remember(self, question: Question, answer: Answer) -> None:
@@ -197,10 +194,7 @@ class Session:
         self.entries[entry.id] = entry
 
     def find(self, identifier: str) -> TerminalEntry | None:
-        """Return the entry of the held or promoted terminal with this id or name.
-
-        Return None if there is none.
-        """
+        """Return the held or promoted terminal with this id or name; None if there is none."""
         return self.entries.get(identifier) or named(self.entries.values(), identifier)
 
     def readable(self, identifier: str) -> TerminalEntry:

@@ -25,8 +25,8 @@ _NOT_INHERITED: Final = (
 )
 _LIMIT_MAX: Final = (1 << 63) - 1
 _ALWAYS_SET: Final = {"TERM": "xterm-256color"}
-# Pagers are disabled, because an agent's terminal has no user to turn pages. These tools ignore
-# PAGER, or prefer their own variable.
+# Pagers are disabled, because an agent's terminal has no user to turn pages. The other variables
+# are for tools that ignore PAGER, or prefer their own variable.
 _PAGER_VARIABLES: Final = (
     "PAGER",
     "AWS_PAGER",

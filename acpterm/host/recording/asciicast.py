@@ -53,7 +53,7 @@ class Walk:
         self.position = position
         #: Columns and rows of the terminal at the first event.
         self.size = timeline.size
-        # The number of the next resize.
+        # The number of the next resize in the timeline.
         self._number = timeline.first_resize
         start = max(position, terminal.ring.start)
         while (resize := timeline.resize_at(self._number)) and resize.position <= start:

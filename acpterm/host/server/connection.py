@@ -174,7 +174,7 @@ class Connection:
             self.received += len(data)
             for number, event in enumerate(self._peer.receive_data(data)):
                 if number:
-                    # Let other tasks run between two events, as before the next read.
+                    # Let other tasks run between two events, as they do between two reads.
                     await self._queue.drain()
                 self._take(event, handlers)
             self._context.flush_state()

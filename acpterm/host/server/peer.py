@@ -52,7 +52,7 @@ class PeerProcess:
             found = reserve.borrow(lambda: processes.identity(self.pid))
             is_visible = found is not None and not found.zombie and not self.has_ended()
         except BaseException:
-            # `__exit__` will not be called.
+            # Python does not call `__exit__` if the constructor raises.
             self._close()
             raise
         self.identity = found if is_visible else None

@@ -186,7 +186,7 @@ class UnixListener:
     def _bind(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # With the umask the socket has its mode from the start, unlike with chmod(2).
+            # The umask gives the socket its mode from the start; chmod(2) would be too late.
             before = os.umask(0o177)
             try:
                 sock.bind(self.path)

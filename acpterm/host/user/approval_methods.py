@@ -33,8 +33,8 @@ def list_pending(user: UserConnection, params: NoParams) -> ApprovalsResponse:
 def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
     """`_acpterm/approval/answer`: answer a question; return the question.
 
-    Raises `RpcError`: -32002 if the question is not pending, for example because it was answered
-    before; -32602 if the id is ambiguous, or the answer is not possible.
+    Only the first answer to a question counts: a later one is an error. Raises `RpcError`: -32002
+    if the question is not pending, -32602 if the id is ambiguous or the answer is not possible.
     """
     approvals = user.host.approvals
     given = Answer(

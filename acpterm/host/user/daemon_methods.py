@@ -66,7 +66,7 @@ def status(user: UserConnection, params: NoParams) -> StatusResponse:
 
 
 def shutdown(user: UserConnection, params: NoParams) -> Empty:
-    """`_acpterm/shutdown`: request the end of all terminals, then of the daemon; do not wait."""
+    """`_acpterm/shutdown`: begin to end all terminals, then the daemon; respond without waiting."""
     del params
     user.host.daemon_info.end()
     return Empty()

@@ -124,9 +124,9 @@ def _users_placement(
 async def restart(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
     """`_acpterm/terminal/restart`: end the program, and start it again in a new terminal.
 
-    The new terminal has the name, size, command, environment and resources of the old terminal. It
-    is removed when its program ends if this was so for the old terminal. Once the new program has
-    started, the old terminal is forgotten.
+    The new terminal has the name, size, command, environment and resources of the old terminal. If
+    the old terminal was to be removed when its program ends, the new terminal is removed then too.
+    Once the new program has started, the old terminal is forgotten.
 
     Raises `RpcError`: -32602 if the user did not create the terminal, or if it is being restarted
     already, or if its name or directory is not available; -32002 if there is no such terminal, or
@@ -208,10 +208,7 @@ def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[No
 
 
 def inspect(user: UserConnection, params: UserTerminalRequest) -> InspectResponse:
-    """`_acpterm/terminal/inspect`: return everything known about a terminal.
-
-    `launch` is None if an agent created the terminal.
-    """
+    """`_acpterm/terminal/inspect`: return everything known about a terminal."""
     entry = user.entry(params.terminal_id)
     host, terminal = user.host, entry.terminal
     return InspectResponse(

@@ -24,8 +24,8 @@ from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 async def create(user: UserConnection, params: ShareCreateRequest) -> ShareCreateResponse:
     """`_acpterm/share/create`: make a link to one terminal; start the HTTP server if needed.
 
-    A name or `@last` means a terminal that the user has created or taken over rather than an
-    agent's (`names.find`). Raises `RpcError` (-32602) if the terminal was released, or if the share
+    A name or `@last` means a terminal that the user has created or taken over, if there is one,
+    rather than an agent's. Raises `RpcError` (-32602) if the terminal was released, or if the share
     would allow typing into an agent's terminal.
     """
     door = door_of(user)
@@ -64,8 +64,7 @@ def list_all(user: UserConnection, params: NoParams) -> SharesResponse:
 def revoke(user: UserConnection, params: ShareRevokeRequest) -> Empty:
     """`_acpterm/share/revoke`: end a share, and close the pages that use it.
 
-    The request has the share's id, or the beginning of the id. Raises `RpcError`: -32002 if no
-    share matches, -32602 if several match.
+    Raises `RpcError`: -32002 if no share matches the id, -32602 if several match.
     """
     door, wanted = door_of(user), params.share_id
     # A share whose end could not be stored can be revoked again, to store it.

@@ -101,7 +101,8 @@ async def _output(user: UserConnection, entry: TerminalEntry) -> OutputResponse:
 def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, FollowResponse]:
     """`_acpterm/terminal/follow`: send the output after a position, then live output, as bytes.
 
-    Raises `RpcError` (-32602) for `hold` if an agent owns the terminal, and as `follow.follow`.
+    Raises `RpcError` (-32602) for `hold` if an agent owns the terminal, and in the cases of
+    `follow_output`.
     """
     entry = user.entry(params.terminal_id)
     if params.hold and not entry.is_users:
@@ -114,9 +115,8 @@ def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, F
 def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any, WriteResponse]:
     """`_acpterm/terminal/write`: write keyboard input; respond once the terminal has taken it.
 
-    A name or `@last` means a terminal that the user has created or taken over rather than an
-    agent's (`names.find`). A request with the token of the last write is a repetition, and has no
-    effect.
+    A name or `@last` means a terminal that the user has created or taken over, if there is one,
+    rather than an agent's.
     """
     data = input_of(params)
     entry = user.entry(params.terminal_id, own=True)
@@ -204,8 +204,8 @@ async def screen(user: UserConnection, params: UserTerminalRequest) -> ScreenRes
 def attach(user: UserConnection, params: AttachRequest) -> Coroutine[Any, Any, AttachResponse]:
     """`_acpterm/terminal/attach`: show a terminal in a window, and keep the window up to date.
 
-    A name or `@last` means a terminal that the user has created or taken over rather than an
-    agent's (`names.find`).
+    A name or `@last` means a terminal that the user has created or taken over, if there is one,
+    rather than an agent's.
     """
     return attach_window(user, user.entry(params.terminal_id, own=True), params)
 
