@@ -20,7 +20,7 @@ TOOL_CALL_ID_MAX: Final = 512
 
 
 class AgentInfo:
-    """Which agent a session or terminal belongs to: its connection's id, its name, its process."""
+    """The agent that a session or terminal belongs to: its connection's id, name and process."""
 
     def __init__(self, connection: str) -> None:
         self.connection_id: Final = connection
@@ -55,7 +55,7 @@ class Session(Protocol):
     def release(self, identifier: str) -> "TerminalEntry | None":
         """Make the id of a terminal invalid for the agent, and return the terminal's entry.
 
-        For None and errors see `agent.session.Session.release`.
+        Return None if the id was released before. Raises `RpcError` (-32002) if it is unknown.
         """
 
 
@@ -109,7 +109,7 @@ class TerminalEntry:
         """The token of the last write request that contained one; None if there was none. A request
         with the same token is a repetition, and is not executed again."""
         self.launch: Final = launch
-        """What the user created the terminal with; None if an agent created it."""
+        """What the user created the terminal with; None if an agent did, or if it is too large."""
         self.holders: Final[dict[str, trio.CancelScope]] = {}
         """Cancels the running `follow` requests that name a holder; by the names of the holders."""
         self.is_restarting = False
@@ -148,7 +148,7 @@ class TerminalEntry:
     def is_trusted(self) -> bool:
         """Whether the user has created the terminal, or has taken it over from an agent.
 
-        False for a terminal that an agent has given to the user: the agent has chosen what runs.
+        False for a terminal that an agent has given to the user: an agent chose what runs in it.
         """
         return self.is_users and not self.is_given
 

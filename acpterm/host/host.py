@@ -254,8 +254,8 @@ class Host:
         """Wait for the previous worker's clients to reconnect; then expire what they have left.
 
         The setting `resume_timeout` is the length of the wait, in seconds. Then the connections
-        that no client has resumed are closed, the questions that no client has repeated are
-        withdrawn, and a terminal to which no window has reattached gets its detached size.
+        that no client has resumed are closed, the questions whose requests no client has repeated
+        are withdrawn, and a terminal to which no window has reattached gets its detached size.
         """
         await trio.sleep(self.settings.resume_timeout)
         self._resumption.expire()

@@ -42,7 +42,7 @@ Identity: TypeAlias = tuple[int, float] | str
 
 
 class Key(NamedTuple):
-    """What a terminal counts for: an agent, one of its connections, and a session; both are ids."""
+    """What a terminal counts for: an agent, the id of its connection, and the id of a session."""
 
     identity: Identity
     connection: str

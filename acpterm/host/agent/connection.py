@@ -10,7 +10,8 @@ being created then is released as soon as it exists.
 
 Longer than 300 lines because the connection's rights (its profiles and approvers) are in the same
 record as the rest of its state, and depend on its holders. In an object of their own they would
-refer back to the connection, and such reference cycles would keep closed connections in memory.
+refer back to the connection. Such a reference cycle would keep a closed connection in memory until
+the next garbage collection.
 """
 
 import itertools

@@ -111,7 +111,7 @@ class Session:
         return self._decisions.allowed_in(directory)
 
     def decided(self, question: Question) -> Answer | None:
-        """Return the answer to `question` that the user gave for the whole session; None if none."""
+        """Return the user's earlier answer to `question`, for the whole session; None if none."""
         return self._decisions.find(question)
 
     def remember(self, question: Question, answer: Answer) -> None:
