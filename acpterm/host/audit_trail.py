@@ -141,8 +141,8 @@ def command_fields(
 ) -> dict[str, str | int | bool | list[str] | None]:
     """Return the fields for a command, cut to `COMMAND_CHARS_MAX` characters.
 
-    A word that does not fit is left out as a whole: if a secret were cut, the rest of it would not
-    be recognised as a secret and redacted.
+    A word that does not fit is left out as a whole, since a part of a secret would not be
+    recognised as a secret, and would not be redacted.
     """
     room = COMMAND_CHARS_MAX - len(command)
     if room < 0:

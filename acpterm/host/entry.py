@@ -55,7 +55,7 @@ class Session(Protocol):
     def release(self, identifier: str) -> "TerminalEntry | None":
         """Make the id of a terminal invalid for the agent, and return the terminal's entry.
 
-        Return None if the id was released before. Raises `RpcError` (-32002) if it is unknown.
+        Return None if the id was released before. Raises `RpcError` (-32002) for an unknown id.
         """
 
 
@@ -109,12 +109,12 @@ class TerminalEntry:
         """The token of the last write request that contained one; None if there was none. A request
         with the same token is a repetition, and is not executed again."""
         self.launch: Final = launch
-        """What the user created the terminal with; None if an agent did, or if it is too large."""
+        """What the user created the terminal with; None if an agent created the terminal, or if the
+        environment was too large to store."""
         self.holders: Final[dict[str, trio.CancelScope]] = {}
         """Cancels the running `follow` requests that name a holder; by the names of the holders."""
         self.is_restarting = False
-        """Whether the program is being ended only to be started again. Meanwhile its exit does not
-        remove the terminal."""
+        """Whether the program is ended only to be started again: its exit keeps the terminal."""
         self._writer: Final = writer
         self._key: Final = terminal_key(terminal.id)
         self._is_forgotten = False

@@ -32,9 +32,10 @@ def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> T
 
     `own` is for operations by which the user types into the terminal. The user's terminals are
     those that the user has created or taken over. With `own`, @last is the newest of the user's
-    terminals. A name means a terminal of the user, even one that is over; only if there is none, it
-    means an agent's. Otherwise an agent could create a terminal just before the user types a
-    password into @last, or give a terminal the name of a user's terminal that is over.
+    terminals. A name means a terminal of the user, even one that is over, and means an agent's only
+    if no terminal of the user has the name. Without `own`, an agent could get a password that the
+    user types, by creating a terminal just before the user types into @last, or by giving its
+    terminal the name of a user's terminal that is over.
 
     Raises `RpcError`: -32002 if no terminal matches, -32602 if the prefix is ambiguous.
     """
@@ -73,8 +74,8 @@ def named(entries: Iterable[TerminalEntry], name: str) -> TerminalEntry | None:
 def numbered(name: str, taken: Collection[str]) -> str:
     """Replace the `#` at the end of a name that ends with `-#` by a number; return the new name.
 
-    The number is the smallest, from 1, whose name is not in `taken`. Any other name is returned
-    unchanged.
+    It is the smallest number, at least 1, that makes a name which is not in `taken`. Any other name
+    is returned unchanged.
     """
     if not name.endswith(_NUMBER_MARK):
         return name

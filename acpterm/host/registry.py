@@ -101,9 +101,9 @@ class TerminalRegistry:
         """Reserve a name for a terminal that is created in the block, and yield the name.
 
         None reserves nothing. If `name` ends with `-#`, the `#` is replaced by the smallest number
-        whose name no terminal has: terminals that are over (`TerminalEntry.is_over`) count too.
-        Raises `RpcError` (-32602) if the name is not allowed, is reserved already, or is the name
-        of another terminal that is not over.
+        that makes a name which no terminal has, not even a terminal that is over
+        (`TerminalEntry.is_over`). Raises `RpcError` (-32602) if the name is not allowed, is
+        reserved already, or is the name of another terminal that is not over.
         """
         if name is None:
             yield None

@@ -55,7 +55,7 @@ class Restorer:
     def restore(self, snapshot: Snapshot, found: Iterable[Found]) -> None:
         """Restore the records of `snapshot`, and the terminals `found` that the keeper holds.
 
-        A terminal that cannot be restored is ended. Records that nothing belongs to are removed.
+        A terminal that cannot be restored is ended. Records that cannot be used are removed.
         """
         for key in snapshot.unusable:
             self._host.state_writer.removed(key)

@@ -167,7 +167,7 @@ def resize(windows: Windows, entry: TerminalEntry, cols: int, rows: int) -> Empt
 
 
 def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]:
-    """Queue `data` as keyboard input; return a coroutine that waits until the terminal has it.
+    """Queue `data` as keyboard input; return a coroutine that waits until it has been written.
 
     The input is queued before this function returns, so inputs keep the order of the calls. If a
     cluster has not started the program yet, the coroutine does not wait, since that may take hours.

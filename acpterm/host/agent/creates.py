@@ -91,8 +91,8 @@ class Creates:
     def is_repeatable(self, request: RequestId | None) -> bool:
         """Return whether the client is expected to repeat the request with this JSON-RPC id.
 
-        So it is if the connection was resumed before the client had the response, and if the client
-        has not repeated the request since.
+        This is the case if the connection was resumed before the client had the response, and the
+        client has not repeated the request since.
         """
         return request in self._repeatable
 

@@ -111,7 +111,7 @@ class Session:
         return self._decisions.allowed_in(directory)
 
     def decided(self, question: Question) -> Answer | None:
-        """Return the user's earlier answer to `question`, for the whole session; None if none."""
+        """Return an earlier answer for the whole session that applies to `question`, or None."""
         return self._decisions.find(question)
 
     def remember(self, question: Question, answer: Answer) -> None:

@@ -38,7 +38,7 @@ class Header(msgspec.Struct):
 
 
 class Recording(NamedTuple):
-    """A recording: the name of its file, the terminal's id, and who created the terminal.
+    """A recording: its file's name, the terminal's id, and whether an agent created the terminal.
 
     `started` is in seconds since 1970, `size` in bytes, and `seconds` is the duration. `header` and
     `seconds` are None if the file does not have them in a valid form.

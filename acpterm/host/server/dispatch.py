@@ -32,8 +32,8 @@ class Method(NamedTuple):
     run, so the request would fail although it has had an effect."""
     result_at_once: Wire | None = None
     """The result that is sent instead of running the handler's coroutine, while a connection has
-    the maximum number of pending requests. So its client can still kill the terminals that these
-    requests wait for. None: the request fails instead."""
+    the maximum number of pending requests. So the client can still kill the terminals that these
+    requests wait for. With None, the request fails instead."""
 
 
 class MethodTable(NamedTuple):

@@ -138,9 +138,9 @@ class HttpRecord(Record, kw_only=True, omit_defaults=True):
 class RightsRecord(Struct, kw_only=True, omit_defaults=True):
     """What decides which commands an agent's connection may run, and how the user is asked.
 
-    The connection's own record has the same. It is stored with each terminal too, because only the
-    terminals' records survive the death of the keeper: a connection that is restored from them must
-    not get more rights than it had.
+    The connection's own record has the same fields. They are stored with each terminal too, because
+    only the terminals' records survive the death of the keeper: a connection that is restored from
+    them must not get more rights than it had.
     """
 
     programs: list[str] = []

@@ -66,9 +66,9 @@ async def attach(
 
     `share` is the id of the share that a visitor uses; None for the user.
 
-    Raises `RpcError` (-32602) if the client runs in the terminal, or in a terminal that the
-    terminal shows (`Windows.is_shown_in`); if the terminal is too large for a screen; or if showing
-    the terminal needs an emulator and none is installed. Raises `RpcError` (-32800) if the
+    Raises `RpcError` (-32602) if the client runs in this terminal, or in another terminal that this
+    terminal shows (`Windows.is_shown_in`); if this terminal is too large for a screen; or if an
+    emulator is needed to show it and none is installed. Raises `RpcError` (-32800) if the
     connection closes.
     """
     nested_in = user.terminals
