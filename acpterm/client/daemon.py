@@ -41,7 +41,7 @@ class DaemonError(Exception):
     """The daemon cannot be started or used; the message says why."""
 
 
-class PlaceError(DaemonError):
+class SocketPathError(DaemonError):
     """No daemon can listen at the configured paths."""
 
 
@@ -190,7 +190,7 @@ def _check_owner(sock: socket.socket, path: str) -> None:
 def connect_running(settings: Settings) -> socket.socket | None:
     """Connect to the user's socket of a running daemon; return None if no daemon is running.
 
-    Raises `PlaceError`, a `DaemonError`, if no daemon can listen at the configured paths.
+    Raises `SocketPathError`, a `DaemonError`, if no daemon can listen at the configured paths.
     """
     try:
         return open_socket(user_socket(settings))
@@ -223,19 +223,19 @@ def read_lock(settings: Settings) -> Lock:
 
 
 def _check_paths(settings: Settings, alternative: str = "") -> None:
-    """Raise `PlaceError` if the agents' or the user's socket cannot be created at its path.
+    """Raise `SocketPathError` if the agents' or the user's socket cannot be created at its path.
 
     `alternative` is a hint that is appended to the message, such as ", or use --embedded".
     """
     for path in (agent_socket(settings), user_socket(settings)):
         if (size := len(os.fsencode(path))) > PATH_BYTES_MAX:
-            raise PlaceError(
+            raise SocketPathError(
                 f"{path} has {size} bytes, and a socket's path at most {PATH_BYTES_MAX}: "
                 f"choose a shorter one with --socket{alternative}"
             )
         with contextlib.suppress(OSError):
             if not stat.S_ISSOCK(os.stat(path).st_mode):
-                raise PlaceError(
+                raise SocketPathError(
                     f"{path} is there and is no socket: remove it, or choose another --socket"
                     f"{alternative}"
                 )

@@ -108,7 +108,7 @@ async def reconnect(
             except (OSError, HandshakeError) as error:
                 attempts.failed(error, trio.current_time())
             await trio.sleep(RETRY_PAUSE_S)
-    raise attempts.give_up()
+    raise attempts.final_error()
 
 
 async def _connect(path: str, params: dict[str, Any]) -> Reconnected:

@@ -210,9 +210,9 @@ class ReconnectAttempts:
         if limit != self._limit:
             self._limit, self._since = limit, now
         if now - self._since >= limit[0]:
-            raise self.give_up(limit[1])
+            raise self.final_error(limit[1])
 
-    def give_up(self, why: str | None = None) -> DaemonError:
+    def final_error(self, why: str | None = None) -> DaemonError:
         """Return the error to raise instead of trying again.
 
         The error's message is `why`, by default that no worker has answered in time. If there is no

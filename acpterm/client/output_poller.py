@@ -23,7 +23,7 @@ from acpterm.acp.base import Wire
 from acpterm.acp.terminal import TerminalExitStatus, TerminalRequest, WaitForTerminalExitResponse
 from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.endpoint import Endpoint, Response
-from acpterm.client.update import SessionKey
+from acpterm.client.session_update import SessionKey
 from acpterm.jsonrpc import RpcError
 
 READ_METHOD: Final = "_acpterm/terminal/read"

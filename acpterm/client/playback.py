@@ -20,7 +20,7 @@ from typing import Final
 
 import trio
 
-from acpterm.client.replay import OUTPUT, Cast, Event
+from acpterm.client.asciicast import OUTPUT, Cast, Event
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.paint import LEAVE, snapshot
 from acpterm.terminal.vt.queries import QueryFilter

@@ -24,7 +24,7 @@ from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.handshake import initialize_params
 from acpterm.client.output_poller import OutputPoller
-from acpterm.client.update import SessionKey
+from acpterm.client.session_update import SessionKey
 from acpterm.jsonrpc import Id, RpcError
 from acpterm.runtime.command_line import command_line
 

@@ -38,8 +38,8 @@ from acpterm.client.prompt.request_tasks import Handler, RequestTasks
 from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
 from acpterm.client.prompt.turn import Turn
 from acpterm.client.session_sockets.sockets import SessionSockets
+from acpterm.client.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey, parse_update
 from acpterm.client.terminals import EXTENSIONS_META, HOST_METHODS, Terminals
-from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, SessionKey, parse_update
 from acpterm.jsonrpc import (
     AUTH_REQUIRED,
     INVALID_PARAMS,

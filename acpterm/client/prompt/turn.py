@@ -28,7 +28,7 @@ from acpterm.acp.terminal_updates import (
 )
 from acpterm.client.prompt.printer import Printer
 from acpterm.client.prompt.tool_calls import ToolCalls
-from acpterm.client.update import SessionKey, parse_update
+from acpterm.client.session_update import SessionKey, parse_update
 from acpterm.jsonrpc import RpcError
 
 _MESSAGE_KIND: Final = "agent_message_chunk"

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from acpterm.acp.raw_json import items, members, text
 from acpterm.client.chat.actions import DESCRIPTION, HINT, NAME
-from acpterm.client.update import SESSION_UPDATE, Update
+from acpterm.client.session_update import SESSION_UPDATE, Update
 from acpterm.jsonrpc import encode_notification
 
 COMMANDS_UPDATE: Final = "available_commands_update"

@@ -28,7 +28,7 @@ from acpterm.client.envelope import Envelope
 from acpterm.client.question_options import CHOICES, question_options
 from acpterm.client.questions import Questions
 from acpterm.client.sanitize import escape_invisible_text, one_line
-from acpterm.client.update import encode_tool_call_update
+from acpterm.client.session_update import encode_tool_call_update
 from acpterm.jsonrpc import encode_notification, encode_request
 
 _PREFIX_BYTES: Final = 16

@@ -15,7 +15,7 @@ from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.terminal_presenter import TerminalPresenter
 from acpterm.client.proxy.text_presenter import TextPresenter
-from acpterm.client.update import SessionKey, Update
+from acpterm.client.session_update import SessionKey, Update
 from acpterm.config import Settings
 
 

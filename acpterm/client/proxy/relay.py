@@ -33,21 +33,22 @@ from msgspec import UNSET, Raw
 
 from acpterm.acp.raw_json import members, text
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.client import update
+from acpterm.client import session_update
 from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.envelope import EMPTY, Envelope, cancelled_id, parse_envelope
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
-from acpterm.client.proxy.chat import Chat, OpenClient
+from acpterm.client.proxy.chat import Chat
 from acpterm.client.proxy.chat_prompt import COMMANDS_UPDATE
+from acpterm.client.proxy.chat_runner import OpenClient
 from acpterm.client.proxy.editor_questions import EditorQuestions
 from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.presenter import Presenter, new_presenter
 from acpterm.client.proxy.sessions import WITH_SESSION, Sessions
 from acpterm.client.questions import Questions
 from acpterm.client.session_sockets.sockets import SessionSockets
+from acpterm.client.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.client.terminals import HOST_METHODS, Terminals
-from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
 from acpterm.jsonrpc import (
@@ -174,11 +175,11 @@ class Relay:
                 line = self._sessions.handle_request(line, message, is_v2=self._is_v2)
         elif message.method == "session/cancel" and self._terminals is not None:
             self._terminals.notify("session/cancel", self._sessions.cancel_params(message.params))
-        elif message.is_response and self._is_for_us(message):
+        elif message.is_response and self._take_response(message):
             return
         self._to_agent(line)
 
-    def _is_for_us(self, message: Envelope) -> bool:
+    def _take_response(self, message: Envelope) -> bool:
         """Handle the editor's response to a request of ours; return False for any other."""
         if self._chat is not None and self._chat.take_response(message):
             return True
@@ -210,13 +211,13 @@ class Relay:
             self._to_editor(before)
             if params is not None:
                 line = encode_request(message.key, "session/request_permission", params)
-        elif await self._is_for_host(line, message):
+        elif await self._pass_to_host(line, message):
             return
         self._to_editor([line])
         if opened is not None and self._chat is not None and not self._is_v2:
             self._chat.announce(opened)
 
-    async def _is_for_host(self, line: bytes, message: Envelope) -> bool:
+    async def _pass_to_host(self, line: bytes, message: Envelope) -> bool:
         """Pass a message of the agent on to the host; return False if it is not for the host."""
         if self._terminals is None or not self._ours:
             return False
@@ -234,7 +235,7 @@ class Relay:
         return cancels and self._terminals.cancel(cancelled_id(message.params))
 
     def _translate(self, line: bytes, message: Envelope) -> list[bytes]:
-        parsed = update.parse_update(message.params)
+        parsed = session_update.parse_update(message.params)
         if parsed is None:
             return [line]
         if parsed.kind == COMMANDS_UPDATE and self._chat is not None:

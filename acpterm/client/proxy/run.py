@@ -31,7 +31,7 @@ from acpterm.client.errors import root_error
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
-from acpterm.client.proxy.chat import client_opener
+from acpterm.client.proxy.chat_runner import client_opener
 from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.relay import Relay
 from acpterm.client.questions import Questions

@@ -32,7 +32,12 @@ from acpterm.acp.terminal_updates import (
     from_raw_output,
     from_v2,
 )
-from acpterm.client.update import SessionKey, Update, embedded_terminal, encode_tool_call_update
+from acpterm.client.session_update import (
+    SessionKey,
+    Update,
+    embedded_terminal,
+    encode_tool_call_update,
+)
 from acpterm.runtime.bounded_dict import BoundedDict
 
 TERMINALS_MAX: Final = 1000

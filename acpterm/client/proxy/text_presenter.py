@@ -28,7 +28,12 @@ from acpterm.acp.terminal_updates import (
     from_v2,
 )
 from acpterm.client.proxy.display import Display
-from acpterm.client.update import SessionKey, Update, embedded_terminal, encode_tool_call_update
+from acpterm.client.session_update import (
+    SessionKey,
+    Update,
+    embedded_terminal,
+    encode_tool_call_update,
+)
 from acpterm.runtime.bounded_dict import BoundedDict
 
 RENDER_INTERVAL_S: Final = 0.25
