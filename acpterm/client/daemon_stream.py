@@ -1,7 +1,7 @@
 """Connects to the daemon as `daemon` does, but with trio streams; reconnects lost connections.
 
 Commands that send one request or read one stream of output use `user.blocking_client` instead,
-which does without trio.
+which does not import trio, and so starts faster.
 """
 
 import math
@@ -47,9 +47,10 @@ class Reconnected(NamedTuple):
 async def connect(
     settings: Settings, config: str | None = None, *, user: bool = False
 ) -> trio.SocketStream:
-    """Call `daemon.connect` in a thread; return its connection as a stream. Raises `DaemonError`.
+    """Call `daemon.connect` in a thread; return its connection as a stream.
 
-    If this is cancelled, a daemon that is being started continues to start.
+    Raises `DaemonError` as `daemon.connect` does. If this is cancelled, a daemon that is being
+    started continues to start.
     """
     connecting = partial(daemon.connect, settings, config, user=user)
     return _stream(await run_blocking(connecting, abandon_on_cancel=True))
@@ -58,7 +59,8 @@ async def connect(
 async def connect_running(settings: Settings) -> trio.SocketStream | None:
     """Connect to the user's socket of a running daemon; return None if no daemon is running.
 
-    Raises `DaemonError` if no daemon can listen at the configured paths.
+    Raises `DaemonError` if no daemon can listen at the configured paths, or if the daemon is
+    another user's.
     """
     await trio.lowlevel.checkpoint()
     sock = daemon.connect_running(settings)
@@ -132,10 +134,11 @@ async def initialize(
 ) -> Welcome:
     """Send `initialize`; return the part of the response that concerns resuming a lost connection.
 
-    `name` is the agent's name and `context` what terminals start with. `approver` is the token that
-    makes the connection an approver. Raises `DaemonError` if the host refuses, and `NoAnswerError`
-    if it has not responded after ten seconds, or after three if the daemon's keeper reports that
-    there is no worker.
+    `name` is the agent's name. `context` is the execution context with which terminals start; None
+    to use the one that the host knows. `approver` is the token that makes the connection an
+    approver. Raises `DaemonError` if the host refuses, and `NoAnswerError` if the host has not
+    responded after ten seconds, or after three if the daemon's keeper reports that there is no
+    worker.
     """
     seconds = initialize_timeout(settings)
     with trio.move_on_after(seconds):
