@@ -31,8 +31,8 @@ agent. `_pump_to_daemon` sends to the daemon, and so does `_repeat` after a loss
 same time: `_sending` is true while one of them sends. `_changed` guards the shared state.
 
 Longer than 300 lines because the threads of both directions and the resumption wait for each other
-on one condition (`_changed`), and change the fields that it guards: a reader who looks for a
-deadlock needs all of them.
+on one condition (`_changed`), and change the fields that it guards: deadlocks and races can only be
+ruled out with all of this code in view.
 """
 
 import contextlib

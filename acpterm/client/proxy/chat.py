@@ -1,14 +1,14 @@
 """Answers the editor's prompts that begin with `/terminal`, which never reach the agent.
 
-Each prompt has a task, which connects to the user's socket, sends the requests of the action
-(`client.chat`), and sends the answer as an `agent_message_chunk`, and the response to the prompt.
-The agent may work on a turn of the same session meanwhile. A prompt ends early, with `cancelled`,
-by `session/cancel`, `$/cancel_request`, or the end of the session; a terminal that it has started
-runs on. An error that is not expected is logged, and ends only its prompt, with an error response.
+Each prompt has a task, which runs the action (`chat_runner`), sends the answer to the editor as an
+`agent_message_chunk`, and responds to the prompt. The agent may work on a turn of the same session
+meanwhile. `session/cancel`, `$/cancel_request` and the end of the session end a prompt early, with
+the stop reason `cancelled`; a terminal that the prompt has started continues. An unexpected error
+is logged, and ends only its prompt, with an error response.
 
-The command is announced to the editor beside the agent's own commands: in each list of commands
-that the agent sends for a session, and on its own once the session is open, if the agent has sent
-none by then.
+The command `/terminal` is announced to the editor together with the agent's own commands: it is
+added to each list of commands that the agent sends for a session. If the agent has sent no list by
+the time the session is open, a list with `/terminal` alone is sent.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ _log = structlog.get_logger("acpterm.chat")
 
 
 class _Prompt(NamedTuple):
-    """A prompt without a response: its id and session, and the scope of its task."""
+    """A prompt without a response: its id, its session's id, and the cancel scope of its task."""
 
     id: Id
     session: str
@@ -51,7 +51,7 @@ class _Prompt(NamedTuple):
 
 
 class Chat:
-    """Answers the prompts of one editor.
+    """Answers those prompts of one editor that begin with `/terminal`.
 
     `config` is the path of the settings file given on the command line, if any. `open_client`
     connects to the user's socket. `editor` is the queue of messages to the editor, and `send` puts
@@ -74,14 +74,14 @@ class Chat:
         self._runner: Final = ActionRunner(config, open_client, self._requests, send)
         self._prompts: list[_Prompt] = []
         self._cwds: dict[str, str] = {}
-        # The sessions whose editor knows the command.
+        # The sessions for which the command was announced.
         self._announced: set[str] = set()
 
     def take(self, message: Envelope, has_turn: Callable[[str], bool]) -> bool:
         """Handle a prompt that begins with `/terminal`, or its cancellation.
 
-        Return False for any other message. `has_turn` returns whether the agent works on a turn of
-        a session.
+        Return False if the message has to be passed on to the agent. `has_turn` returns whether the
+        agent works on a turn of a session.
         """
         if message.method == "$/cancel_request":
             id_ = cancelled_id(message.params)
@@ -92,7 +92,7 @@ class Chat:
         if (session := text(params.get("sessionId"))) is None:
             return False
         if message.method == "session/cancel":
-            # It is for the agent too, if the agent works on a turn.
+            # If the agent works on a turn, the message is for the agent too.
             return self._cancel(self._prompts_of(session)) and not has_turn(session)
         words = words_of(params.get("prompt"))
         if words is None or not message.is_request:
@@ -103,7 +103,7 @@ class Chat:
         return True
 
     def take_response(self, message: Envelope) -> bool:
-        """Handle a response of the editor to a request of ours; return False for any other."""
+        """Handle the editor's response to a request of ours; return False for other responses."""
         return self._requests.take_response(message)
 
     def _prompts_of(self, session: str) -> list[_Prompt]:
@@ -116,16 +116,16 @@ class Chat:
         return bool(prompts)
 
     def fail(self, error: RpcError) -> None:
-        """Send `error` as the response to each prompt that has none."""
+        """Send `error` as the response to each prompt that has no response yet."""
         prompts, self._prompts = self._prompts, []
         self._send([encode_error(prompt.id, error) for prompt in prompts])
 
     def open_session(self, session: str, cwd: str) -> None:
-        """Record the directory of a session that is open from now on."""
+        """Record `cwd`, the directory of a session."""
         self._cwds[session] = cwd
 
     def announce(self, session: str) -> None:
-        """Announce the command for a session, unless it was announced with the agent's own."""
+        """Announce the command for a session, unless it was announced with the agent's commands."""
         if session not in self._announced:
             self._announced.add(session)
             self._send([announcement(session)])
@@ -137,7 +137,7 @@ class Chat:
         self._announced.discard(session)
 
     def translate(self, update: Update) -> bytes:
-        """Return an agent's list of commands with ours added."""
+        """Add the command to `update`, an agent's list of commands; return the line to send."""
         self._announced.add(update.session)
         return with_command(update)
 
@@ -149,7 +149,7 @@ class Chat:
                 answer = await self._runner.run(words, session, self._cwds.get(session))
                 await self._say(session, answer, is_busy)
                 response = encode_response(prompt.id, {"stopReason": "end_turn"})
-            except Exception as error:  # noqa: BLE001  whatever it is, the relay must not end
+            except Exception as error:  # noqa: BLE001  no error of a prompt may end the relay
                 _log.exception("a prompt of /terminal has failed")
                 message = f"/terminal has failed: {root_error(error) or type(error).__name__}"
                 response = encode_error(prompt.id, RpcError(INTERNAL_ERROR, message))
@@ -158,7 +158,10 @@ class Chat:
             self._send([response])
 
     async def _say(self, session: str, answer: str, is_busy: bool) -> None:
-        """Send an answer as text in which nothing is markup, apart from the agent's text."""
+        """Send an answer to the editor as a block of Markdown in which nothing is markup.
+
+        With `is_busy`, empty lines separate the block from the message that the agent is writing.
+        """
         block = fenced(escape_invisible_text(answer))
         if is_busy:
             block = f"\n\n{block}\n\n"

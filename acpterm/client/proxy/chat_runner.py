@@ -41,8 +41,8 @@ from acpterm.jsonrpc import RpcError
 from acpterm.runtime.threads import run_blocking
 
 OpenClient = Callable[[bool], AbstractAsyncContextManager[UserClient]]
-"""Opens a client of the user's socket. If the argument is true and no daemon is running, a daemon
-is started; if it is false, `NotRunningError` is raised then."""
+"""Opens a client of the user's API. If no daemon is running, and the argument is true, a daemon is
+started; if the argument is false, `NotRunningError` is raised."""
 
 
 class ActionRunner:
@@ -179,10 +179,11 @@ async def _run(client: UserClient, action_steps: Steps) -> str:
 def client_opener(
     settings: Settings, config: str | None, connect_user: Callable[[], trio.abc.Stream] | None
 ) -> OpenClient:
-    """Return the function that opens a client of the user's API, at the daemon or another host.
+    """Return the function that opens a client of the user's API.
 
-    `connect_user` connects to the host in this process; with None, the function connects to the
-    daemon. `config` is the path of the settings file given on the command line, if any.
+    The function connects to the host in this process with `connect_user`; if that is None, it
+    connects to the daemon. `config` is the path of the settings file given on the command line, if
+    any.
     """
 
     @asynccontextmanager

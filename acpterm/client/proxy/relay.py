@@ -66,12 +66,12 @@ from acpterm.runtime.send_queue import SendQueue
 class Relay:
     """Relays messages between one editor and one agent.
 
-    `editor` and `agent` are the queues of messages to them. `host` runs the agent's terminals; None
-    if the editor runs them. With `sockets`, `host` runs the terminals of the sessions' MCP servers,
-    and those of the agent only if they are `ours`. `questions` are the host's questions to the
-    user. `open_user` connects to the user's socket, for the prompts that begin with `/terminal`;
-    None passes these on to the agent. `config` is the path of the settings file given on the
-    command line, if any.
+    `editor` and `agent` are the queues of messages to the two sides. `host` is the connection to
+    the host; None if no terminal runs there. The host runs the terminals of the agent if `ours` is
+    true; otherwise the editor runs them. With `sockets`, the host also runs the terminals of the
+    sessions' MCP servers. `questions` are the host's questions to the user. `open_user` connects to
+    the user's socket, to answer prompts that begin with `/terminal`; if it is None, these prompts
+    go to the agent. `config` is the path of the settings file given on the command line, if any.
     """
 
     def __init__(
@@ -142,10 +142,7 @@ class Relay:
             await self._log.drain()
 
     async def render(self) -> None:
-        """Send the editor the lines that the presenter has delayed, until cancelled.
-
-        These lines show the live output of terminals.
-        """
+        """Send the editor the presenter's delayed lines, which show live output, until cancelled."""
         while True:
             with trio.move_on_at(self._presenter.next_render_at):
                 await self._changed.wait()
@@ -180,7 +177,7 @@ class Relay:
         self._to_agent(line)
 
     def _take_response(self, message: Envelope) -> bool:
-        """Handle the editor's response to a request of ours; return False for any other."""
+        """Handle the editor's response to a request of ours; return False for other responses."""
         if self._chat is not None and self._chat.take_response(message):
             return True
         return self._questions is not None and self._questions.take_response(message)
@@ -196,12 +193,12 @@ class Relay:
         self._log.write("agent->proxy", line)
         message = parse_envelope(line)
         if message is EMPTY:
-            # Parse it leniently to see what it is for; it is still passed on as received.
+            # Parse it leniently, only to route it: the line is still passed on as received.
             message = parse_envelope(replace_lone_surrogates(line))
         opened: str | None = None
         if message.is_response:
             opened = await self._handle_response(message)
-            # Only now: if this is cancelled before, the request is still to be answered by `fail`.
+            # Only now: if `_handle_response` was cancelled, `fail` must answer the request.
             self._pending.pop(message.key, None)
         elif message.method == SESSION_UPDATE and not self._is_v2:
             self._to_editor(self._translate(line, message))
@@ -293,7 +290,7 @@ class Relay:
 
 
 def _params_to_keep(message: Envelope) -> dict[str, Raw]:
-    """Return those params of the request `message` that are needed when its response comes."""
+    """Return the params of the request `message` that are needed to handle its response."""
     if message.method not in (*WITH_SESSION, "session/prompt"):
         return {}
     params: dict[str, Any] = members(message.params)

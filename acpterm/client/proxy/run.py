@@ -85,7 +85,8 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyO
     """Relay between the editor at the other end of `stream` and an agent.
 
     Return the exit status of `acpterm proxy`: the agent's if the agent ended first, 1 if the agent
-    or the daemon could not be started, else 0. Raises `TrackingError` and `LogError`.
+    or the daemon could not be started, else 0. Raises `LogError` if the wire log cannot be written,
+    and `TrackingError` if this system lacks the way to track processes that the settings demand.
     """
     context = exec_context.current()
     raise_open_files()
