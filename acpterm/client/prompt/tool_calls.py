@@ -37,7 +37,7 @@ class ToolCallState:
         self.end_printed = False
         """Whether the call's last line was printed."""
         self.refused = False
-        """Whether the user or the rule refused permission for the call."""
+        """Whether the user or the rule (`--allow`) has refused permission for the call."""
         self.printed_diffs: list[Diff] = []
         """The diffs that were printed."""
 
@@ -87,7 +87,7 @@ class ToolCalls:
         return call
 
     def record_decision(self, call: ToolCallState, *, allowed: bool) -> None:
-        """Record whether the user or the rule allowed a call."""
+        """Record whether the user or the rule (`--allow`) has allowed a call."""
         if allowed:
             self.acted = True
         else:
@@ -95,7 +95,10 @@ class ToolCalls:
             self.refusals += 1
 
     def update(self, update: ToolCall | ToolCallUpdate) -> ToolCallState:
-        """Merge an update into its call and return the call; absent members change nothing."""
+        """Merge an update into the state of its tool call; return the state.
+
+        Members that the update lacks are left unchanged.
+        """
         call = self.get(update.tool_call_id)
         if isinstance(update.title, str) and update.title:
             call.title = update.title

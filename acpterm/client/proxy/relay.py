@@ -142,7 +142,7 @@ class Relay:
             await self._log.drain()
 
     async def render(self) -> None:
-        """Send the editor the presenter's delayed lines, which show live output, until cancelled."""
+        """Send the editor the presenter's delayed lines when they are due, until cancelled."""
         while True:
             with trio.move_on_at(self._presenter.next_render_at):
                 await self._changed.wait()
