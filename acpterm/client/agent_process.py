@@ -134,7 +134,7 @@ class AgentProcess:
             await self._stderr_closed.wait()
 
     async def close_stdin(self) -> None:
-        """Close the agent's stdin, which asks it to exit. Idempotent."""
+        """Close the agent's stdin, which asks the agent to exit. Idempotent."""
         if self.stdin_closed_at is None:
             self.stdin_closed_at = trio.current_time()
             await self.stdin.aclose()
@@ -168,7 +168,7 @@ class AgentProcess:
     async def reap(self, tree: ProcessTree) -> None:
         """Wait until the agent has exited and is reaped; then set `returncode` and drain stdout.
 
-        Notify `tree`, the agent's processes, that the agent's pid may be reused.
+        Notify `tree`, which tracks the agent's processes, that the agent's pid may be reused.
         """
         await self._process.wait()
         tree.reaped()

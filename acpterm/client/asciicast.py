@@ -17,7 +17,7 @@ OUTPUT: Final = "o"
 INPUT: Final = "i"
 # Longer lines are skipped.
 _LINE_BYTES_MAX: Final = 16 * 1024 * 1024
-# Yielded in place of a longer line. No line of a file is empty: it has at least its newline.
+# Stands for a line that is too long. A line of a file is never empty: it has at least its newline.
 _TOO_LONG: Final = b""
 
 

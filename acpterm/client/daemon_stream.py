@@ -95,11 +95,11 @@ async def shake_hands(
 async def reconnect(
     settings: Settings, params: dict[str, Any], seconds: float, *, user: bool = False
 ) -> Reconnected:
-    """Connect to the daemon again, and wait until a worker responds to `initialize`.
+    """Connect to the daemon again, send `initialize`, and wait until a worker responds.
 
-    Connects to the agents' socket, or to the user's socket if `user` is true. Raises `DaemonError`
-    if the daemon has ended, refuses, or has not responded after `seconds`; callers put "the daemon
-    is gone: " before the error's message.
+    Connect to the agents' socket, or to the user's socket if `user` is true. If an attempt fails,
+    try again. Raises `DaemonError` if the daemon has ended, refuses `initialize`, or has not
+    responded after `seconds`; callers put "the daemon is gone: " before the error's message.
     """
     path = user_socket(settings) if user else agent_socket(settings)
     attempts = ReconnectAttempts(settings, seconds)
@@ -132,7 +132,7 @@ async def initialize(
     *,
     approver: str | None = None,
 ) -> Welcome:
-    """Send `initialize`; return the part of the response that concerns resuming a lost connection.
+    """Send `initialize`, and return the parsed response.
 
     `name` is the agent's name. `context` is the execution context with which terminals start; None
     to use the one that the host knows. `approver` is the token that makes the connection an

@@ -166,7 +166,7 @@ class Endpoint:
         return received
 
     def call(self, method: str, params: Any, on_response: OnResponse) -> int | None:
-        """Queue a request; `on_response` is called later with its result or error. Never blocks.
+        """Queue a request; `on_response` is called later with the result or error. Never blocks.
 
         Return the request's id, for `cancel`. If the endpoint is closed, call `on_response` with
         the error at once, and return None.

@@ -40,7 +40,7 @@ INITIALIZE_TIMEOUT_S: Final = 10.0
 """Seconds to wait for the response to `initialize`."""
 RETRY_PAUSE_S: Final = 0.05
 """Seconds between two attempts to reconnect."""
-# The same, if the keeper reports that there is no worker.
+# As `INITIALIZE_TIMEOUT_S`, if the keeper reports that there is no worker.
 _NO_WORKER_TIMEOUT_S: Final = 3.0
 # How long to retry if there is no socket file (the daemon has ended), and if there is one but no
 # process listens there (the daemon was killed): a service manager may start another daemon at once.
@@ -49,7 +49,7 @@ _NO_LISTENER_TIMEOUT_S: Final = 3.0
 
 
 class Welcome(NamedTuple):
-    """The part of the response to `initialize` that concerns resuming a lost connection."""
+    """What the response to `initialize` says about resuming, and about questions to the user."""
 
     secret: str | None = None
     """The secret to present after a lost connection; None if the daemon cannot resume one."""
@@ -120,7 +120,7 @@ def _to_wire(context: ExecContext) -> agent_api.ExecContextParams:
 
 
 def read_welcome(result: Raw) -> Welcome:
-    """Parse the part of a result of `initialize` that concerns resuming a lost connection."""
+    """Parse what `result`, a result of `initialize`, says about resuming and about questions."""
     own = members(members(members(result).get("_meta")).get(OWN))
     resumed, approver = (bytes(own.get(name) or b"") == b"true" for name in ("resumed", "approver"))
     return Welcome(text(own.get("resume")), resumed, approver)

@@ -79,7 +79,7 @@ class DaemonConnection(NamedTuple):
     endpoint: Endpoint
     recovery: DaemonRecovery
     token: str | None = None
-    """The token that makes the connection an approver; None if it will be just an agent's."""
+    """The token that makes the connection an approver; None if it will not be an approver."""
 
 
 OnNotification: TypeAlias = Callable[[NotificationReceived], None]
@@ -182,7 +182,7 @@ async def open_host_connection(
 
 
 def _receiver(questions: Questions | None, other: OnNotification | None) -> OnNotification:
-    """Return the function that gets all notifications of the host."""
+    """Return a function that passes each notification on to `questions` and to `other`."""
     first = None if questions is None else questions.on_notification
     receivers = [receiver for receiver in (first, other) if receiver is not None]
 

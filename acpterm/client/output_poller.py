@@ -38,7 +38,8 @@ _WAIT_MS: Final = 60_000
 class _Chunk(Wire):
     """The result of a `READ_METHOD` request: a piece of a terminal's output.
 
-    `exit_status` is None until the program has exited.
+    `data` is in base64, `position` is the position after it, and `lost` is the number of bytes that
+    the host has dropped before it. `exit_status` is None until the program has exited.
     """
 
     data: str
@@ -52,7 +53,7 @@ _exit_responses: Final = msgspec.json.Decoder(WaitForTerminalExitResponse)
 
 
 class OutputPoller:
-    """Polls `terminal` through `host` until it has exited.
+    """Polls `terminal` through `host` until the terminal's program has exited.
 
     `on_output` is called with each piece of output and the number of bytes lost before it.
     `on_exit` is called once, with the program's exit, or with an unknown exit if reading fails.

@@ -58,7 +58,10 @@ class Questions:
         self._changed = trio.Event()
 
     def on_notification(self, notification: NotificationReceived) -> None:
-        """Update `pending` from a notification of the host; ignore one that has another subject."""
+        """Update `pending` by a notification of the host.
+
+        Ignore the notification if it is not about questions.
+        """
         params = notification.params
         if isinstance(params, UnsetType) or params is None:
             return
@@ -107,8 +110,8 @@ def _ignore(response: Response) -> None:
 async def request_token(settings: Settings, request: ApproverRequest) -> str | None:
     """Request the token that makes a connection to the agents' socket an approver; return it.
 
-    Return None if the daemon cannot be reached on the user's socket or gives no token. But if the
-    user has chosen a profile, raise `DaemonError` then: only an approver can select it.
+    Return None if the daemon cannot be reached on the user's socket, or refuses the request. But if
+    the user has chosen a profile, raise `DaemonError` instead: only an approver can select it.
     """
     token, refusal = None, "the daemon does not answer on the user's socket"
     try:
@@ -128,7 +131,8 @@ async def _request_token(
 ) -> tuple[str | None, str]:
     """Request the token on `stream`, a connection to the user's socket.
 
-    Return the token and a text without meaning; or None, and why there is no token.
+    Return the token, or None if there is none; and a text that says why there is none. The text has
+    no meaning if there is a token.
     """
     token, refusal = None, f"the daemon does not answer within {_TOKEN_TIMEOUT_S:g} s"
     endpoint = Endpoint(stream, "the daemon")

@@ -19,7 +19,7 @@ from acpterm.jsonrpc import LineSplitter, Oversized, RpcError, encode_error
 
 
 class RequestLog:
-    """Parses both directions for the agent's pending requests and for the resume secret.
+    """Finds the agent's pending requests, and the secret for resuming, in the relayed bytes.
 
     `unanswered` has the pending requests and the notifications to send again. `secret` resumes the
     connection to the daemon; None if no response had one. `max_line` is the maximum length of a

@@ -64,7 +64,10 @@ _log = structlog.get_logger("acpterm.stdio")
 
 
 def blocking_socket(stream: trio.SocketStream) -> socket.socket:
-    """Take the socket out of a stream, which can then no longer be used; make it blocking."""
+    """Take the socket out of a stream; return it as a blocking socket.
+
+    The stream can no longer be used.
+    """
     sock = socket.socket(fileno=stream.socket.detach())
     sock.setblocking(True)
     return sock
@@ -255,7 +258,7 @@ class StdioRelay:
         if gone is not None:
             self._refuse(gone)
             return True
-        assert sock is not None  # noqa: S101  waited for above
+        assert sock is not None  # noqa: S101  the loop above has waited for it
         self._send(sock, data)
         with self._changed:
             while self._requests.unanswered.size > self._unanswered_bytes_max and not self._closed:

@@ -158,7 +158,7 @@ def _send(action: Send, intervals: Intervals, clock: Callable[[], float]) -> Ste
 def _key(info: TerminalInfo, action: Send) -> _Ask:
     """Return the characters that a pressed key sends to the terminal.
 
-    Those of some keys depend on a mode that the program has set, which is requested then.
+    For some keys, they depend on a mode that the program has set; the mode is requested first.
     """
     application = False
     if depends_on_cursor_mode(action.text):
@@ -214,7 +214,7 @@ def _request(info: TerminalInfo, typed: str, method: str, params: Wire, into: ty
 def _collect(
     terminal: TerminalInfo, since: int, intervals: Intervals, clock: Callable[[], float]
 ) -> _Ask:
-    """Wait for output after the position `since`; return the text of the answer about it.
+    """Wait for output after the position `since`; return the output, as text for the answer.
 
     `intervals` says how long to wait.
     """

@@ -27,7 +27,7 @@ class CommandQuestions:
     """Asks the user the questions in `questions`, and sends the answers to `host`.
 
     `calls` counts the refusals. `show` is awaited before the user is asked; it waits until earlier
-    output was printed, which so appears above the question. `notice` prints a line for the user.
+    output was printed, so that the question appears below it. `notice` prints a line for the user.
     """
 
     def __init__(

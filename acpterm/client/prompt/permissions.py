@@ -24,7 +24,7 @@ from acpterm.runtime.stdio import write_all
 Rule: TypeAlias = Literal["ask", "all", "reads", "none"]
 
 _READS: Final = ("read", "search")
-# In order of preference: the option with the least consequences first.
+# Kinds of options in order of preference: the kind with the least consequences first.
 _ALLOW: Final = ("allow_once", "allow_always")
 _REJECT: Final = ("reject_once", "reject_always")
 # Maximum bytes read of the line in which the user types a choice.

@@ -94,7 +94,7 @@ class PromptOptions(NamedTuple):
     log: str | None = None
     """The file for the wire log."""
     profile: str | None = None
-    """The profile of the agent's terminals; None for that of the settings."""
+    """The profile of the agent's terminals; None for the profile in the settings."""
     mcp: McpOptions | None = None
     """How to add acpterm's MCP server to the session; None to add none."""
 

@@ -20,7 +20,11 @@ _COMMAND_LINES_MAX: Final = 40
 
 
 class ToolCallState:
-    """The current state of one tool call."""
+    """The current state of one tool call.
+
+    `title`, `kind` and `status` are as in ACP. `diffs`, `texts` and `terminals` are the items of
+    the call's content by their kinds; a terminal is represented by its id.
+    """
 
     def __init__(self, identifier: str) -> None:
         self.id: Final = identifier
@@ -77,7 +81,8 @@ class ToolCalls:
         self.refusals = 0
         """The number of refused permissions."""
         self.acted = False
-        """Whether the agent has run a command, written a file or been granted a permission."""
+        """Whether the agent has run a command, written a file, been granted a permission, or
+        completed a tool call of a kind that may change something."""
 
     def get(self, identifier: str) -> ToolCallState:
         """Return the tool call with this id; if the id is unknown, add a new tool call."""

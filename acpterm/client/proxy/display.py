@@ -24,9 +24,10 @@ _BACKTICKS: Final = re.compile(r"`+")
 class Display:
     """One terminal that is shown as text.
 
-    `command` is its command line, None if unknown. `limit` is the maximum of bytes of text kept,
-    and `lines` the maximum of lines shown, which are the last ones. `ours` is true if the host runs
-    the terminal, and false if the agent does. `end` is the program's exit; None while it runs.
+    `command` is its command line, None if unknown. `limit` is the maximum number of bytes of text
+    kept, and `lines` the maximum number of lines shown, which are the last ones. `ours` is true if
+    the host runs the terminal, and false if the agent does. `end` is the program's exit; None while
+    the program runs.
     """
 
     def __init__(self, command: str | None, *, limit: int, lines: int, ours: bool = False) -> None:

@@ -55,7 +55,8 @@ class EditorQuestions:
         self._drain = drain
         self._prefix: Final = f"acpterm-{secrets.token_hex(_PREFIX_BYTES)}-"
         self._numbers = itertools.count(1)
-        # The question of each request without a response, and the request of each question.
+        # The question of each request without a response, by the request's id; and the id of the
+        # request, by the question's id.
         self._asked: dict[str, ApprovalInfo] = {}
         self._requests: dict[str, str] = {}
 
@@ -86,10 +87,7 @@ class EditorQuestions:
             self._end_tool_call(info, "failed")
 
     def take_response(self, message: Envelope) -> bool:
-        """Handle the editor's response to one of the questions.
-
-        Return False if the message is the response to a request of the agent.
-        """
+        """Handle the editor's response to one of the questions; return False for others."""
         request = message.id
         if not isinstance(request, str) or not request.startswith(self._prefix):
             return False

@@ -246,7 +246,7 @@ class Relay:
         """Handle a response of the agent; return the id of the session that it opens, if any."""
         method, params = self._pending.get(message.key, ("", {}))
         if method == "initialize" and message.error is UNSET:
-            # In ACP v2 the agent runs terminals itself, and clients show them: only pass on.
+            # In ACP v2 the agent runs terminals itself, and clients show them: pass updates on.
             self._is_v2 = capabilities.protocol_version(message.result) > 1
             if self._terminals is not None:
                 self._terminals.name_agent(members(members(message.result).get("agentInfo")))

@@ -74,7 +74,7 @@ class ProxyOptions(NamedTuple):
     log: str | None = None
     """The file for the wire log."""
     profile: str | None = None
-    """The profile of the agent's terminals; None for that of the settings."""
+    """The profile of the agent's terminals; None for the profile in the settings."""
     chat: bool = True
     """Whether prompts that begin with `/terminal` are answered here."""
     mcp: McpOptions | None = None
@@ -161,7 +161,7 @@ class _Run:
         editor_capabilities = Capabilities()
         if message.method == "initialize":
             editor_capabilities = capabilities.editor_capabilities(message.params)
-        # No profile applies to the editor's terminals.
+        # A profile has no effect on the editor's terminals, so a chosen one demands ours.
         ours = options.terminals == "ours" or (
             options.terminals is None
             and (options.profile is not None or not editor_capabilities.has_terminals)

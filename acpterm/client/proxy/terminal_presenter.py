@@ -42,8 +42,9 @@ from acpterm.runtime.bounded_dict import BoundedDict
 
 TERMINALS_MAX: Final = 1000
 CALLS_MAX: Final = 1000
-# Bytes kept of each member of a tool call, and of the output of a terminal that is not shown yet.
+# Maximum size of a member of a tool call that is remembered, in bytes.
 _MEMBER_BYTES_MAX: Final = 16 * 1024
+# Bytes kept of the output of a terminal that is not shown yet: the last ones.
 _PENDING_BYTES_MAX: Final = 64 * 1024
 # Clears the screen and the scrollback, and moves the cursor home.
 _CLEAR: Final = b"\x1b[2J\x1b[3J\x1b[H"

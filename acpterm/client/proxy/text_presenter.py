@@ -59,9 +59,9 @@ class TextPresenter:
     """The `presenter.Presenter` for an editor without terminals.
 
     `presenter.Presenter` describes the methods. `follow` is called with each terminal of the host
-    when it is first shown. `limit` is the maximum of bytes of text kept for each terminal, and
-    `lines` the maximum of lines shown, which are the last ones. `clock` returns the time in
-    seconds. If `editor_has_terminals`, terminals that are neither the host's nor reported by the
+    when it is first shown. `limit` is the maximum number of bytes of text kept for each terminal,
+    and `lines` the maximum number of lines shown, which are the last ones. `clock` returns the time
+    in seconds. If `editor_has_terminals`, terminals that are neither the host's nor reported by the
     agent are the editor's, which shows them itself.
     """
 

@@ -38,7 +38,7 @@ class SessionSocket:
         self._routes = routes
         self._profile = profile
         self.session: str | None = None
-        """The id of the session, once it is known."""
+        """The id of the session; None until it is known."""
         self._clients: set[SocketClient] = set()
         self._scope = trio.CancelScope()
         listener = socket.socket(socket.AF_UNIX)

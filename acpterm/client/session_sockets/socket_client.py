@@ -34,7 +34,7 @@ from acpterm.jsonrpc import (
 )
 
 _METHODS: Final = frozenset((*TERMINAL_METHODS, *EXTENSION_METHODS))
-# Requests of one client that wait for the session's id.
+# Maximum number of one client's requests that wait for the session's id.
 _WAITING_MAX: Final = 100
 
 
@@ -56,7 +56,10 @@ class SocketClient:
         self._tokens: dict[Id, str] = {}
         self._is_closed = False
         self.terminals: Final[dict[str, str | None]] = {}
-        """The terminals that the client has created and not released: their ids and names."""
+        """The names of the terminals that the client has created and not released, by their ids.
+
+        The name of a terminal without a name is None.
+        """
         self._endpoint = Endpoint(
             stream,
             "the MCP server",

@@ -26,7 +26,7 @@ class ParseError(ValueError):
 
 @dataclass
 class Node:
-    """A value: its data, and its positions in the text: of its start, and after its end."""
+    """A value with its data. `start` is its position in the text, `end` the position after it."""
 
     start: int
     end: int

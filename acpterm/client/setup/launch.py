@@ -74,7 +74,8 @@ def _own_path() -> str | None:
     if os.sep not in called:
         called = shutil.which(called) or called
     own = os.path.abspath(called)
-    # A link on the PATH, as pipx makes, outlives the environment that it points to.
+    # Prefer a link on the PATH, such as pipx creates: it stays valid when the environment to which
+    # it points is replaced.
     return linked if linked and os.path.realpath(linked) == os.path.realpath(own) else own
 
 
