@@ -76,7 +76,10 @@ def _check(processes: int, memory_mib: int) -> None:
 
 
 def _own(controller: str) -> str:
-    """Return the path of this process's control group for a controller; version 2 if it is empty."""
+    """Return the path of this process's control group for a controller.
+
+    An empty name means version 2 of control groups.
+    """
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controller in controllers.split(","):

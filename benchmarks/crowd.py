@@ -178,7 +178,7 @@ class Crowd:
         return taken
 
     def echo_ms(self, count: int) -> list[float]:
-        """Type about `count` keys into attached terminals; return the time until each key's echo."""
+        """Type about `count` keys into attached terminals; return the time of each key's echo."""
         taken = []
         for agent in self._some(max(1, count // 10)):
             terminal = random.choice(agent.terminals)

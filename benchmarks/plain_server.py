@@ -2,8 +2,8 @@
 
 The server has the five terminal methods of ACP over a Unix socket. It reads PTYs by
 `loop.add_reader`, 64 KiB at a time, decodes the output incrementally, and retains the last MiB of
-text. It converts CR LF to LF, since ONLCR of the PTY is on, and leaves escape sequences in the text.
-Terminals end with the server. Where it is faster than acpterm, the difference is the cost of
+text. It converts CR LF to LF, since ONLCR of the PTY is on, and leaves escape sequences in the
+text. Terminals end with the server. Where it is faster than acpterm, the difference is the cost of
 acpterm's features.
 
     python -m benchmarks.plain_server SOCKET

@@ -3,8 +3,8 @@
 The measurement starts an sshd on loopback. The baselines are sessions of a connection
 like the daemon's, with the same client: `ssh HOST true`, and `ssh HOST cat FILE` into a pipe. A
 terminal has a PTY at both ends, through which output passes in small pieces, so no client's
-terminal reaches the throughput of that pipe. The ceiling is `ssh -tt HOST cat FILE` on a PTY that is only read,
-which is measured as well.
+terminal reaches the throughput of that pipe. The most that a terminal can
+reach is measured, too: `ssh -tt HOST cat FILE` on a PTY that is only read.
 """
 
 import contextlib

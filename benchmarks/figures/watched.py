@@ -1,4 +1,4 @@
-"""The speed of a flood without a viewer, with a viewer that reads, and with one that does not read."""
+"""The speed of a flood without a viewer, with one that reads, and with one that does not read."""
 
 import contextlib
 import socket

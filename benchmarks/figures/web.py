@@ -79,7 +79,10 @@ def _output(browser: Browser, rounds: int) -> Figure:
 
 
 def _page_ms(browser: Browser, daemon: Daemon, file: str) -> tuple[float, tuple[int, int]]:
-    """Return the milliseconds until the page shows the output of `cat FILE`, and the terminal size."""
+    """Return the milliseconds until the page shows the output of `cat FILE`.
+
+    Also return the size of the page's terminal, in columns and rows.
+    """
     client = Client(daemon.user_socket)
     script = f"read go; cat {file}; printf '{_END[:3]}'; printf '{_END[3:]}'; read go"
     created = client.ask("_acpterm/terminal/create", {"command": "sh", "args": ["-c", script]})
