@@ -1,7 +1,7 @@
 """A baseline: responds to each byte on a socket with a file's text, encoded by `msgspec`.
 
-The arguments are the descriptor of the socket and the path of the file. A response is one line, as
-long as that of `terminal/output`.
+The arguments are the descriptor of the socket and the path of the file. A response is one line,
+like that of `terminal/output`.
 """
 
 import socket

@@ -35,7 +35,7 @@ class Kind(NamedTuple):
 
 
 def found() -> list[psutil.Process]:
-    """Return the marked processes, their descendants and those of this process, without it."""
+    """Return the marked processes and the children of this process, with all descendants."""
     marker = f"{_MARKER}={os.getpid()}".encode()
     children: dict[int, list[int]] = defaultdict(list)
     waiting = []
