@@ -1,4 +1,4 @@
-"""A keeper for tests that responds late."""
+"""A keeper whose responses a test can delay."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""How tests start `acpterm` as a process: quickly, from one that has imported it (`ready`).
+"""Starts `acpterm` as a process, quickly: forked by a process that has imported it (`ready`).
 
-After `start_afresh`, each process has a Python of its own, as it has for users. So has a process
-with an option that `Started` does not know, or with a locale of its own.
+After `start_afresh`, each process is a new Python, as it is for users. A process is always a new
+Python if it has an option that `Started` does not know, or another locale than the tests.
 """
 
 import atexit
@@ -31,13 +31,13 @@ _libc = ctypes.CDLL(None)
 
 
 class _Mode:
-    """How processes are started."""
+    """How processes are started: as a new Python (`is_afresh`), or forked by a ready process."""
 
     is_afresh = sys.platform != "linux"
 
 
 def start_afresh(*, wanted: bool) -> None:
-    """Start processes as users do from now on, if `wanted`, instead of forking a ready one."""
+    """From now on, start each process as a new Python if `wanted`, else fork a ready process."""
     _Mode.is_afresh = wanted or sys.platform != "linux"
 
 
@@ -50,7 +50,7 @@ def start(words: list[str], **how: Any) -> "subprocess.Popen[bytes]":
 
 
 def _locale(env: Any) -> tuple[tuple[str, str], ...]:
-    """Return the variables of `env` that Python reads only when it starts, such as the locale's."""
+    """Return the variables of `env` that take effect only when Python starts, and the locale."""
     found = next((env[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
     names = sorted(name for name in env if name == "TZ" or name.startswith(("PYTHON", "LD_")))
     return ("", found), *((name, env[name]) for name in names)
@@ -101,7 +101,7 @@ class _Ready:
 
 
 def stop_adopting() -> None:
-    """Let orphans go to init again, which reaps them: an earlier test may have adopted them."""
+    """Stop adopting orphans, which an earlier test may have begun: init adopts and reaps them."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
