@@ -20,6 +20,7 @@ from acpterm.cli._async import call_async
 from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text
 from acpterm.cli._tables import Styles, cut_to, items, table, text_of
 from acpterm.cli.attach import detach_filter
+from acpterm.client.errors import root_error
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
@@ -121,14 +122,20 @@ async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
     # The user may type a password.
     linux.forbid_inspection()
     try:
-        info = await client.terminal_request("get", terminal, TerminalInfo)
-        if info.state not in ACTIVE:
-            return f"{title(info)} does not run any more: see acpterm logs {title(info)}"
-        if not Tty.is_there():
-            return "to attach, stdin has to be a terminal"
-        response = await attach(client, Tty(), info, keys)
-    except RpcError as error:
-        return error.message
+        return await _attach_or_raise(client, terminal, keys)
+    except* RpcError as errors:
+        refusal = str(root_error(errors))
+    return refusal
+
+
+async def _attach_or_raise(client: UserClient, terminal: str, keys: DetachFilter) -> str:
+    """Do what `_attach` does. Raises `RpcError`, perhaps in a group, if the daemon refuses."""
+    info = await client.terminal_request("get", terminal, TerminalInfo)
+    if info.state not in ACTIVE:
+        return f"{title(info)} does not run any more: see acpterm logs {title(info)}"
+    if not Tty.is_there():
+        return "to attach, stdin has to be a terminal"
+    response = await attach(client, Tty(), info, keys)
     if response is None:
         return f"{title(info)} runs on"
     status = response.exit_status
