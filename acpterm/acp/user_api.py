@@ -13,7 +13,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from acpterm.acp.agent_api import Cells, Format, Natural, Positive, ResourcesParams
+from acpterm.acp.agent_api import Cells, Format, Natural, Positive
+from acpterm.acp.agent_meta import ResourcesParams
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import EnvVariable
 from acpterm.acp.web_api import WebStatusResponse

@@ -29,7 +29,8 @@ from acpterm.host.state.records import StateVersionError
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import HTTP_KEY, StoredEntry
 from acpterm.host.web_door import WebDoor
-from acpterm.keeper.client import KeeperClient, become_keeper, worker_pair
+from acpterm.keeper.client import KeeperClient
+from acpterm.keeper.startup import become_keeper, worker_pair
 from acpterm.pty import linux
 from acpterm.runtime import exec_context, logs
 from acpterm.runtime.descriptors import raise_open_files, reserve

@@ -30,8 +30,7 @@ This wait follows the wait for pending responses (`CLOSE_TIMEOUT_S`).
 class Store(Protocol):
     """A worker's store in the keeper: a `SendQueue` waits until all state put into it was sent.
 
-    The state is for the worker's successor. `keeper.keeper_client.KeeperClient` implements this
-    protocol.
+    The state is for the worker's successor. `keeper.client.KeeperClient` implements this protocol.
     """
 
     @property

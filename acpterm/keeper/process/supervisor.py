@@ -109,7 +109,7 @@ class Supervisor:
                 worker.signal(_signal.SIGKILL)
             end_programs(self._keeper.terminals)
             self._notifier.remove_all()
-            self._notifier.close(_NOTIFY_TIMEOUT_S)
+            self._notifier.flush(_NOTIFY_TIMEOUT_S)
         return self._status
 
     # -- workers

@@ -15,12 +15,12 @@ import os
 import termios
 import time
 
-from acpterm.keeper.ring import CONSUMED, HEAD, RESERVED
+from acpterm.keeper.ring_file import CONSUMED, HEAD, RESERVED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acpterm.keeper.process.loop import Loop
-    from acpterm.keeper.ring import RingFile
+    from acpterm.keeper.ring_file import RingFile
 
 # Ways to read.
 PLAIN = 0

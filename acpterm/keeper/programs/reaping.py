@@ -12,7 +12,7 @@ import sys
 import time
 
 from acpterm.keeper.programs import system
-from acpterm.keeper.ring import (
+from acpterm.keeper.ring_file import (
     EXIT_AT,
     EXIT_CPU,
     EXIT_END,

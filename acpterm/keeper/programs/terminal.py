@@ -26,13 +26,13 @@ import os
 
 from acpterm.keeper.programs import reading
 from acpterm.keeper.programs.reaping import write_exit
-from acpterm.keeper.ring import CLOSED, HEAD, STALLED
+from acpterm.keeper.ring_file import CLOSED, HEAD, STALLED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acpterm.keeper.programs.reaping import Child, Exit
     from acpterm.keeper.programs.terminals import Terminals
-    from acpterm.keeper.ring import RingFile
+    from acpterm.keeper.ring_file import RingFile
 
 TRACED_RETRY_S = 0.02
 IDLE_RETRY_S = 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 
-from acpterm.keeper.ring import ARMED, EMULATOR, EMULATOR_KILLS, HEAD
+from acpterm.keeper.ring_file import ARMED, EMULATOR, EMULATOR_KILLS, HEAD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 
-from acpterm.runtime.redaction.names import Strength, strength
 from acpterm.runtime.redaction.redact import may_have_secret, redact
+from acpterm.runtime.redaction.secret_names import Strength, strength
 from acpterm.runtime.redaction.tokens import REDACTED
 from acpterm.runtime.redaction.values import may_be_secret
 

@@ -8,7 +8,7 @@ import re
 from functools import cache
 from typing import Final
 
-from acpterm.runtime.redaction.names import Strength
+from acpterm.runtime.redaction.secret_names import Strength
 from acpterm.runtime.redaction.tokens import REDACTED
 
 # Groups: what is kept before the secret, such as a quote, and the secret.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from acpterm.runtime.redaction.names import Strength, is_switch, strength
+from acpterm.runtime.redaction.secret_names import Strength, is_switch, strength
 from acpterm.runtime.redaction.tokens import REDACTED
 from acpterm.runtime.redaction.values import VALUE, is_random, is_reference, may_be_secret
 

@@ -25,14 +25,14 @@ _HERE_STRING: Final = rf"(\bsudo\s[^|;&\n<]{{0,200}}+<<<\s{{0,4}}+)({_WORD})"
 _HINTS: Final = ("sudo", "passwd", "--password-stdin", "--with-token")
 
 
-def has_place(text: str) -> bool:
+def has_url_or_pipe(text: str) -> bool:
     """Return whether `text` may have such a place."""
     return ("://" in text and "@" in text) or (
         ("|" in text or "<<<" in text) and any(hint in text for hint in _HINTS)
     )
 
 
-def redact_places(text: str) -> str:
+def redact_urls_and_pipes(text: str) -> str:
     """Return `text` with the secrets redacted that are in such a place."""
     if "://" in text:
         text = re.sub(_URL, _in_url, text, flags=re.ASCII)
