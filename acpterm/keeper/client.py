@@ -1,4 +1,4 @@
-"""One worker's connection to its keeper, on trio.
+"""One worker's connection to its keeper, on trio: a method or a handler for each message.
 
 Order of calls: `connect`, which fills `terminals` and `entries`; `watch` for each of `terminals`;
 `ready`, which waits until the keeper lets this worker serve; then `run`, in a nursery, for as long
@@ -9,7 +9,10 @@ An *entry* is a key with a value and descriptors. A worker stores entries in the
 its successor receives them.
 
 No method waits for room in the keeper's socket: messages that do not fit are queued, and `run`
-sends them. There is one method or handler for each message of `protocol`.
+sends them.
+
+Longer than 300 lines because `protocol` has 23 messages, each with its method or handler here, and
+the methods document for other packages what the keeper does with a message.
 """
 
 import errno
@@ -51,7 +54,9 @@ class KeeperClient:
         self.stored = False
         """Whether the service manager stores the PTYs, so that programs outlive the keeper."""
         self.terminals: list[Found] = []
+        """The terminals that previous workers created, once `connect` has returned."""
         self.entries: dict[str, Entry] = {}
+        """The entries that previous workers stored, by key, once `connect` has returned."""
         self._socket: Final = KeeperSocket(sock)
         self._wake_ups: Final = WakeUps()
         self._requests: Final = PendingRequests()
@@ -79,8 +84,9 @@ class KeeperClient:
     async def connect(self) -> None:
         """Receive the state that previous workers left: fill `terminals` and `entries`.
 
-        Also requests short time slices of the CPU for worker and keeper. Raises `KeeperLostError`,
-        and `OSError` (EMFILE) if this process has too few descriptors for the state.
+        Also requests short time slices of the CPU for worker and keeper. Raises `KeeperLostError`
+        if the connection is lost, and `OSError` (EMFILE) if this process has too few descriptors
+        for the state.
         """
         self._socket.send("hello", __version__)
         await self._socket.receive_until(lambda: self._state_complete, self._dispatch)
@@ -90,7 +96,7 @@ class KeeperClient:
     async def ready(self) -> None:
         """Report that this worker has restored the state; wait until the keeper lets it serve.
 
-        Raises `KeeperLostError`.
+        Raises `KeeperLostError` if the connection is lost.
         """
         self._socket.send("ready")
         await self._socket.receive_until(lambda: self._go_received, self._dispatch)
@@ -124,7 +130,7 @@ class KeeperClient:
         self._wake_ups.close()
 
     def refuse(self, reason: str) -> None:
-        """Report that this worker cannot take over; it must then exit without calling `ready`.
+        """Report that this worker cannot take over. The worker must then exit, without `ready`.
 
         `reason` continues a sentence that begins with "the new worker", such as `refuses: …`.
         """
@@ -149,8 +155,10 @@ class KeeperClient:
         terminal's state for the next worker, under the key `t/NAME`. `cgroup` is a descriptor of
         the directory of the program's control group, or None.
 
-        Raises `OSError` if the keeper refuses the request, and `KeeperLostError`. If this call is
-        cancelled, the program is killed as soon as the keeper has reported its start.
+        Raises `OSError` if the keeper refuses the request, or if this process has too few
+        descriptors for the response; `KeeperLostError` if the connection is lost; and the errors of
+        `make`. If this call is cancelled, the program is killed as soon as the keeper has reported
+        its start.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._require_keeper()
@@ -169,7 +177,7 @@ class KeeperClient:
             report(events)
 
     def unwatch(self, name: str) -> None:
-        """Stop passing on reports about a terminal: drop them. Idempotent."""
+        """Drop all later reports about a terminal, and cancel the request of `arm`. Idempotent."""
         self._watched.pop(name, None)
         self._pending_reports.pop(name, None)
         self._wake_ups.disarm(name)
@@ -199,12 +207,13 @@ class KeeperClient:
     def put(self, key: str, value: bytes, fds: Sequence[int] = ()) -> None:
         """Store a value and descriptors in the keeper, for the next worker.
 
-        Replaces what is stored under `key`. The caller keeps ownership of `fds`.
+        Replaces the entry with the same `key`. The caller keeps ownership of `fds`. Raises
+        `OSError` (EMFILE) if the message has to be queued and `fds` cannot be duplicated.
         """
         self._socket.send("put", key, value, fds=fds)
 
     def delete(self, key: str) -> None:
-        """Delete what `put` has stored in the keeper under `key`, if anything."""
+        """Delete the entry that `put` has stored in the keeper under `key`, if there is one."""
         self._socket.send("delete", key)
 
     @property
@@ -220,7 +229,7 @@ class KeeperClient:
         await self._socket.flushed()
 
     def close_master(self, name: str) -> None:
-        """Close the keeper's descriptor of a terminal's PTY."""
+        """Make the keeper close its descriptor of a terminal's PTY."""
         self._socket.send("close", name)
 
     def forget(self, name: str) -> None:
@@ -246,8 +255,8 @@ class KeeperClient:
     async def restart(self) -> None:
         """Replace this worker with the installed version.
 
-        Does not return on success, because the keeper kills this process. Raises `RestartError`
-        when the new worker fails to start, and `KeeperLostError`.
+        Does not return on success, because the keeper kills this process. Raises `RestartError` if
+        the new worker fails to start, and `KeeperLostError` if the connection is lost.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._require_keeper()
@@ -264,7 +273,10 @@ class KeeperClient:
             self._watched[name].wake()
 
     def _dispatch(self, message: Message) -> None:
-        """Handle a message. Unknown kinds and additional fields are ignored."""
+        """Handle a message. Unknown kinds and additional fields are ignored.
+
+        If descriptors of the state were lost, sends `refuse` and raises `OSError` (EMFILE).
+        """
         if message.cut and not self._state_complete:
             reason = "has no descriptor left for the state of the daemon"
             self.refuse(reason)

@@ -1,6 +1,6 @@
-"""The worker's end of its socket to the keeper, and wake-ups between worker and keeper, on trio.
+"""The worker's end of its socket to the keeper: send, queue and receive messages, on trio.
 
-A *wake-up* is an event without content: new output for the worker, or free space for the keeper.
+The keeper's end is `process.link`.
 
 Sending never waits: a message that does not fit into the socket's buffer is queued, with duplicates
 of its descriptors, and `flush_forever` sends it. Only one task at a time may receive messages.
@@ -23,7 +23,8 @@ from acpterm.keeper.reports import KeeperLostError
 
 _MESSAGES_PER_TURN: Final = 64
 _RETRY_S: Final = 0.02
-# Too many descriptors in flight, or no free descriptor for the file of a long message.
+# A message that fails with one of these errors is sent again later: too many descriptors are in
+# flight, or no descriptor is free for the file of a long message.
 _RETRIED: Final = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.EMFILE, errno.ENFILE)
 
 
@@ -88,7 +89,8 @@ class KeeperSocket:
     ) -> None:
         """Receive messages and pass each one to `dispatch`, until `done()` is true.
 
-        When the connection is lost, sets the attribute `lost` and raises `KeeperLostError`.
+        Closes the descriptors of a message that `dispatch` does not take. When the connection is
+        lost, sets the attribute `lost` and raises `KeeperLostError`.
         """
         while True:
             for _ in range(_MESSAGES_PER_TURN):
@@ -115,9 +117,10 @@ class KeeperSocket:
         return KeeperLostError(reason)
 
     def _try(self, data: bytes, fds: Sequence[int]) -> bool:
-        """Try to send a message; return False if it has to be sent again later.
+        """Try to send a message; return False if the message has to be sent again later.
 
-        Sets `_is_refused` to whether the socket refused the message although its buffer has room.
+        Sets `_is_refused` to True if the socket refused the message although its buffer has room,
+        otherwise to False. A message to a keeper that has closed its end is dropped.
         """
         self._is_refused = False
         try:

@@ -34,7 +34,10 @@ From the keeper:
     restart_failed(request, reason)
 
 `stored` is true if the service manager stores the descriptors that let programs outlive the keeper.
-`wait_status` is None when the status is unknown, because the program is not this keeper's child.
+`exit` has the fields of `exited` from `wait_status` to `end`; it is None while the program runs.
+`closed_end` is `end` of `closed`; it is None until the terminal is closed. `way` is how the program
+was started, such as `posix_spawn`. `wait_status` is None when the status is unknown, because the
+program is not this keeper's child.
 
 States of a worker, as the keeper sees it:
 
@@ -179,7 +182,8 @@ def _send(sock: _socket.socket, data: bytes, fds: Sequence[int]) -> None:
 def receive(sock: _socket.socket) -> Message | None:
     """Return the next message; None if the peer has closed and all its messages were received.
 
-    Raises `BlockingIOError` if no message is available, and `ProtocolError`.
+    Raises `BlockingIOError` if no message is available, and `ProtocolError` if the message is
+    invalid, or of another version of the protocol.
     """
     received = _receive(sock)
     if received is None:
@@ -247,9 +251,10 @@ def _decode(data: bytes, fds: list[int], *, cut: bool) -> Message:
 
 
 def unlinked_file(name: str) -> int:
-    """Open an empty file that is in no directory; it is in memory where the system supports that.
+    """Open an empty file that is in no directory; return its descriptor, which the caller owns.
 
-    `name` only helps to recognise the file, for example in /proc.
+    The file is in memory if the system supports that. `name` only helps to recognise the file, for
+    example in /proc.
     """
     if sys.platform == "linux" and hasattr(os, "memfd_create"):
         return os.memfd_create(name, os.MFD_CLOEXEC)

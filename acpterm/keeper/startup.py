@@ -1,6 +1,6 @@
 """Start a keeper, become one, or connect to the keeper that started this process.
 
-`client` is the connection itself. A worker's process runs these functions.
+Processes that are or start a worker use this module. The keeper itself starts in `process.main`.
 """
 
 import os
@@ -106,13 +106,13 @@ async def _wait_ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def worker_pair() -> tuple[socket.socket, socket.socket]:
-    """Create a socket between worker and keeper; return the worker's and the keeper's end."""
+    """Create a pair of connected sockets; return the worker's end and the keeper's end."""
     worker_end, keeper_end = protocol.socket_pair()
     return socket.socket(fileno=worker_end.detach()), socket.socket(fileno=keeper_end.detach())
 
 
 def become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[str]) -> NoReturn:
-    """Replace this process by a daemon's keeper, with exec. Raises `OSError`.
+    """Replace this process by a daemon's keeper, with exec. Raises `OSError` if exec fails.
 
     `sock` is the keeper's end of its socket to the first worker, and `worker` is the pid of that
     worker, a child of this process. The keeper starts later workers with `worker_command`, in the
@@ -125,6 +125,9 @@ def become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[str
 
 
 def inherited_keeper() -> KeeperClient | None:
-    """Return a client for the keeper that started this process; None if no keeper started it."""
+    """Return a client for the keeper that started this process; None if no keeper started it.
+
+    Removes the variable `KEEPER_FD_VARIABLE` from the environment.
+    """
     number = os.environ.pop(KEEPER_FD_VARIABLE, None)
     return None if number is None else KeeperClient(socket.socket(fileno=int(number)))

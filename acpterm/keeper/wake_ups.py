@@ -20,9 +20,10 @@ _ONE: Final = (1).to_bytes(8, sys.byteorder)
 class WakeUps:
     """The wake-ups between worker and keeper: one event descriptor for each direction.
 
-    A wake-up is an event without content. To request one for new output in a ring, the worker sets
-    the ring's header word `ARMED` (`arm`). At the next output the keeper clears the word and sends
-    a wake-up; a single wake-up may stand for several rings, so the worker checks all that it armed.
+    A wake-up is an event without content. To request a wake-up for new output in a ring, `arm` sets
+    the ring's header word `ARMED`. At the next output the keeper clears the word and sends a
+    wake-up. One wake-up may stand for several rings, so `report_forever` then checks the header of
+    every ring that was armed.
 
     Owns the descriptors once `open` was called.
     """
@@ -65,7 +66,10 @@ class WakeUps:
                 os.write(self._to_keeper, _ONE)
 
     async def report_forever(self, wake: Callable[[str], None]) -> None:
-        """Call `wake` with the name of each terminal that was armed and now has new output."""
+        """Call `wake` with the name of each armed terminal that has new output, until cancelled.
+
+        The terminal is then no longer armed.
+        """
         assert self._from_keeper is not None  # noqa: S101  `open` was called before
         while True:
             await trio.lowlevel.wait_readable(self._from_keeper)

@@ -40,7 +40,8 @@ def adopt_all(
 ) -> None:
     """Adopt all descriptors that the service manager has passed to this process.
 
-    PTY masters and rings become `terminals`; all others become entries of `store`, for the worker.
+    Adds a terminal to `terminals` for each ring, with its PTY master; stores all other descriptors
+    in `store`, for the worker.
     """
     masters: dict[str, int] = {}
     rings: dict[str, int] = {}

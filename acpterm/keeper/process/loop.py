@@ -1,8 +1,8 @@
 """The keeper's event loop: descriptors, timers and signals, in a single thread.
 
-A reader is called when its descriptor is readable, hung up or in error; a writer when its
-descriptor is writable. The loop logs an exception that a handler raises, and continues: a defect in
-the handling of one message must not end the user's programs.
+A *reader* is a handler that is called when its descriptor is readable, hung up or in error. A
+*writer* is called when its descriptor is writable. The loop logs an exception that a handler
+raises, and continues: a defect in the handling of one message must not end the user's programs.
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ class Loop:
             self._poller.remove(fd)
 
     def add_writer(self, fd: int, handler: Handler) -> None:
-        """Call `handler` once, when `fd` is writable. Raises `OSError` (EMFILE)."""
+        """Call `handler` once, when `fd` is writable. Does nothing if `fd` has a writer already.
+
+        Raises `OSError` (EMFILE) if no descriptor is free for a duplicate of `fd`.
+        """
         if fd not in self._writers:
             duplicate = os.dup(fd)
             self._poller.add(duplicate, write=True)
@@ -108,7 +111,7 @@ class Loop:
             self._readers[duplicate] = lambda: self._written(fd)
 
     def remove_writer(self, fd: int) -> None:
-        """Do not call the handler of `add_writer` for `fd` any more. Idempotent."""
+        """Cancel `add_writer` for `fd`. Must be called before `fd` is closed. Idempotent."""
         if fd in self._writers:
             duplicate, _ = self._writers.pop(fd)
             self.remove_reader(duplicate)

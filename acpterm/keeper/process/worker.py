@@ -63,7 +63,7 @@ class Worker:
         self.hello_received = False
         self.is_ready = False
         self.refusal: str | None = None
-        """The reason in its `refuse` message, such as `refuses: …`; None without such a message."""
+        """The reason in the worker's `refuse` message; None if the worker has sent no `refuse`."""
         self.ended = False
         self.link = Link(loop, sock, lambda message: receive(self, message), self._on_lost)
         self._pidfd = system.open_pidfd(pid)
@@ -125,7 +125,7 @@ def start_worker(
     """Start a worker process; return its pid and the keeper's end of the socket to it.
 
     `open_files` is the worker's soft and hard limit of open files. With `nohup` the worker ignores
-    SIGHUP. Raises `OSError`.
+    SIGHUP. Raises `OSError` if the worker cannot be started.
     """
     keeper_end, worker_end = protocol.socket_pair()
     try:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NOT_FOUND = 127
 CANNOT_RUN = 126
 
-# execvp uses it for a script that names no interpreter (POSIX, "exec", RATIONALE).
+# The interpreter of scripts that name no interpreter, as in execvp (POSIX, "exec", RATIONALE).
 _SHELL = "/bin/sh"
 
 

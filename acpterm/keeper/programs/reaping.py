@@ -1,4 +1,6 @@
-"""The process of a terminal's program: the detection of its end, its reaping, and the exit report.
+"""Detect that the process of a terminal's program has ended, reap it, and report its exit.
+
+Other children, such as orphans, are reaped by `process.keeper`.
 
 End and reaping are two steps. A child that has *ended* is a zombie, and its pid cannot be reused.
 Once it is *reaped*, its pid may belong to another process. The exit report (exit status, CPU time
@@ -102,8 +104,9 @@ class Child:
     def reap(self, end: int) -> Exit | None:
         """Reap the process, which has ended, and return the report of its exit.
 
-        `end` is the position at which the process's output ends. Returns None while a debugger
-        traces the process, because the keeper cannot reap it yet.
+        `end` is the position at which the process's output ends. The status in the report is None
+        if the process is not a child of this keeper. Returns None instead of a report while a
+        debugger traces the process, because the keeper cannot reap it yet.
         """
         try:
             if self._wait_result is None or self._wait_result[0] == 0:

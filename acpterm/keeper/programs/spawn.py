@@ -4,7 +4,8 @@ There are three ways; the first way that supports the request is used.
 
 1. `posix_spawn`: the child runs no Python code. The keeper changes its own directory, umask and
    limits around the call, which is safe because the keeper has a single thread. This way is used
-   only if these limits are harmless to the keeper, and, for a control group, only with glibc 2.39.
+   only if these limits are harmless to the keeper. To start in a control group, it needs glibc 2.39
+   or newer.
 2. `clone3` into the control group, or `fork`: `child.exec_program` runs in the child, and prints on
    the terminal why a program cannot be executed. Also used if `posix_spawn` fails.
 3. `ptyprocess`: on systems other than Linux, where a session leader that opens a PTY's slave does
@@ -162,7 +163,8 @@ def _limit_changes(
 ) -> list[tuple[int, tuple[int, int], tuple[int, int]]] | None:
     """Return the limits to change in the keeper around a spawn, since the child inherits them.
 
-    Each has the resource, the program's soft and hard limit, and the keeper's, to be restored.
+    Each item has the resource, the soft and hard limit of the program, and the soft and hard limit
+    of the keeper, to be restored after the spawn.
 
     Returns None if a change could harm the keeper: use another way to spawn.
     """
