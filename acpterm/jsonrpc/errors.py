@@ -40,7 +40,7 @@ class RpcError(Exception):
 
 
 class LocalProtocolError(Exception):
-    """The caller of `Peer` tried to send something that JSON-RPC does not allow."""
+    """The caller of `Peer` tried to respond to a request that is not in progress."""
 
 
 def excerpt(value: bytes | bytearray | Raw | str) -> str:
@@ -55,5 +55,5 @@ def excerpt(value: bytes | bytearray | Raw | str) -> str:
 
 
 def quote(value: str, limit: int = QUOTE_MAX) -> str:
-    """Return `value` in quotes as one line, shortened to `limit` of its characters."""
+    """Return `value` in quotes as one line; of a longer value, `limit` - 1 characters and ``…``."""
     return repr(value) if len(value) <= limit else f"{value[: limit - 1]!r}…"

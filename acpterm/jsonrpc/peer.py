@@ -86,7 +86,7 @@ class UnexpectedResponse(Struct, frozen=True):
 
 
 class InvalidReceived(Struct, frozen=True):
-    """A line that is not a message, or a request with the id of one that is not answered yet.
+    """A line that is not a message, or a request whose id another unanswered request has.
 
     `reply` is the error response to send, as a line; None if none may be sent.
     """

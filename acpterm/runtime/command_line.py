@@ -28,5 +28,8 @@ def command_line(command: str, args: Sequence[str] | None) -> str:
 
 
 def shell_line(command: str, args: Sequence[str] | None) -> str:
-    """Return the shell text of a command whose `shell` is true, with its arguments quoted."""
+    """Return the text for the shell to run: `command`, which is shell text, and `args` in quotes.
+
+    For commands that were created with the option `shell` (`acp.agent_meta.CreateMeta`).
+    """
     return f"{command} {shlex.join(args)}" if args else command

@@ -48,7 +48,7 @@ class DescriptorReserve:
 
     @contextmanager
     def lent(self, count: int = LOAN_SIZE) -> Iterator[None]:
-        """Close `count` descriptors of the reserve, so that the block can open other files.
+        """Close `count` descriptors of the reserve, so that the `with` block can open other files.
 
         The reserve is refilled after the block, or later if no descriptors are available then.
         """
@@ -79,7 +79,10 @@ reserve: Final = DescriptorReserve()
 
 
 def raise_open_files() -> None:
-    """Raise the soft limit of open files to the hard limit: a terminal needs 2 or 3 descriptors."""
+    """Raise the soft limit of open files to the hard limit: a terminal needs 2 or 3 descriptors.
+
+    If the system refuses, the limit stays as it is.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):

@@ -28,9 +28,10 @@ This wait follows the wait for pending responses (`CLOSE_TIMEOUT_S`).
 
 
 class Store(Protocol):
-    """A worker's store in the keeper: a `SendQueue` waits until all state put into it was sent.
+    """A worker's store in the keeper, for the worker's successor.
 
-    The state is for the worker's successor. `keeper.client.KeeperClient` implements this protocol.
+    Before a `SendQueue` sends a line, it waits until all state that was put into the store has been
+    sent to the keeper. `keeper.client.KeeperClient` implements this protocol.
     """
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from acpterm.runtime.redaction.named_values import is_option_of_secret, redact_bearer, redact_named
+from acpterm.runtime.redaction.named_values import option_strength, redact_bearer, redact_named
 from acpterm.runtime.redaction.programs import (
     Form,
     Options,
@@ -49,7 +49,7 @@ def redact(text: str) -> str:
 def redact_args(args: Sequence[str], program: str = "") -> list[str]:
     """Return the arguments of `program`, a name or a path, with the secrets in them redacted.
 
-    The secret may be in the argument after an option.
+    An argument may be a secret because of the option before it.
     """
     options: Options = options_of(program) or {}
     certainty = Strength.NONE
@@ -61,7 +61,7 @@ def redact_args(args: Sequence[str], program: str = "") -> list[str]:
             start = start or _secret_after_equals(argument)
             redacted.append(redact(argument) if start is None else argument[:start] + REDACTED)
             has_value = start is not None
-            certainty = Strength.NONE if has_value else is_option_of_secret(argument)
+            certainty = Strength.NONE if has_value else option_strength(argument)
             form = secret_in_next(argument, options) if options and not has_value else None
             continue
         if form:
@@ -76,9 +76,12 @@ def redact_args(args: Sequence[str], program: str = "") -> list[str]:
 
 
 def _secret_after_equals(argument: str) -> int | None:
-    """Return the index at which the secret of an option such as `--password=SECRET` starts."""
+    """Return the index at which the secret of an option such as `--password=SECRET` starts.
+
+    Returns None if there is no secret after an `=`.
+    """
     option, equals, value = argument.partition("=")
-    certainty = is_option_of_secret(option) if equals else Strength.NONE
+    certainty = option_strength(option) if equals else Strength.NONE
     if not certainty or _has_token(value) or not _is_secret(value, certainty):
         return None
     return len(option) + 1
