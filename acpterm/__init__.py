@@ -4,8 +4,8 @@ The daemon consists of two processes:
 
 - `keeper`: a small process that starts programs, and owns their PTYs and output;
 - the worker: `host` serves agents and the user, with terminals from `terminal`; `web` is its HTTP
-  server, `policy` decides what agents may run, `providers` say where programs run, `pty` has PTYs
-  and processes, and `shell` shells in which several commands run.
+  server, `policy` decides what agents may run, `providers` run programs in sandboxes and on other
+  hosts, and `pty` has PTYs and processes.
 
 What connects to the daemon:
 
@@ -16,7 +16,7 @@ What connects to the daemon:
 What both use:
 
 - `acp`, `jsonrpc`: messages; `config`: settings; `runtime`: stdio, logs, signals, threads;
-- `keys`: names of keys, and their bytes.
+- `shell`: shells that run one command after another; `keys`: names of keys, and their bytes.
 
 `docs/HACKING.md` has a glossary of all terms.
 

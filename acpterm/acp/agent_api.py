@@ -1,7 +1,9 @@
-"""acpterm's own methods for agents, ``_acpterm/…``, and the member `acpterm` of ``_meta``.
+"""acpterm's own methods for agents, ``_acpterm/…``: their params and results.
 
-Params and that member are decoded strictly: an invalid value is an error that names the value,
-because an agent that uses them is written for acpterm. A null member is treated as absent.
+The options that acpterm adds to methods of ACP are in `agent_meta`.
+
+Params are decoded strictly: an invalid value is an error that names the value, because an agent
+that uses these methods is written for acpterm. A null member is treated as absent.
 
 Times are in milliseconds and sizes in bytes. A position is an offset in bytes from the beginning of
 a terminal's output.
@@ -52,9 +54,10 @@ class ReadRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/read``: read the output from the position `since` on.
 
     A position is an offset in bytes from the beginning of the terminal's output. Without `since`,
-    read from the oldest retained byte. If there is no output after `since` yet,
-    wait up to `wait_ms` milliseconds for some. With `until_input` the wait ends, too, when the
-    program waits for input.
+    read from the oldest retained byte, at most `max_bytes` bytes. If there is no output after
+    `since` yet, wait up to `wait_ms` milliseconds for output. With `until_input` the wait also ends
+    when the program waits for input. `format` is the form of the returned output, by default the
+    terminal's.
     """
 
     session_id: SessionId
@@ -70,8 +73,10 @@ class ReadResponse(Wire):
     """The response to ``_acpterm/terminal/read``.
 
     `data` is text, or base64 if `encoding` is set. The next read continues from `position`. `lost`
-    is the number of bytes from `since` on that are no longer retained, and so are not in `data`.
-    `waiting_for_input` is as in ``terminal/output`` (`OutputMeta`).
+    is the number of bytes after `since` that are not in `data`, because they are no longer
+    retained or were skipped to begin at a complete line or sequence. `exit_status` is absent until
+    the program has exited. `waiting_for_input` is as in ``terminal/output``
+    (`agent_meta.OutputMeta`).
     """
 
     data: str
@@ -127,8 +132,9 @@ class SignalRequest(Wire):
 class CheckRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/command/check``: judge a command without running it.
 
-    `command`, `args` and `cwd` are as in ``terminal/create``. With `ask` the user is asked if the
-    user has to approve the command, and a command that may not run is an error.
+    `command`, `args` and `cwd` are as in ``terminal/create``. With `ask`, a command that needs the
+    user's approval is shown to the user, and the response is sent after the user's answer; a
+    command that may not run is then an error.
     """
 
     session_id: SessionId
@@ -152,9 +158,10 @@ class CheckedPart(Wire):
 class CheckResponse(Wire):
     """The response to ``_acpterm/command/check``: the judgement on a command.
 
-    `decision` says whether it would run: `allow`, `ask` or `deny`. `reason` says why it is not
-    allowed or not safe. `rule` is the rule or list that has decided, if one has, and `profile` the
-    name of the profile.
+    `level` is the level of the command, and `parts` has the commands that it consists of.
+    `decision` says whether the command would run: `allow`, `ask` or `deny`. `reason` says why the
+    command is not allowed or not safe. `rule` is the rule or list that has decided; it is absent if
+    the level has decided. `profile` is the name of the profile.
     """
 
     level: Level

@@ -1,6 +1,8 @@
 """The member `acpterm` of ``_meta``: what acpterm adds to the messages between agent and host.
 
-To add an option to ``terminal/create``, extend `CreateMeta`.
+`CreateMeta` has the options of ``terminal/create``. An agent's member is decoded strictly: an
+invalid value is an error that names the value, because an agent that sends the member is written
+for acpterm. A null member is treated as absent.
 """
 
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
@@ -30,11 +32,11 @@ EndedBy: TypeAlias = Literal[
     "cancelled",
     "not_started",
 ]
-"""What ended a program. `status.EndedBy` of `acpterm.terminal` describes the values."""
+"""What ended a program. `acpterm.terminal.status.EndedBy` describes each value."""
 
 
 class ResourcesParams(Wire, omit_defaults=True, forbid_unknown_fields=True):
-    """What a create request asks of a cluster, instead of what the place's settings say.
+    """The resources that a create request asks a cluster for, in place of those in the settings.
 
     The values are as Slurm writes them: `time` is minutes or ``HOURS:MINUTES:SECONDS``, `memory`
     such as ``4G``, and `gpus` such as ``1`` or ``a100:2``. Other members are an error.
@@ -57,7 +59,7 @@ class CreateMeta(Wire, omit_defaults=True):
     program runs in a stricter isolation than the user has selected (`landlock`, `bubblewrap`,
     `podman` or `docker`), or in a place that the user's profile lists, such as `ssh:build1`. `name`
     is a name for the terminal; if it ends with ``-#``, the ``#`` is replaced by the smallest number
-    from 1 on that makes a name which no terminal has. `resources` are for a place on a cluster.
+    from 1 on for which no terminal has the name. `resources` are for a place on a cluster.
     """
 
     cols: Cells | None = None
@@ -73,9 +75,10 @@ class CreateMeta(Wire, omit_defaults=True):
 class CreatedMeta(Wire):
     """``_meta.acpterm`` of a ``terminal/create`` response.
 
-    It says where the program runs, how it is isolated, the level of the command, the name of the
-    terminal if one was requested, and the host if it is another one. `queued` is true if a cluster
-    has not started the program yet.
+    `provider` says where the program runs, and `isolation` how it is isolated there. `level` is the
+    level of the command. `name` is the name of the terminal, if a name was requested. `host` is the
+    host that the program runs on, if it is not this one. `queued` is true if a cluster has not
+    started the program yet.
     """
 
     provider: str
@@ -89,8 +92,9 @@ class CreatedMeta(Wire):
 class OutputMeta(Wire):
     """``_meta.acpterm`` of a ``terminal/output`` response: whether the program waits for input.
 
-    It is sent only while the program runs, and only if acpterm can determine whether it waits. If
-    the program has not started, because a cluster has no room for it yet, `queued` is true instead.
+    `waiting_for_input` is sent only while the program runs, and only if acpterm can determine
+    whether the program waits. While a cluster has no room for the program yet, `queued` is sent
+    instead, and is true.
     """
 
     waiting_for_input: bool | UnsetType = UNSET
@@ -100,9 +104,10 @@ class OutputMeta(Wire):
 class ExitMeta(Wire):
     """``_meta.acpterm`` of an exit status: what ended the program, and the resources it used.
 
-    If a limit ended the program, `limit` is its name, and `limit_value` its value in its own unit:
-    bytes (`memory`, `file_size`), seconds (`idle`, `wall`) or milliseconds (`timeoutMs`). `host` is
-    the host that the program ran on, if it is another one.
+    `wall_ms` is the time from start to end, `cpu_ms` the CPU time, and `max_rss_bytes` the peak
+    memory. If a limit ended the program, `limit` is the name of the limit, and `limit_value` its
+    value in bytes (`memory`, `file_size`), seconds (`idle`, `wall`) or milliseconds (`timeoutMs`).
+    `host` is the host that the program ran on, if it is not this one.
     """
 
     ended_by: EndedBy
@@ -131,14 +136,15 @@ class ExecContextParams(Wire, omit_defaults=True):
 class InitializeMeta(Wire, omit_defaults=True):
     """``_meta.acpterm`` of an ``initialize`` request.
 
-    `context` is the execution context of the programs that the peer starts. `asker` is its former
-    name, and is used if `context` is absent. `relay` is true if the process that connects (`acpterm
-    stdio`) only relays the messages of its parent, the agent. `resume` is the secret of an earlier
-    connection whose stream has ended, to continue that connection. `approver` is a token that makes
-    the connection an approver, whose client asks the user (see `approvals`); only the user's own
-    programs can get one. `profile` is the name of a profile that the agent's commands must satisfy
-    as well as the one that the user has selected. `elicits` is true if the client shows questions
-    to the user by itself; that counts only if the setting `mcp_elicitation_approves` is on.
+    `context` is the execution context of the programs that the peer starts. `asker` is the former
+    name of `context`, and is used if `context` is absent. `relay` is true if the process that
+    connects (`acpterm stdio`) only relays the messages of its parent, the agent. `resume` is the
+    secret of an earlier connection whose stream has ended, to continue that connection. `approver`
+    is a token that makes the connection an approver, whose client asks the user (see `approvals`);
+    only the user's own programs can get such a token. `profile` is the name of a profile; the
+    agent's commands must satisfy this profile and the profile that the user has selected. `elicits`
+    is true if the client shows questions to the user by itself; it has an effect only if the
+    setting `mcp_elicitation_approves` is on.
     """
 
     context: ExecContextParams | None = None
@@ -153,7 +159,7 @@ class InitializeMeta(Wire, omit_defaults=True):
 
 
 class CancelMeta(Wire):
-    """``_meta.acpterm`` of a ``session/cancel``: terminals that continue, such as a server."""
+    """``_meta.acpterm`` of a ``session/cancel``: `keep` has the ids of terminals that continue."""
 
     keep: list[TerminalId] = field(default_factory=list)
 
@@ -163,9 +169,9 @@ class ResumeMeta(Wire):
 
     `resume` is the secret of this connection. If the stream breaks, the agent sends the secret in
     the ``initialize`` of a new stream to continue the connection, with its sessions and terminals.
-    `resumed` says whether this ``initialize`` continued a connection; it is false if no connection
-    has the secret that the request contained. `approver` says whether the connection is an
-    approver; it is sent if the request contained a token for that.
+    `resumed` is sent if the request contained a secret: true if this ``initialize`` continued the
+    connection with that secret, and false if there is no such connection. `approver` is sent if the
+    request contained a token: true if the token made the connection an approver.
     """
 
     resume: str
@@ -177,11 +183,10 @@ W = TypeVar("W", bound=Wire)
 
 
 def own_meta(meta: MetaIn, into: type[W]) -> W | None:
-    """Return the member `acpterm` of `meta`, decoded as `into`; None if absent.
+    """Return the member `acpterm` of `meta`, decoded as `into`; None if it is absent or null.
 
-    `meta` is the ``_meta`` of a request's params.
-
-    Raises RpcError (-32602) if the member is invalid.
+    `meta` is the ``_meta`` of a request's params. Raises RpcError (-32602) if the member is
+    invalid.
     """
     own = None if meta is None else meta.get(OWN)
     if own is None or bytes(own) == b"null":

@@ -9,9 +9,9 @@ from acpterm.config.settings import Settings
 def default_socket() -> str:
     """Return the default path of the socket for agents.
 
-    The socket is in the user's runtime directory. If there is none, the socket is in a directory in
-    `/tmp` whose name has the user's id, as with tmux. The listener refuses a directory that belongs
-    to another user.
+    The socket is in the user's runtime directory. If the user has no such directory, the socket is
+    in a directory in `/tmp` whose name has the user's id, as with tmux. The listener refuses a
+    directory that belongs to another user.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if not os.path.isabs(runtime):
