@@ -36,8 +36,8 @@ class ApprovalInfo(Wire):
     """A question to the user: whether a command of an agent may run.
 
     `agent` (a name), `connection` and `session_id` (ids) say which agent asks. `cwd` is the
-    directory in which the command would run, after the name of the place if that is another host,
-    such as ``ssh:build1:/src``. `level` is the level of the command, such as
+    directory in which the command would run; on another host, the name of the place precedes it,
+    as in ``ssh:build1:/src``. `level` is the level of the command, such as
     `dangerous`, and `reason` says why the user is asked. `prefix` has the first words of the
     command, to which an answer with the scope `always` applies; it is null if no such answer is
     possible. `remaining_ms` is the time until the command is refused without an answer; it is null
@@ -105,7 +105,7 @@ class PendingNotification(Wire):
 class AnswerRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/approval/answer``: answer a question.
 
-    With `scope` `always` the answer is for all commands of the session with the same `prefix`.
+    With `scope` `always` the answer applies to all commands of the session with the same `prefix`.
     `reason` is a text for the agent, such as why the command is refused.
     """
 

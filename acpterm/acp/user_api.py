@@ -82,10 +82,11 @@ class TerminalInfo(Wire):
     The `state` is `queued` while a cluster has no room for the program yet.
 
     `agent` (a name), `connection` and `session_id` (ids) say which agent created the terminal, and
-    in which session; they are null if the user did. `tool_calls` are the ids of the tool calls that
-    embed it. `position` is the position of the end of the output. `attached` is the number of
-    windows. `recording` is the path of the recording. `waiting_for_input` is null if it cannot be
-    determined. `ending` is true while the program, after a kill or release, has not exited yet.
+    in which session; they are null if the user created it. `tool_calls` are the ids of the tool
+    calls that embed the terminal. `position` is the position of the end of the output. `attached`
+    is the number of windows. `recording` is the path of the recording; null if there is none.
+    `waiting_for_input` is null if acpterm cannot determine whether the program waits. `ending` is
+    true while the program, after a kill or release, has not exited yet.
     `provider` says where the program runs, and `isolation` how it is isolated there. `host` is the
     name of the host that the program runs on; it is absent if that is this host. `level` is the
     level of an agent's command: `safe`, `unknown` or `dangerous`; it is null for a command of the

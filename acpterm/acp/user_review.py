@@ -29,8 +29,9 @@ class UserCheckRequest(Wire, omit_defaults=True):
     """The params of the user's ``_acpterm/command/check``: judge a command without running it.
 
     `command` and `args` are as in ``terminal/create``: without `args`, `command` is a line for the
-    shell. Without `profile`, the profile is that of agents in `cwd`, by default the directory of
-    the client; profiles that the settings select for an agent by its name are not used.
+    shell. `cwd` is the directory of the client by default. Without `profile`, the command is judged
+    by the profile of agents that work in `cwd`; profiles that the settings select by the name of an
+    agent are not used.
     """
 
     command: Annotated[str, Meta(description="the command to judge")]

@@ -86,7 +86,7 @@ Resource: TypeAlias = Literal["partition", "account", "time", "cpus", "memory", 
 """A resource that an agent may request from a cluster, if the place's settings allow it."""
 RESOURCES: Final[tuple[str, ...]] = get_args(Resource)
 JOB_RESOURCES: Final = ("partition", "account")
-"""Resources of jobs only: a step in an allocation cannot have others than the allocation."""
+"""Resources that only a new job can request: a step uses those of its allocation."""
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,:@/-]{0,127}")
 # No comma: after it, Slurm would read another kind of resource.
 _GPUS: Final = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9_.-]{0,99}:)?[0-9]{1,9}")

@@ -69,7 +69,7 @@ class LineSplitter:
         """End the input; return the unfinished line.
 
         The unfinished line is not a message, because its newline is missing. The result is empty if
-        there is no such line, or if it is over the limit.
+        the input ended with a newline, or if the unfinished line is over the limit.
         """
         rest = bytes(self._partial)
         self._partial, self._size = bytearray(), 0

@@ -80,7 +80,7 @@ class CancelReceived(Struct, frozen=True):
 
 
 class UnexpectedResponse(Struct, frozen=True):
-    """A response whose id is not that of a request for which this side expects a response."""
+    """A response to no pending request of this side: its id is unknown, or already answered."""
 
     message: Response | ErrorResponse
 

@@ -210,7 +210,7 @@ class RingFile:
         return True
 
     def record(self) -> bytes:
-        """Return the record (the terminal's state for the next worker); empty if there is none."""
+        """Return the record, the terminal's state for the next worker; `b""` if there is none."""
         location = self.header[RECORD]
         offset, length = location >> 32, location & 0xFFFF_FFFF
         return bytes(self._record_area[offset : offset + length])

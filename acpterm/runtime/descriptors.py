@@ -1,4 +1,4 @@
-"""A reserve of file descriptors for operations that must work when all others are in use.
+"""A reserve of file descriptors, for operations that must work when no others are free.
 
 There is one `reserve` per process, which is empty until `keep` is called. Ordinary operations do
 not use the reserve: they fail with EMFILE. Operations that serve the user, or that find and kill

@@ -164,7 +164,10 @@ class RateLimit:
 
 
 def rotate(path: str, pid: int, fd: int = 2) -> bool:
-    """Empty the log file `path` if it has more than `LOG_BYTES_MAX` bytes; return whether it did.
+    """Empty the log file `path` if it has more than `LOG_BYTES_MAX` bytes.
+
+    Returns whether a file was emptied.
+
 
     `fd` is the descriptor to which this process logs. If `fd` refers to another file than `path`,
     nothing is done; if it refers to a log file that was removed, that file is emptied.

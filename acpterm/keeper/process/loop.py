@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Handler: TypeAlias = Callable[[], None]
 
-# Linux gives epoll's bits the same values.
+# On Linux, the event bits of epoll have the same values as those of poll.
 _READABLE = select.POLLIN
 _WRITABLE = select.POLLOUT
 _BATCH_MAX = 256
@@ -172,8 +172,8 @@ class Loop:
             timeout_s = wait if timeout_s is None else min(wait, timeout_s)
         ready = self._poller.wait(timeout_s)
         self.batch_size = len(ready)
-        # Look up all handlers before calling any: one may close a descriptor and another open a new
-        # one with the same number, to which this turn's event does not apply.
+        # Look up all handlers before calling any of them: a handler may close a descriptor, and the
+        # next may open a new descriptor with the same number, to which this event does not apply.
         handlers = [(fd, self._readers.get(fd)) for fd, _ in ready]
         for fd, handler in handlers:
             if handler is not None and self._readers.get(fd) is handler:

@@ -87,7 +87,7 @@ class Worker:
             return
         self.ended = True
         self._close_pidfd()
-        # Handle the messages that it sent before it died.
+        # Handle the messages that the worker sent before it died.
         self.link.drain()
         self.link.close()
         self._gone(self, status)

@@ -97,7 +97,7 @@ def _set_limit(limit: int, soft: int, hard: int) -> None:
 
 
 def _exec(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Execute `argv`. Returns only if there is no such file; other failures end this process."""
+    """Execute `argv`. Returns only if no such program is found; other failures end this process."""
     refused: OSError | None = None
     paths = search_path(argv[0], env)
     # A failed exec costs ten times as much as a check with access(2), so likely paths come first.

@@ -1,4 +1,4 @@
-"""Reading PTY masters into rings.
+"""Read the output of programs from the masters of their PTYs into rings.
 
 On Linux a kernel thread moves output from a PTY's slave to its master, in steps of 4 KiB. A reader
 that sleeps and is woken for each step is 25 % slower than a reader that stays awake. So there are

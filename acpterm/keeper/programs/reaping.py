@@ -71,9 +71,9 @@ class Child:
     def exists(self) -> bool:
         """Return whether the process still exists, running or as a zombie; True if unknown.
 
-        While it exists, its pid cannot belong to another process. A child of this keeper exists
-        until the keeper reaps it; a program that an earlier keeper started may be reaped by another
-        process at any time.
+        While the process exists, its pid cannot belong to another process. A child of this keeper
+        exists until the keeper reaps it. A process that an earlier keeper started may be reaped by
+        another process at any time.
         """
         try:
             os.getpgid(self.pid)
@@ -134,7 +134,7 @@ def write_exit(header: memoryview, report: Exit) -> None:
 
 
 def read_exit(header: memoryview) -> Exit | None:
-    """Return the report of an exit from the header of a ring; None if there is none."""
+    """Return the report of an exit from the header of a ring; None if the header has no report."""
     exited = header[EXITED]
     if not exited:
         return None

@@ -48,7 +48,7 @@ def end_programs(terminals: Terminals) -> None:
 
 
 def _kill_round(sessions: dict[int, tuple[float, float]], unreaped: dict[int, Terminal]) -> bool:
-    """Kill all programs and all children of the keeper, and reap those that have ended.
+    """Kill all programs and all children of the keeper, and reap the children that have ended.
 
     Returns whether any process may be left. `sessions` is as for `_session_members`.
     `unreaped` has the terminals whose program is not reaped yet, by pid; this call removes those

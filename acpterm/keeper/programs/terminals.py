@@ -92,9 +92,9 @@ class Terminals:
         """Clear `ARMED` in all rings that have new output and whose consumer waits for output.
 
         A consumer in the worker sets this word in the ring's header before it waits. Returns
-        whether there was such a ring: the worker must then be woken. Each ring with new output is
-        checked by two calls, because its consumer may set `ARMED` just after the first check,
-        without having seen the new output.
+        whether the word was set in any ring: the worker must then be woken. Each ring with new
+        output is checked by two calls, because its consumer may set `ARMED` just after the first
+        check, without having seen the new output.
         """
         wake = False
         for terminal, checks in tuple(self._written.items()):

@@ -1,4 +1,4 @@
-"""Tokens of the large services, JSON Web Tokens and private keys, recognised by their prefix."""
+"""Redacts tokens of large services, JSON Web Tokens and private keys, recognised by a prefix."""
 
 import re
 from collections.abc import Callable
