@@ -145,9 +145,9 @@ class CheckRequest(Wire, omit_defaults=True):
 
 
 class CheckedPart(Wire):
-    """A command of the line that was judged: its words, its level, and why it is not safe.
+    """A command of the line that was judged: its words, its level, and the reason for the level.
 
-    A part without `words` is the line itself.
+    `reason` is empty if the command is safe. A part without `words` is the line itself.
     """
 
     words: list[str]

@@ -19,7 +19,7 @@ HISTORY_BYTES: Final = 64 * 1024
 
 
 class PoolTerminal(Struct, kw_only=True, omit_defaults=True):
-    """A terminal. `command` is present if an agent spawned it."""
+    """A terminal of the pool. `command` is present if an agent spawned the terminal."""
 
     id: Annotated[str, Meta(description="Unique terminal identifier")]
     cwd: Annotated[str, Meta(description="Working directory")]

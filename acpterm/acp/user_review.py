@@ -73,11 +73,12 @@ class ProfilesResponse(Wire):
 class AuditReadRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/audit/read``: read entries of the audit log, the newest first.
 
-    At most `limit` entries are returned: those from `since` to `until`, of sessions, agents and
-    terminals whose id or name begins with the given text, with this `event` and this `decision`.
-    Entries of the event `gap`, where the log is incomplete, are always returned. To read older
-    entries, repeat the request with `before` set to the `next` of the response. To read newer
-    entries, repeat it with `after` set to the `newest` of the first response.
+    At most `limit` entries are returned, from the time `since` to the time `until`. With `session`,
+    `agent` or `terminal`, the id or name of the entry's session, agent or terminal must begin with
+    this text. With `event` or `decision`, the entry must have this event or decision. Entries of
+    the event `gap`, where the log is incomplete, are always returned. To read older entries, repeat
+    the request with `before` set to the `next` of the response. To read newer entries, repeat the
+    request with `after` set to the `newest` of the first response.
     """
 
     limit: Annotated[int, Meta(ge=1, le=AUDIT_ENTRIES_MAX)] = 100
@@ -154,7 +155,7 @@ class RecordingReadResponse(Wire):
     """The response to ``_acpterm/recording/read``: a piece of an asciicast.
 
     `data` may end in the middle of a line. The next piece begins at `offset`. `bytes` is the size
-    of the file: if `offset` is equal to it, this was the last piece.
+    of the file. If `offset` equals `bytes`, this is the last piece.
     """
 
     data: str

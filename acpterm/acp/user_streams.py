@@ -128,7 +128,10 @@ class FollowedNotification(Wire, omit_defaults=True):
 
 
 class FollowResponse(Wire):
-    """The response to ``_acpterm/terminal/follow``: the position at which the sent output ends."""
+    """The response to ``_acpterm/terminal/follow``: the position at which the sent output ends.
+
+    `exit_status` is null while the program runs.
+    """
 
     position: int
     exit_status: ExitInfo | None
@@ -146,8 +149,8 @@ class EventNotification(Wire, omit_defaults=True):
     `event` is one of ``connected``, ``disconnected``, ``created``, ``started`` (of a queued
     program), ``exited``, ``killed``, ``released``, ``promoted``, ``renamed``, ``waiting``,
     ``resumed``, ``attached``, ``detached``, ``resized`` and ``tool_call``. An event about a
-    terminal has `terminal`. `connection` and `agent` are the id of an agent's connection and the
-    agent's name. `update` is the session update of ``tool_call``. `by` is the cause: `agent`,
+    terminal has `terminal`. `agent` (a name), `connection` and `session_id` (ids) say which agent
+    the event is about. `update` is the session update of ``tool_call``. `by` is the cause: `agent`,
     `user`, `timeout` or `disconnect`. `lost` is the number of events just before this one that were
     dropped because the client read too slowly.
     """

@@ -241,7 +241,7 @@ BUILTIN: Final[Mapping[str, Profile]] = {
 
 
 def lowest(limits: Iterable[Limits]) -> Limits:
-    """Return limits that are at least as strict as all of `limits`: the lowest value of each."""
+    """Return limits that are as strict as all of `limits`: the lowest value of each limit."""
     found: dict[str, float] = {}
     for one in limits:
         for name, value in msgspec.structs.asdict(one).items():

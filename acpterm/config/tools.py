@@ -20,7 +20,10 @@ Characters = Annotated[int, Meta(ge=100, le=10_000_000)]
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True):
-    """The settings of the terminal tools that apply to one agent."""
+    """The settings of the terminal tools that apply to one agent.
+
+    `config.settings.Settings` describes them, as `tool_…`. `provider` is None for the profile's.
+    """
 
     min_interval: float = 1.0
     settle_interval: float = 2.0

@@ -60,14 +60,14 @@ class NotificationReceived(Struct, frozen=True):
 
 
 class ResponseReceived(Struct, frozen=True):
-    """The result of a request of this side, for which no response is expected any more."""
+    """The result of a request of this side, which is no longer pending."""
 
     id: int
     result: Raw
 
 
 class ErrorReceived(Struct, frozen=True):
-    """A request of this side failed, or its response was invalid; no other response is expected."""
+    """A request of this side has failed, or got an invalid response, and is no longer pending."""
 
     id: int
     error: ErrorObject

@@ -110,7 +110,7 @@ class Message:
         self.fields = fields
         self.fds = fds
         self.cut = cut
-        """Whether some descriptors were lost, because this process can open no more."""
+        """Whether descriptors were lost, because this process can open no more descriptors."""
 
     def take_fds(self) -> list[int]:
         """Return the descriptors and pass their ownership to the caller."""
@@ -202,7 +202,8 @@ def receive(sock: _socket.socket) -> Message | None:
 def _receive(sock: _socket.socket) -> tuple[bytes, list[int], bool] | None:
     """Return the next datagram, its descriptors, and whether some of them are missing.
 
-    Descriptors are missing if this process can open no more. Returns None if the peer has closed.
+    Descriptors are missing if this process can open no more of them. Returns None if the peer has
+    closed its end.
     """
     space = _socket.CMSG_SPACE((DESCRIPTORS_MAX + 1) * _INT.size)
     try:

@@ -28,8 +28,8 @@ def command_line(command: str, args: Sequence[str] | None) -> str:
 
 
 def shell_line(command: str, args: Sequence[str] | None) -> str:
-    """Return the text for the shell to run: `command`, which is shell text, and `args` in quotes.
+    """Return shell text that runs `command` with `args`, each argument quoted.
 
-    For commands that were created with the option `shell` (`acp.agent_meta.CreateMeta`).
+    `command` is shell text itself, as with the option `shell` of `acp.agent_meta.CreateMeta`.
     """
     return f"{command} {shlex.join(args)}" if args else command

@@ -35,7 +35,10 @@ class DescriptorReserve:
         self.refill()
 
     def refill(self) -> bool:
-        """Open the descriptors that the reserve lacks; return whether it now has its full size."""
+        """Open or close descriptors until the reserve has its size.
+
+        Returns False if it stays smaller, because no more descriptors are available.
+        """
         while len(self._held) > self._count:
             os.close(self._held.pop())
         while len(self._held) < self._count:
@@ -64,7 +67,7 @@ class DescriptorReserve:
         """Call `work`, and return its result.
 
         If `work` fails because no file descriptor is free, closes some descriptors of the reserve,
-        calls it again, and refills the reserve.
+        calls `work` again, and refills the reserve.
         """
         try:
             return work()

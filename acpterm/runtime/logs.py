@@ -168,7 +168,6 @@ def rotate(path: str, pid: int, fd: int = 2) -> bool:
 
     Returns whether a file was emptied.
 
-
     `fd` is the descriptor to which this process logs. If `fd` refers to another file than `path`,
     nothing is done; if it refers to a log file that was removed, that file is emptied.
 

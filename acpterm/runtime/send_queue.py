@@ -67,7 +67,10 @@ class SendQueue:
         self._flushed = trio.Event()
 
     def put(self, line: bytes) -> None:
-        """Send `line` after all lines that were put before. Does nothing once closed."""
+        """Send `line`, without waiting, after all lines that were put before.
+
+        Does nothing once closed.
+        """
         if self._closed:
             return
         sent = self._send_now(line)

@@ -48,7 +48,7 @@ class Link:
         self._queue: collections.deque[tuple[bytes, Descriptors | None]] = collections.deque()
         self._retrying = False
         self.open = True
-        """Whether the socket is open: False after `close`, and before `lost` is called."""
+        """Whether the socket is open. It is closed by `close`, or just before `lost` is called."""
         sock.setblocking(False)
         os.set_inheritable(sock.fileno(), False)
         loop.add_reader(sock.fileno(), self._readable)

@@ -45,7 +45,9 @@ class Worker:
     """A running worker process.
 
     Calls `receive` with each message of the worker. Calls `gone` once, with the wait status, when
-    the process was reaped and all its messages were received.
+    the process was reaped and all its messages were received. The supervisor sets `hello_received`
+    and `is_ready` when it receives `hello` and `ready`. `ended` is true once the process was
+    reaped.
     """
 
     def __init__(

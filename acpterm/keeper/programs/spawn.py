@@ -56,9 +56,9 @@ def spawn(program: Program, cols: int, rows: int, cgroup: int | None) -> tuple[i
     """Start a program on a new PTY; return its pid, the PTY's master, and the way that was used.
 
     The way is `posix_spawn`, `clone3`, `fork` or `ptyprocess`. `cgroup` is a descriptor of the
-    directory of the control group to start in; None for the keeper's. If the program cannot be
-    found or executed, the child prints a message, and exits with 127 or 126. Raises `OSError`, and
-    leaves nothing behind, if no PTY, process or descriptor is available.
+    directory of the control group to start in; None for the keeper's group. If the program cannot
+    be found or executed, the child prints a message, and exits with 127 or 126. Raises `OSError`,
+    and leaves nothing behind, if no PTY, process or descriptor is available.
     """
     _require_descriptors()
     if not system.LINUX:

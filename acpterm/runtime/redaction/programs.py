@@ -121,7 +121,7 @@ def attached_secret(argument: str, options: Options) -> int | None:
 def secret_in_next(argument: str, options: Options) -> Form | None:
     """Return the form of the option `argument` if the next argument may be its secret value.
 
-    Returns None if it cannot.
+    Returns None if the next argument cannot be the value of the option.
     """
     name = argument.lstrip("-")
     if name not in options and not argument.startswith("--") and _COMBINED.fullmatch(name):
