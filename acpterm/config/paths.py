@@ -63,7 +63,7 @@ def _state_dir() -> str:
         import platformdirs  # noqa: PLC0415  slow to import
 
         return platformdirs.user_state_dir("acpterm")
-    # The same path as platformdirs returns, by the XDG Base Directory Specification.
+    # As platformdirs, which is slow to import, by the XDG Base Directory Specification.
     home = os.environ.get("XDG_STATE_HOME", "")
     home = home if os.path.isabs(home) else os.path.expanduser("~/.local/state")
     return os.path.join(home, "acpterm")
@@ -93,7 +93,7 @@ def default_file() -> str:
 
         directory = platformdirs.user_config_dir("acpterm")
     else:
-        # The same path as platformdirs returns, by the XDG Base Directory Specification.
+        # As platformdirs, which is slow to import, by the XDG Base Directory Specification.
         home = os.environ.get("XDG_CONFIG_HOME", "")
         home = home if os.path.isabs(home) else os.path.expanduser("~/.config")
         directory = os.path.join(home, "acpterm")

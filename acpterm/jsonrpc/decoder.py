@@ -146,7 +146,7 @@ def _unreadable(line: bytes, what: str) -> InvalidMessage:
         what += r", without NaN, Infinity or half a surrogate pair (\ud800 to \udfff alone)"
     value = members.get("id", UNSET)
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        value = UNSET  # a response could not contain such an id
+        value = UNSET  # an id with a surrogate cannot be encoded in a response
     return _invalid_object(PARSE_ERROR, what, members, value)
 
 

@@ -46,7 +46,7 @@ class LocalProtocolError(Exception):
 def excerpt(value: bytes | bytearray | Raw | str) -> str:
     """Return the beginning of JSON text, as one line of at most `EXCERPT_MAX` characters."""
     if not isinstance(value, str):
-        # A character has at most four bytes. This avoids decoding a message of 10 MB.
+        # A character has at most four bytes: decode only the beginning of a message of 10 MB.
         value = str(memoryview(value)[: 4 * EXCERPT_MAX + 4], "utf-8", "replace")
     # Cut before `split()`, because the value may be long and only its head is needed.
     text = " ".join(value[: 4 * EXCERPT_MAX + 4].split())

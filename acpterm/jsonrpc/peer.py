@@ -219,13 +219,13 @@ class Peer:
         return InvalidReceived(encode_error(None, error), error)
 
     def _invalid(self, error: InvalidMessage) -> list[Event]:
-        # A new exception, because the traceback of `error` would keep the message alive.
+        # Create a new exception, because the traceback of `error` would keep the message alive.
         refusal = RpcError(error.code, error.message)
         if not error.is_response:
             return [InvalidReceived(encode_error(error.id, refusal), refusal)]
         events: list[Event] = [InvalidReceived(None, refusal)]
         if isinstance(error.id, int) and error.id in self._pending:
-            # No better response will come, and the caller must not wait forever.
+            # No valid response will follow, and the caller must not wait forever.
             self._pending.discard(error.id)
             what = ErrorObject(error.code, f"the answer was no response: {error.message}")
             events.append(ErrorReceived(error.id, what))

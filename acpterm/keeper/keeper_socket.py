@@ -128,7 +128,7 @@ class KeeperSocket:
         except BlockingIOError:
             return False
         except BrokenPipeError:
-            return True  # the receiving task handles the close, after the messages before it
+            return True  # the receiving task reports the loss, after all received messages
         except OSError as error:
             if error.errno not in _RETRIED:
                 raise

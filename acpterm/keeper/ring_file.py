@@ -201,7 +201,8 @@ class RingFile:
         location = self.header[RECORD]
         offset, length = location >> 32, location & 0xFFFF_FFFF
         size = len(record)
-        # The new record must not overlap the current one. The lower place uses fewer pages.
+        # The new record must not overlap the current one. It is put before the current one if it
+        # fits there, which uses fewer memory pages.
         start = 0 if location == 0 or size <= offset else offset + length
         if start + size > len(self._record_area):
             return False

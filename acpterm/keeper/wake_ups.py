@@ -76,7 +76,7 @@ class WakeUps:
             with suppress(BlockingIOError):
                 os.read(self._from_keeper, 4096)
             for name, header in tuple(self._armed.items()):
-                # The `wake` of a terminal earlier in this loop may have unmapped this ring.
+                # An earlier call of `wake` may have disarmed this terminal and unmapped its ring.
                 if name in self._armed and not header[ARMED]:
                     del self._armed[name]
                     wake(name)

@@ -62,7 +62,7 @@ def of_process(pid: int, default: ExecContext) -> ExecContext:
 
 
 def _resources() -> list[int]:
-    # Some resources have two names.
+    # Some resources have two names: the set removes the duplicate numbers.
     return sorted(set(RLIMITS.values()))
 
 

@@ -181,8 +181,8 @@ class Keeper:
             self._notifier.store(TREES_NAME, fds[0])
         if key.startswith("t/"):
             terminal = self.terminals.by_name.get(key[2:])
-            # Only a new keeper that gets the rings from the service manager reads these records.
-            # The ring of a closed terminal is not mapped.
+            # The record in a ring is only read by a new keeper that gets the ring from the service
+            # manager. The ring of a closed terminal is not mapped.
             if terminal is not None and (terminal.ring is not None or self._notifier.stores):
                 mapped = terminal.ring or ring_file.map_ring(terminal.ring_fd)
                 self._write_record(mapped, terminal.name, value)

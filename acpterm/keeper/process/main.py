@@ -67,8 +67,8 @@ def prepare_process() -> tuple[int, int]:
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    # The keeper creates no reference cycles, and a collection writes to pages that forked children
-    # share.
+    # The keeper creates no reference cycles. A garbage collection would write to memory pages that
+    # forked children share.
     gc.disable()
     gc.freeze()
     return soft, hard

@@ -102,7 +102,7 @@ class Worker:
     def is_stopped(self) -> bool:
         """Return whether the process is stopped (by SIGSTOP) or has exited."""
         if sys.platform == "darwin":
-            return self.ended  # Python has no waitid there before 3.13.
+            return self.ended  # Python has no waitid on macOS before 3.13.
         options = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
         return self.ended or os.waitid(os.P_PID, self.pid, options) is not None
 

@@ -81,7 +81,7 @@ def reset_signals() -> None:
         try:
             _signal.signal(number, _signal.SIG_DFL)
         except (OSError, ValueError):
-            continue  # SIGKILL, SIGSTOP, and two that the C library reserves
+            continue  # SIGKILL, SIGSTOP, and two signals that the C library reserves
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
@@ -89,7 +89,7 @@ def _set_limit(limit: int, soft: int, hard: int) -> None:
     try:
         resource.setrlimit(limit, (soft, hard))
     except (OSError, ValueError):
-        # The hard limit is above this process's, which cannot be raised: keep this process's.
+        # This process cannot raise its hard limit to the requested one, so it keeps its own.
         _, ours = resource.getrlimit(limit)
         if ours != resource.RLIM_INFINITY:
             soft = ours if soft == resource.RLIM_INFINITY else min(soft, ours)

@@ -188,7 +188,7 @@ def _fork(program: Program, slave: int, cgroup: int | None) -> int:
         os.close(settling)
         settling = -1
         # Wait until the child has the terminal or has exited, so that a signal or a Ctrl-C right
-        # after the response finds it in the foreground.
+        # after the response finds the child in the foreground.
         wait = select.poll()
         wait.register(settled, select.POLLIN)
         wait.poll(_SETTLE_TIMEOUT_MS)
@@ -217,8 +217,8 @@ def ptyprocess_spawn(program: Program, cols: int, rows: int) -> tuple[int, int, 
         child.reset_signals()
         child.exec_program(program)
 
-    # `exec_program` never returns, so /bin/sh is never run. It is named because ptyprocess checks
-    # that the program exists.
+    # `exec_program` never returns, so /bin/sh is never run. ptyprocess requires the name of a
+    # program that exists.
     process = ptyprocess.PtyProcess.spawn(
         ["/bin/sh"], preexec_fn=run_in_child, dimensions=(rows, cols), pass_fds=()
     )

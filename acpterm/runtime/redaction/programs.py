@@ -58,7 +58,7 @@ _PROGRAMS: Final[Mapping[str, Options]] = {
     "login": {"p": Form.ANY},
 }
 _NAMES: Final = tuple(_PROGRAMS)
-# A text that contains one of the names contains one of these, which have no other name in them.
+# The names that contain no other name. Every text that contains a name contains one of these.
 _HINTS: Final = tuple(
     name for name in _NAMES if not any(other in name and other != name for other in _NAMES)
 )

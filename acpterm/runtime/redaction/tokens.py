@@ -47,7 +47,7 @@ _KINDS: Final = (
         )
     ),
     TokenKind("GR1348941", rf"{_URL}{{18,}}+"),
-    # AWS: the id of an access key. The secret key has no prefix; its variable has a name.
+    # AWS: the id of an access key. The secret key has no prefix, only the name of its variable.
     *(TokenKind(kind, r"[A-Z0-9]{16}(?![A-Za-z0-9])") for kind in ("AKIA", "ASIA", "ABIA", "ACCA")),
     TokenKind("X-Amz-Signature=", r"[0-9a-f]{32,}+"),
     # Google
