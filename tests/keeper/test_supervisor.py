@@ -251,7 +251,7 @@ async def test_successor_starts_when_the_last_messages_of_a_worker_are_invalid(t
         first = await started.serving()
         with stopped(started.pid):
             for _ in range(3):
-                first.keeper._connection.send("put")
+                first.keeper._socket.send("put")
             first.keeper.put("key", b"x")
             await first.keeper.flushed()
             first.kill()
