@@ -29,15 +29,15 @@ from acpterm.client.user.events import refresh, until_ended
 from acpterm.client.user.format import Item, ended, reason, title
 from acpterm.client.user.keyboard import quiet_keys, read_keys, until_quit
 from acpterm.client.user.list_view import Action, ListView, Part
-from acpterm.client.user.output.print import window
-from acpterm.client.user.output.stdout import put
+from acpterm.client.user.output.blocking_stdout import window_size
+from acpterm.client.user.output.trio_stdout import put
 from acpterm.jsonrpc import RpcError
 from acpterm.pty import linux
 from acpterm.runtime.threads import run_blocking
 
-# Interval at which the list is drawn again, since ages are shown in seconds.
+# Seconds after which the list is drawn again, since ages are shown in seconds.
 _REFRESH_S: Final = 1.0
-# The time that restoring the screen may take, since the terminal may have stopped its output.
+# Maximum seconds for restoring the screen, since the terminal may have stopped its output.
 _RESTORE_TIMEOUT_S: Final = 1.0
 
 
@@ -49,9 +49,9 @@ def watch(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Show the terminals that `chosen` selects from all, until Ctrl-C, q or another signal.
+    """Show the terminals that `chosen` selects, until Ctrl-C, q or a shutdown signal.
 
-    `everything` includes released terminals. Return the exit status.
+    `chosen` gets all terminals; released ones only if `everything`. Return the exit status.
     """
     keys = detach_filter(config, socket)
 
@@ -72,7 +72,7 @@ async def _watch_lines(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Print the list whenever it changes, until Ctrl-C, q or another signal.
+    """Print the list whenever it changes, until Ctrl-C, q or a shutdown signal.
 
     Return the exit status. The parameters are those of `watch`.
     """
@@ -98,7 +98,7 @@ async def _watch_screen(
     *,
     everything: bool,
 ) -> int:
-    """Show the terminals until Ctrl-C, q or another signal; return the exit status.
+    """Show the terminals until Ctrl-C, q or a shutdown signal; return the exit status.
 
     `items` selects the terminals to show and returns their list items. `keys` recognises the detach
     keys while a terminal that was opened from the list is attached.
@@ -156,8 +156,8 @@ class _Screen:
 
     async def draw(self, view: ListView, note: str = "") -> None:
         """Draw the part of a list that fits on the screen, with `note` below it."""
-        columns, height = window()
-        # The header and the last line take one line each.
+        columns, height = window_size()
+        # The header and the last line take up one line each.
         part = view.part(height - 2)
         among = [item.row for item in view.items]
         lines = table(part.rows, columns, self._styles, selected=part.selected, among=among)
@@ -181,7 +181,10 @@ def _last_line(view: ListView, part: Part, note: str) -> str:
 
 
 class _WatchScreen:
-    """A display of the list on the whole window, until the user quits it or opens a terminal."""
+    """A display of the list on the whole window, until the user quits or opens a terminal.
+
+    `note` is shown below the list until a key is pressed.
+    """
 
     def __init__(
         self,
@@ -202,7 +205,7 @@ class _WatchScreen:
         self._changed = trio.Event()
 
     async def run(self) -> int:
-        """Show the list until the user quits it or opens a terminal; return the exit status."""
+        """Show the list until the user quits or opens a terminal; return the exit status."""
         with quiet_keys():
             return await until_ended(self._watch)
 

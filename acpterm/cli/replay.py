@@ -15,7 +15,7 @@ from acpterm.client import replay
 from acpterm.client.playback import Playback
 from acpterm.client.user.export.export import write_cast
 from acpterm.client.user.export.player import play_here, print_all
-from acpterm.client.user.output.stdout import put
+from acpterm.client.user.output.trio_stdout import put
 
 
 @click.command("replay")
@@ -42,14 +42,14 @@ def command(
     Space pauses and resumes, . shows the next output and pauses, Right and Left skip 5 seconds
     forward and back, Up and Down double and halve the speed, q quits.
 
-    If FILE exists, it is played, even if a terminal has the same name; a terminal's id is hardly
-    ever the name of a file. An argument that contains / is always a file. The replayed output
-    controls this window as it controlled the original one. Afterwards the window's state is
-    restored; only the printed text remains. If stdout is not a terminal, all output is printed at
-    once. Lines that cannot be read are skipped, and reported at the end.
+    If FILE exists, it is played, even if a terminal has the same name. An argument that contains /
+    is always a file. The replayed output controls this window as it controlled the original one.
+    Afterwards the window's state is restored; only the printed text remains. If stdout is not a
+    terminal, all output is printed without pauses. Lines that cannot be read are skipped, and
+    reported at the end.
 
-    Exit status: 0, also after q; 1 if there is no such terminal, or if the recording or everything
-    in it cannot be read; 130 after Ctrl-C.
+    Exit status: 0, also after q; 1 if there is no such terminal, or if the recording cannot be read
+    or has no readable event; 130 after Ctrl-C.
     """
     with tempfile.TemporaryFile() as export:
         file: BinaryIO = export
@@ -87,7 +87,7 @@ def _reread(file: BinaryIO) -> replay.Cast:
 
 
 def _report(source: str, report: replay.Report) -> None:
-    """Print how many lines of `source` were left out, if any; fail if no event could be read."""
+    """Print how many lines of `source` were left out, if any; then fail if it has no events."""
     if not report.unread:
         return
     message = f"{source}: {report.summary('left out')}"

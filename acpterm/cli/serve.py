@@ -12,8 +12,9 @@ import click
 from acpterm.cli._async import run
 from acpterm.cli._options import common, fail, settings
 from acpterm.config import agent_socket
-from acpterm.host.daemon import serve, start_keeper
+from acpterm.host.daemon import serve
 from acpterm.host.server.systemd import FIRST, ActivationError, check_handed
+from acpterm.host.start_keeper import start_keeper
 from acpterm.host.state.records import StateVersionError
 from acpterm.keeper.reports import KeeperLostError
 from acpterm.keeper.startup import inherited_keeper

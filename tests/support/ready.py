@@ -165,9 +165,9 @@ def _run(asked: dict[str, Any]) -> None:
         from acpterm.keeper.process.main import main
 
         main(asked["words"])
-    from acpterm.host import daemon
+    from acpterm.host import start_keeper
 
-    daemon.become_keeper = _become_keeper  # type: ignore[attr-defined]  # imported there
+    start_keeper.become_keeper = _become_keeper  # type: ignore[attr-defined]  # imported there
     runpy._run_module_as_main("acpterm")  # type: ignore[attr-defined]  # as `python -m` does
 
 

@@ -26,12 +26,13 @@ async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Repor
     """Write an asciicast to `file`: a terminal's retained output or its recording.
 
     The one with more output is written. If both have the same amount, the one with more input is
-    written, which only recordings contain. If that is equal too, the one with more other events is
+    written (only recordings contain input). If that is equal too, the one with more other events is
     written; and if all is equal, the recording, since its header has the program's `TERM`. A
     recording is copied unchanged; the returned report counts its lines that cannot be read.
 
-    `file` must be empty and readable. Must run on the daemon's machine, since it opens the
-    recording. Raises `RpcError`, `OSError`.
+    `file` must be empty, and open for reading and writing. This must run on the daemon's machine,
+    since it opens the recording. Raises `RpcError` if a request fails, `DaemonError` if the daemon
+    ends, and `OSError` if a file cannot be read or written.
     """
     info = await client.terminal_request("get", terminal, TerminalInfo)
     await _export(client, info.terminal_id, file.write)
@@ -43,9 +44,9 @@ async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Repor
 def _replace_if_better(file: BinaryIO, path: str) -> Report:
     """Copy the recording at `path` over `file`, unless the recording has less content.
 
-    Return the report of the recording if it was copied, else an empty one.
+    Return the report of the recording's unreadable lines if it was copied, else an empty report.
     """
-    # The recording may not exist: the disk was full, or the user has removed it.
+    # The recording may not exist, because the disk was full or the user has removed the file.
     with contextlib.suppress(FileNotFoundError, PermissionError), open(path, "rb") as recording:
         recorded, report = _content(recording)
         if recorded >= _content(file)[0]:
@@ -69,10 +70,10 @@ async def _export(client: UserClient, terminal: str, write: Callable[[bytes], ob
 
 
 class _Content(NamedTuple):
-    """The amount of content in an asciicast, compared field by field, most important first."""
+    """The amount of content in an asciicast, compared by output, then input, then other events."""
 
     output: int = -1
-    """Characters of output; -1 if the file is no cast."""
+    """Characters of output; -1 if the file is not an asciicast."""
     input: int = 0
     """Characters of input."""
     others: int = 0
