@@ -11,7 +11,7 @@ import click
 from acpterm.cli._async import call_async, run
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._params import Finite, TerminalName
-from acpterm.client import replay
+from acpterm.client import asciicast
 from acpterm.client.playback import Playback
 from acpterm.client.user.export.export import write_cast
 from acpterm.client.user.export.player import play_here, print_all
@@ -60,8 +60,8 @@ def command(
             export.seek(0)
         with file:
             try:
-                cast = replay.read(replay.read_lines(file))
-            except (replay.CastError, OSError) as error:
+                cast = asciicast.read(asciicast.read_lines(file))
+            except (asciicast.CastError, OSError) as error:
                 fail(f"{source}: {error}")
             if not os.isatty(1):
                 run(print_all, cast, expected=(OSError,))
@@ -74,20 +74,20 @@ def command(
                     idle_limit=math.inf if idle_limit is None else idle_limit,
                     reopen=partial(_reread, file) if file.seekable() else None,
                 )
-                signal_number = run(play_here, playback, expected=(OSError, replay.CastError))
+                signal_number = run(play_here, playback, expected=(OSError, asciicast.CastError))
                 cast = playback.cast
     if signal_number is not None:
         raise SystemExit(128 + signal_number)
     _report(source, cast.report)
 
 
-def _reread(file: BinaryIO) -> replay.Cast:
+def _reread(file: BinaryIO) -> asciicast.Cast:
     file.seek(0)
-    return replay.read(replay.read_lines(file))
+    return asciicast.read(asciicast.read_lines(file))
 
 
-def _report(source: str, report: replay.Report) -> None:
-    """Print how many lines of `source` were left out, if any; then fail if it has no events."""
+def _report(source: str, report: asciicast.Report) -> None:
+    """Print how many lines of `source` were left out, if any; fail if no event could be read."""
     if not report.unread:
         return
     message = f"{source}: {report.summary('left out')}"

@@ -128,7 +128,7 @@ class BlockingConnection:
             else:
                 return
             time.sleep(RETRY_PAUSE_S)
-        raise DaemonError(f"{self.name} is gone: {attempts.give_up()}")
+        raise DaemonError(f"{self.name} is gone: {attempts.final_error()}")
 
     def _send(self, method: str, params: Any) -> int:
         id_, line = self._peer.request(method, params)

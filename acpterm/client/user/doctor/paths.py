@@ -13,7 +13,7 @@ from acpterm.client.daemon import (
     PATH_BYTES_MAX,
     DaemonError,
     NotRunningError,
-    PlaceError,
+    SocketPathError,
     log_file,
     read_lock,
 )
@@ -203,7 +203,7 @@ async def daemon(chosen: Settings, config: str | None) -> CheckResult:
     try:
         async with open_user_client(chosen, config, start=False) as client:
             status = await client.request_no_params("status", StatusResponse)
-    except (NotRunningError, PlaceError):
+    except (NotRunningError, SocketPathError):
         when = "outside of acpterm's terminals" if is_in_a_terminal() else "when it is needed"
         return ok(name, f"not running; it is started {when}")
     except (DaemonError, RpcError, ExceptionGroup) as error:

@@ -12,9 +12,9 @@ import msgspec
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import ExportedNotification, ExportRequest
-from acpterm.client import replay
+from acpterm.client import asciicast
+from acpterm.client.asciicast import Report
 from acpterm.client.errors import LostError
-from acpterm.client.replay import Report
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.requests import unknown_outcome
 from acpterm.runtime.threads import run_blocking
@@ -84,14 +84,14 @@ def _content(file: BinaryIO) -> tuple[_Content, Report]:
     """Return the amount of content in an asciicast, and a report of its unreadable lines."""
     file.seek(0)
     try:
-        cast = replay.read(replay.read_lines(file))
-    except replay.CastError:
+        cast = asciicast.read(asciicast.read_lines(file))
+    except asciicast.CastError:
         return _Content(), Report()
     characters: Counter[str] = Counter()
     others = 0
     for event in cast.events:
-        if event.code in (replay.OUTPUT, replay.INPUT):
+        if event.code in (asciicast.OUTPUT, asciicast.INPUT):
             characters[event.code] += len(event.data)
         else:
             others += 1
-    return _Content(characters[replay.OUTPUT], characters[replay.INPUT], others), cast.report
+    return _Content(characters[asciicast.OUTPUT], characters[asciicast.INPUT], others), cast.report

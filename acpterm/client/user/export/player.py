@@ -13,9 +13,9 @@ from typing import Final
 
 import trio
 
-from acpterm.client import replay
+from acpterm.client import asciicast
+from acpterm.client.asciicast import Cast
 from acpterm.client.playback import Key, Playback
-from acpterm.client.replay import Cast
 from acpterm.client.user.keyboard import has_keyboard, quiet_keys, read_keys
 from acpterm.client.user.output.trio_stdout import note, put, while_stdout_is_read
 from acpterm.runtime import stdio
@@ -101,5 +101,5 @@ async def print_all(cast: Cast) -> None:
     """Print all output of a recording without pauses, for a stdout that is not a terminal."""
     async with while_stdout_is_read():
         for event in cast.events:
-            if event.code == replay.OUTPUT:
+            if event.code == asciicast.OUTPUT:
                 await put(event.data.encode(errors="replace"))
