@@ -17,7 +17,7 @@ from acpterm.client.prompt.permissions import Rule
 from acpterm.client.prompt.run import PromptOptions, run_prompt
 from acpterm.client.wirelog import LogError
 from acpterm.jsonrpc import is_utf8_encodable
-from acpterm.keeper.client import KeeperLostError
+from acpterm.keeper.reports import KeeperLostError
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio
 

@@ -9,7 +9,7 @@ from acpterm.cli._mcp import mcp_options
 from acpterm.cli._options import BeforeAgent, common, fail, hosted, settings
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.wirelog import LogError
-from acpterm.keeper.client import KeeperLostError
+from acpterm.keeper.reports import KeeperLostError
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio
 

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 from msgspec import Raw
 
 from acpterm import __version__
-from acpterm.acp import agent_api
-from acpterm.acp.agent_api import OWN
+from acpterm.acp import agent_meta
+from acpterm.acp.agent_meta import OWN
 from acpterm.acp.initialize import PROTOCOL_VERSION, Implementation
 from acpterm.acp.raw_json import members, text
 from acpterm.client.daemon import DaemonError, NoAnswerError, read_lock
@@ -105,7 +105,7 @@ def initialize_params(
     return params
 
 
-def _to_wire(context: ExecContext) -> agent_api.ExecContextParams:
+def _to_wire(context: ExecContext) -> agent_meta.ExecContextParams:
     """Convert an execution context to the form in which `initialize` sends it to another process.
 
     JSON cannot hold text that is not UTF-8. So environment variables that are not UTF-8 are left
@@ -116,7 +116,7 @@ def _to_wire(context: ExecContext) -> agent_api.ExecContextParams:
     limits = {names[number]: (soft, hard) for number, soft, hard in context.rlimits}
     env = {name: value for name, value in context.env.items() if is_utf8_encodable(name + value)}
     cwd = context.cwd if is_utf8_encodable(context.cwd) else None
-    return agent_api.ExecContextParams(env=env, cwd=cwd, umask=context.umask, rlimits=limits)
+    return agent_meta.ExecContextParams(env=env, cwd=cwd, umask=context.umask, rlimits=limits)
 
 
 def read_welcome(result: Raw) -> Welcome:

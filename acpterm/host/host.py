@@ -22,7 +22,7 @@ from acpterm.host.server.peer import PeerProcess
 from acpterm.host.user.admission import Admission
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.methods import USER_METHODS, refusing
-from acpterm.keeper.client import KeeperLostError
+from acpterm.keeper.reports import KeeperLostError
 from acpterm.policy.questions import AnsweredBy
 from acpterm.pty import linux
 from acpterm.pty.tracking.trees import Trees

@@ -25,7 +25,8 @@ from acpterm.host.restore import Restorer
 from acpterm.host.state.records import ContextRecord, HostRecord
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import TREES_KEY
-from acpterm.keeper.client import KeeperClient, embedded_keeper
+from acpterm.keeper.client import KeeperClient
+from acpterm.keeper.startup import embedded_keeper
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tracking.trees import Handover, Trees
 from acpterm.runtime.exec_context import ExecContext

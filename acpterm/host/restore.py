@@ -21,7 +21,7 @@ from acpterm.host.host_state import HostState
 from acpterm.host.state.records import LaunchRecord, TerminalRecord, unpack_text
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import approval_key, launch_key, terminal_key
-from acpterm.keeper.client import ExitReport, Found
+from acpterm.keeper.reports import ExitReport, Found
 from acpterm.pty.limits import NO_LIMITS
 from acpterm.pty.master import window_size
 from acpterm.pty.processes import now as boot_time

@@ -8,7 +8,8 @@ import contextlib
 import os
 from collections.abc import Container, Sequence
 
-from acpterm.keeper.client import KeeperClient, become_keeper, worker_pair
+from acpterm.keeper.client import KeeperClient
+from acpterm.keeper.startup import become_keeper, worker_pair
 
 
 def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> KeeperClient:

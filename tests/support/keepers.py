@@ -4,7 +4,8 @@ from typing import Any
 
 import trio
 
-from acpterm.keeper.client import KeeperClient, TerminalEvents
+from acpterm.keeper.client import KeeperClient
+from acpterm.keeper.reports import TerminalEvents
 
 
 class SlowKeeper:

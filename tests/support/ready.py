@@ -173,7 +173,7 @@ def _run(asked: dict[str, Any]) -> None:
 
 
 def _become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[str]) -> NoReturn:
-    """Do the same as `acpterm.keeper.client.become_keeper`, without an exec."""
+    """Do the same as `acpterm.keeper.startup.become_keeper`, without an exec."""
     from acpterm.keeper.process.main import main
 
     sock.set_inheritable(True)

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from acpterm.keeper import client
+from acpterm.keeper import startup
 from tests.support.ready import ANSWER
 
 ACPTERM = [sys.executable, "-m", "acpterm"]
@@ -165,15 +165,19 @@ class Started(subprocess.Popen[bytes]):
         self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]  # as above
 
 
-_start_embedded = client._start_embedded
-_KEEPER_COMMAND = client.keeper_command()
+_start_embedded = startup._start_embedded
+_KEEPER_COMMAND = startup.keeper_command()
 
 
 def start_embedded_keeper() -> tuple["subprocess.Popen[bytes]", socket.socket]:
-    """Start a keeper as `acpterm.keeper.client` does, but forked by a `ready` process."""
-    if _Mode.is_afresh or client.keeper_command() != _KEEPER_COMMAND or os.getuid() != os.geteuid():
+    """Start a keeper as `acpterm.keeper.startup` does, but forked by a `ready` process."""
+    if (
+        _Mode.is_afresh
+        or startup.keeper_command() != _KEEPER_COMMAND
+        or os.getuid() != os.geteuid()
+    ):
         return _start_embedded()
-    ours, theirs = client.worker_pair()
+    ours, theirs = startup.worker_pair()
     with theirs:
         number = theirs.fileno()
         try:

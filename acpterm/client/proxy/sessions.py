@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import UNSET, Raw, UnsetType
 
-from acpterm.acp.agent_api import OWN, CancelMeta
+from acpterm.acp.agent_meta import OWN, CancelMeta
 from acpterm.acp.raw_json import members, text
 from acpterm.client.envelope import Envelope
 from acpterm.client.proxy.chat import Chat

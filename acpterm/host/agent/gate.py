@@ -20,7 +20,8 @@ from hashlib import sha256
 
 import msgspec
 
-from acpterm.acp.agent_api import CheckRequest, CreateMeta
+from acpterm.acp.agent_api import CheckRequest
+from acpterm.acp.agent_meta import CreateMeta
 from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.places import SlurmResources
 from acpterm.host.agent.approvals import COMMAND_CHARS_MAX, Ask, ask_user

@@ -13,17 +13,8 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from acpterm.acp.agent_api import (
-    OWN,
-    CreatedMeta,
-    CreateMeta,
-    OutputMeta,
-    ResizeRequest,
-    SignalRequest,
-    WriteRequest,
-    WriteResponse,
-    own_meta,
-)
+from acpterm.acp.agent_api import ResizeRequest, SignalRequest, WriteRequest, WriteResponse
+from acpterm.acp.agent_meta import OWN, CreatedMeta, CreateMeta, OutputMeta, own_meta
 from acpterm.acp.terminal import (
     CreateTerminalRequest,
     CreateTerminalResponse,

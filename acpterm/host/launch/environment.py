@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from acpterm.acp.agent_api import InitializeMeta, own_meta
+from acpterm.acp.agent_meta import InitializeMeta, own_meta
 from acpterm.acp.initialize import InitializeRequest
 from acpterm.host.launch.validation import check_absolute, check_environment, check_size
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt

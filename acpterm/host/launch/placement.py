@@ -12,7 +12,7 @@ import structlog
 import trio
 from msgspec.structs import asdict
 
-from acpterm.acp.agent_api import ResourcesParams
+from acpterm.acp.agent_meta import ResourcesParams
 from acpterm.config.places import JOB_RESOURCES, Place, SlurmPlace, SlurmResources
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.providers.provider import (

@@ -14,7 +14,7 @@ from acpterm.host.launch.placement import Placement
 from acpterm.host.state.records import LimitsRecord, TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
-from acpterm.keeper.client import KeeperLostError
+from acpterm.keeper.reports import KeeperLostError
 from acpterm.pty.limits import NO_LIMITS, LimitError, ResourceLimits
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program

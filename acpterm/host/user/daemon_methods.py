@@ -18,7 +18,7 @@ from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
 from acpterm.host.user.subscribe.subscriber import Subscriber
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
-from acpterm.keeper.client import KeeperLostError, RestartError
+from acpterm.keeper.reports import KeeperLostError, RestartError
 from acpterm.pty import linux
 
 # How many sessions an error message names.

@@ -7,7 +7,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from acpterm.acp.agent_api import ResourcesParams
+from acpterm.acp.agent_meta import ResourcesParams
 from acpterm.acp.user_api import (
     InspectResponse,
     LaunchInfo,

@@ -17,7 +17,7 @@ from acpterm.config import Settings
 from acpterm.host.launch.placement import Placement
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.jsonrpc import RpcError
-from acpterm.keeper.client import embedded_keeper
+from acpterm.keeper.startup import embedded_keeper
 from acpterm.providers.local import LocalProvider
 from acpterm.pty import linux
 from acpterm.pty.input_wait import syscalls

@@ -35,7 +35,7 @@ from typing import Final
 import trio
 from msgspec import Raw
 
-from acpterm.acp.agent_api import OWN
+from acpterm.acp.agent_meta import OWN
 from acpterm.acp.raw_json import items, members, text
 from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.sessions.tool_calls import CALLS_MAX
