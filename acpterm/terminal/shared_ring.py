@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Final
 
 from acpterm.keeper import ring as layout
-from acpterm.terminal.ring import Slice, bounds
+from acpterm.terminal.private_ring import Slice, bounds
 
 # Bytes that the keeper may write ahead of the consumer, in addition to the retained bytes.
 WINDOW_BYTES: Final = 1024 * 1024

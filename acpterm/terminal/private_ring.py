@@ -45,7 +45,7 @@ def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int
     return position, length if max_bytes is None else min(length, max_bytes)
 
 
-class Ring:
+class PrivateRing:
     """The last `capacity` bytes of a stream.
 
     With capacity 0, no bytes are retained, and only the positions grow.
