@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from acpterm.terminal.vt.dump import ADDRESS_MAX
+from acpterm.terminal.vt.page import ADDRESS_MAX
 from acpterm.terminal.vt.style import BLANK, PLAIN, Cell, sgr
 
 if TYPE_CHECKING:

@@ -6,10 +6,13 @@ the text has no trailing empty rows.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from acpterm.terminal.vt.dump import Charsets, Dump, Page, Saved, ScreenState, rows_of
+from acpterm.terminal.vt.dump import Charsets, Dump, Saved, ScreenState, rows_of
 from acpterm.terminal.vt.style import BLANK, Cell, Style
+
+if TYPE_CHECKING:
+    from acpterm.terminal.vt.page import Page
 
 TITLE_MAX: Final = 256
 # Application cursor keys, reverse video, whether DECCOLM is obeyed, focus reports, bracketed paste.
