@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from acpterm.host.recording.asciicast import CHUNK_BYTES, Encoder, Event, Walk, ending, export
 from acpterm.pty.program import Program
-from acpterm.terminal.pool import TerminalSpec
 from acpterm.terminal.private_ring import PrivateRing
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.timeline import Timeline
 from tests.support.polling import poll

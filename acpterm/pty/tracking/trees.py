@@ -181,7 +181,7 @@ class Trees:
             limits, cgroups.directory(name), lambda controller: cgroups.enable(controller, own_pids)
         )
 
-    def enforced(self, name: str, limits: ResourceLimits) -> Enforcement | None:
+    def enforce_again(self, name: str, limits: ResourceLimits) -> Enforcement | None:
         """Return the limits that a previous worker has set for the terminal with id `name`.
 
         They are set again, since a worker that lost its keeper has removed them
