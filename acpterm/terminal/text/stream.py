@@ -7,8 +7,7 @@ Rules:
 
 - The text consists of the finished lines and the current line. The view keeps the last `limit`
   UTF-8 bytes of the text, cut at a character boundary. A text of exactly `limit` bytes is not cut.
-- A line that is overwritten, such as a progress bar, counts only with its current length, so even
-  ten megabytes of progress push no other line out of the limit.
+- A line that is overwritten, such as a progress bar, counts only with its current length.
 - `truncated` is true if the finished lines exceed the limit, or if finished lines and current line
   together exceeded the limit at a call of `truncated` or `text` (the current line may get shorter
   later). Once true, it stays true. It does not depend on how the bytes were divided into calls of

@@ -2,9 +2,8 @@
 
 States:
 
-- *idle*: nothing was fed. The library's terminal object, the *native terminal*, is created when the
-  first byte is fed or the first screen is requested, so a terminal that prints nothing takes no
-  memory.
+- *idle*: nothing was fed. The library's terminal object, the *native terminal*, is created only
+  when output is fed or a screen is requested, so it takes no memory before that.
 - *live*: the native terminal exists. Each call of `feed` passes the replies to the queries in its
   output to `on_reply`, together, at most `REPLIES_MAX_BYTES` bytes; `resize` does so too. A reply
   is a number, a state or fixed text (see `replies`).
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 CELLS_MAX: Final = 1_000_000
-"""Terminals with more cells than this are not emulated."""
+"""While a terminal has more cells than this, it has no screen."""
 SIZE_MIN: Final = 2
 """The minimum number of columns, and of rows, of a native terminal."""
 LINKS_CELLS_MAX: Final = 32 * 1024
@@ -149,10 +148,7 @@ class Emulator:
             self._on_reply(bytes(feeding.replies))
 
     def _without_links(self, data: Data) -> bytes:
-        """Return `data`, the next output, with hyperlinks disabled if the terminal is large.
-
-        Also disables a hyperlink whose introducer is divided between two calls.
-        """
+        """Return `data`, the next output, with hyperlinks disabled if the terminal is large."""
         tail = self._tail
         whole = tail + bytes(data)
         self._tail = b""
@@ -258,8 +254,8 @@ class Emulator:
         with self._at_work:
             data = library.dump(terminal)
             if data is None:
-                # There are two possible reasons. An incomplete sequence is longer than the library
-                # stores: end it. Or a wide character was cut in half: repair it.
+                # End an incomplete sequence, which may be longer than the library stores; and
+                # repair wide characters that were cut in half.
                 if not library.is_ground(terminal):
                     library.lib.ghostty_terminal_vt_write(terminal, _CANCEL, len(_CANCEL))
                 repair(library.ffi, library.lib, terminal)
