@@ -35,11 +35,12 @@ class ResourceLimits(NamedTuple):
     applies to writes."""
 
     def rlimits(self, others: Sequence[Rlimit] = ()) -> list[Rlimit]:
-        """Return the limits of each process for setrlimit(2).
+        """Return the limits of each process, for setrlimit(2).
 
-        They are never looser than those in `others`, which the program gets in any case; nor, for a
-        resource that `others` omits, than the limits of this process. Soft and hard limits are the
-        same where possible, since a program may raise its soft limit up to the hard limit.
+        `others` are limits that the program gets in any case. A returned limit is never looser than
+        the limit of the same resource in `others`, or, if `others` has none, than that of this
+        process. The hard limit is set too, since a program may raise its soft limit up to the hard
+        limit.
         """
         given = {number: (soft, hard) for number, soft, hard in others}
         found = []
@@ -78,9 +79,9 @@ class LimitError(Exception):
 def is_file_size_exceeded(code: int | None, signal_name: str | None) -> bool:
     """Return whether a program ended because a file reached the limit `file_size`.
 
-    `code` and `signal_name` are the program's exit status. The kernel then sends SIGXFSZ, which
-    ends a program that does not handle it. If that program was the last command of a shell, the
-    shell exits with 128 plus the number of the signal.
+    `code` and `signal_name` are the program's exit status. At that limit the kernel sends SIGXFSZ,
+    which ends a program that does not handle it. If that program was the last command of a shell,
+    the shell exits with 128 plus the number of the signal.
     """
     return signal_name == "SIGXFSZ" or code == 128 + signal.SIGXFSZ
 

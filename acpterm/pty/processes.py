@@ -20,7 +20,7 @@ _HAS_PIDFD = linux.has_pidfd()
 
 
 def now() -> float:
-    """Return the current time in seconds, on the clock of `ProcStat.started`."""
+    """Return the time in seconds, as `ProcStat.started`: since boot on Linux, else since 1970."""
     if sys.platform == "linux":
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     else:  # noqa: RET505  mypy reports a plain return as unreachable

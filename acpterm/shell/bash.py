@@ -35,7 +35,7 @@ __acpterm_ps0='\e]133;C;aid=@nonce@;pid=$$;n=${__acpterm_n-}\a'
 __acpterm_ps1='\[\e]133;B;aid=@nonce@;pid=$$;n=${__acpterm_n-}\a\]'
 
 __acpterm_report() {
-  # event, status, pipe status
+  # Arguments: event, status, pipe status
   \builtin local "IFS= " here=1
   [[ . -ef ${PWD-} ]] || here=0
   \builtin printf '\0%s %s %s %s %s %s %s %s %s\0' "$__acpterm_nonce" "$1" "$__acpterm_n" "$$" \
@@ -72,7 +72,7 @@ __acpterm_install() {
 }
 
 __acpterm_begin() {
-  # number, status before the command
+  # Arguments: number of the command, status before the command
   __acpterm_n=$1 __acpterm_open=1 __acpterm_status= __acpterm_pipe=
   __acpterm_install
   __acpterm_mark C
@@ -80,7 +80,7 @@ __acpterm_begin() {
 }
 
 __acpterm_end() {
-  # status and pipe status of the command
+  # Arguments: status and pipe status of the command
   \builtin local "IFS= "
   __acpterm_status=$1
   \builtin shift

@@ -86,7 +86,7 @@ class CommandMarkScanner:
         return pieces
 
     def skip(self, size: int) -> list[Output | CommandMark]:
-        """Advance the position by `size` bytes that are lost; first do as `flush` does."""
+        """Return what `flush` returns; then advance the position by `size` bytes that are lost."""
         pieces = self.flush()
         self._position += size
         return pieces

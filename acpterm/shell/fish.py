@@ -26,7 +26,7 @@ function __acpterm_mark
 end
 
 function __acpterm_report
-    # event, status, pipe status
+    # Arguments: event, status, pipe status
     set -l here 1
     test -d "$PWD"; or set here 0
     builtin printf '\0%s %s %s %s %s %s - %s %s\0' $__acpterm_nonce $argv[1] $__acpterm_n \
@@ -47,7 +47,7 @@ function __acpterm_begin
 end
 
 function __acpterm_end
-    # status and pipe status of the command
+    # Arguments: status and pipe status of the command
     set -g __acpterm_pipe $argv[2..]
     return $argv[1]
 end

@@ -42,7 +42,7 @@ RC = r"""
 \builtin typeset -g __acpterm_n=0 __acpterm_open=0 __acpterm_status= __acpterm_pipe= __acpterm_ps1=
 
 __acpterm_report() {
-  # event, status, pipe status, options
+  # Arguments: event, status, pipe status, options
   \builtin emulate -L zsh
   \builtin local here=1
   [[ . -ef $PWD ]] || here=0
@@ -86,7 +86,7 @@ __acpterm_preexec() {
 }
 
 __acpterm_begin() {
-  # number, status before the command
+  # Arguments: number of the command, status before the command
   __acpterm_n=$1 __acpterm_open=1 __acpterm_status= __acpterm_pipe=
   __acpterm_install
   __acpterm_mark C
@@ -94,7 +94,7 @@ __acpterm_begin() {
 }
 
 __acpterm_end() {
-  # status and pipe status of the command
+  # Arguments: status and pipe status of the command
   __acpterm_status=$1
   \builtin shift
   __acpterm_pipe=${(j:,:)@}

@@ -28,7 +28,7 @@ class Slice(NamedTuple):
 
 
 def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int, int]:
-    """Return the position and the number of the bytes that a read of a ring returns.
+    """Return the position of the first byte that a read of a ring returns, and the number of bytes.
 
     The read requests at most `max_bytes` (None: all) from position `since` on, and the ring retains
     the bytes from position `start` to `end`. Raises `ValueError` if `since` is negative or after
@@ -94,9 +94,9 @@ class PrivateRing:
             target[: kept - first] = tail[first:]
 
     def read(self, since: int, max_bytes: int | None = None) -> Slice:
-        """Return the retained bytes from position `since` on: at most `max_bytes`, or all.
+        """Return the retained bytes from position `since` on: at most `max_bytes`; None for all.
 
-        Raises `ValueError` if `since` is not between 0 and `end`, or `max_bytes` is negative.
+        Raises `ValueError` if `since` is negative or after `end`, or if `max_bytes` is negative.
         """
         position, length = bounds(since, max_bytes, self.start, self._end)
         return Slice(self._copy(position, length), position, position - since)

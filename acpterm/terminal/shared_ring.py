@@ -213,7 +213,7 @@ class SharedRing:
             self._release()
 
     def read(self, since: int, max_bytes: int | None = None) -> Slice:
-        """Return the readable bytes from position `since` on: at most `max_bytes`, or all.
+        """Return the readable bytes from position `since` on: at most `max_bytes`; None for all.
 
         Raises `ValueError` if `since` is negative or after `end`, or if `max_bytes` is negative.
         """

@@ -475,7 +475,7 @@ class Terminal:
         self.kill(EndedBy.TIMEOUT, self._lifetime_cause)
 
     def _after_consuming(self) -> None:
-        """Apply those of the keeper's reports whose position the consumer has reached."""
+        """Apply the keeper's reports whose position the consumer has reached; then notify."""
         report = self._report
         if self.ring.position >= self._closed_at:
             self._end_output()

@@ -62,7 +62,7 @@ def since(terminal: Terminal, position: int | None, max_bytes: int, *, as_text: 
     If `position` is None, starts at the oldest retained byte. A part of text ends before an
     incomplete character or escape sequence, with which the next part begins. If a part of text
     would be empty because an escape sequence is longer than `max_bytes`, more bytes are read.
-    Raises `ValueError` if the output has not reached `position`.
+    Raises `ValueError` if `position` is negative, or if the output has not reached it.
     """
     asked = terminal.ring.start if position is None else position
     data, start, lost = terminal.ring.read(asked, max_bytes)

@@ -146,7 +146,9 @@ class Cgroups:
 
 
 def _path_of(pid: int | str) -> str | None:
-    """Return the path of a process's control group (version 2), as in `/proc`; None if unknown.
+    """Return the path of a process's control group (version 2), as in `/proc/PID/cgroup`.
+
+    Returns None if the file cannot be read or names no such group.
 
     Raises `OSError` if no file descriptor is free.
     """
@@ -171,10 +173,10 @@ def terminals_of(pid: int | str) -> set[tuple[str, str]]:
 
 
 def _own_directory() -> str | None:
-    """Return the directory of OWN (see the module's docstring); None if no mount shows the group.
+    """Return the directory of the daemon's control group; None if no mount shows the group.
 
-    OWN is this process's control group. If the daemon's processes have moved to `DAEMON_GROUP`, it
-    is the parent of that group.
+    It is OWN in the module's docstring: this process's control group, or its parent if the daemon's
+    processes have moved to `DAEMON_GROUP`.
     """
     path = _own_path()
     return None if path is None else _directory_of(path)
@@ -283,7 +285,8 @@ def clear_stale(base: str) -> bool:
 def _lock_stale(base: str) -> int:
     """Lock the directory `base` of a killed daemon's groups; return the lock's descriptor.
 
-    Raises `OSError` if a running daemon has locked the directory, or if it is another user's.
+    Raises `OSError` if a running daemon has locked the directory, or if the directory belongs to
+    another user.
     """
     if os.stat(base).st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, f"{base} belongs to another user")

@@ -20,7 +20,7 @@ _MAY_BE_SGR: Final = b"\x1b[0123456789;:m\r"
 
 
 def find_end(data: bytes) -> int:
-    """Return the number of bytes of `data` that are simple output: all but an undecided end, or 0.
+    """Return the index in `data` at which its simple output ends; 0 if `data` is not simple.
 
     Simple output is printing ASCII, TAB, LF, CR and whole SGR sequences. An incomplete SGR sequence
     or a CR at the very end of `data` is not counted, because the next output decides whether it is

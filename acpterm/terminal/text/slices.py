@@ -13,7 +13,7 @@ from acpterm.terminal.text.controls import SEQUENCE_MAX, Controls
 from acpterm.terminal.text.stream import TextView
 from acpterm.terminal.text.utf8 import Utf8
 
-#: `text_of` returns some text for every slice of at least this many bytes.
+#: `text_of` processes some bytes of every slice that has at least this many bytes.
 SLICE_MIN_BYTES = 4 * SEQUENCE_MAX + 4
 #: How many bytes `resync` searches for the end of a line, or of a string.
 _RESYNC_MAX_BYTES = 4096

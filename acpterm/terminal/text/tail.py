@@ -73,7 +73,7 @@ class Tail:
         """Return the number of bytes to request from `last` so that they begin with a character.
 
         The number is `length` without the continuation bytes (of UTF-8) at the beginning of the
-        last `length` bytes. If fewer bytes are retained, they are counted instead.
+        last `length` bytes. If fewer than `length` bytes are retained, counts these.
         """
         skip = max(0, self._retained - length)
         while skip < self._retained:

@@ -142,10 +142,11 @@ class Frames:
 
 
 def _moved(start: int, cursor: int, window: int, size: int) -> int:
-    """Return the first column of the screen to show in a window; for rows, use it in the same way.
+    """Return the first column of the screen to show in a window.
 
     The result is as near as possible to `start`, the previous first column, but the window must
     show the column `cursor`. `window` is the width of the window, and `size` that of the screen.
+    The function is also used for rows and heights.
     """
     start = min(start, max(0, size - window))
     return min(max(start, cursor - window + 1), cursor)

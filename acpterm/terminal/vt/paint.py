@@ -248,7 +248,7 @@ def pushed_key_flags(stack: tuple[int, ...]) -> str:
 
 
 def key_flags(number: int) -> str:
-    """Return the sequence that sets kitty's current keyboard flags, without a push to the stack."""
+    """Return the sequence that sets kitty's current keyboard flags, without pushing an entry."""
     return f"\x1b[={number}u"
 
 

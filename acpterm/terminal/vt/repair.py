@@ -24,7 +24,10 @@ _ALTERNATE: Final = 1
 
 
 def repair(ffi: Any, lib: Any, terminal: Any) -> None:
-    """Overwrite halves of wide characters with blanks, on the main and the alternate screen."""
+    """Overwrite halves of wide characters with blanks, on the main and the alternate screen.
+
+    `ffi` and `lib` are those of `library.Library`, and `terminal` is a native terminal.
+    """
     _erase_halves(ffi, lib, terminal)
     key = lib.GHOSTTY_TERMINAL_DATA_ACTIVE_SCREEN
     is_alternate = _get(ffi, lib, terminal, key, "GhosttyTerminalScreen") == _ALTERNATE

@@ -165,7 +165,7 @@ class Screen:
 
     @property
     def side_margins(self) -> tuple[int, int]:
-        """The first and the last column of the scrolling region, from 0, as `margins`."""
+        """The first and last column of the scrolling region, from 0, of the emulator's screen."""
         return self._dump.left, self._dump.right
 
     @property
