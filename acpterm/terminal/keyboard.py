@@ -56,7 +56,8 @@ class Keyboard:
         self._start = start
         self._input_bytes_max = input_bytes_max
         self._rest = bytearray()
-        # The number of bytes typed or dropped so far. Ranges of input are counted in the same way.
+        # The number of bytes typed or dropped so far, and the ranges of the dropped bytes: pairs of
+        # positions in the input, counted in the same way.
         self._passed = 0
         self._dropped: deque[tuple[int, int]] = deque(maxlen=_FAILURES_MAX)
         # The ranges of the emulator's replies in the queued input.
@@ -70,8 +71,8 @@ class Keyboard:
     def type(self, data: bytes) -> int:
         """Type `data`, now or as soon as the PTY has room.
 
-        Returns the number of bytes of input so far, `data` included. With this number, `wait` waits
-        until the PTY has taken `data`.
+        Returns the position of the end of `data` in the input. With this number, `wait` waits until
+        the PTY has taken `data`.
 
         Raises `trio.ClosedResourceError` if the terminal is closed, `OSError` if the write to the
         PTY fails, and `InputFullError` if more than `input_bytes_max` bytes would be queued.

@@ -199,9 +199,8 @@ class Trees:
     def enforce_again(self, name: str, limits: ResourceLimits) -> Enforcement | None:
         """Set again the limits that a previous worker had set for the terminal with id `name`.
 
-        They may have been removed, since a worker whose keeper dies calls `release_controllers`. If
-        the terminal has no control group, nothing is set, and all `limits` count as enforced.
-        Returns None if `limits` has no limit.
+        They may have been removed by `release_controllers`. If the terminal has no control group,
+        nothing is set, and all `limits` count as enforced. Returns None if `limits` has no limit.
         """
         directory = None if self._cgroups is None else self._cgroups.directory(name)
         if directory is None or not os.path.isdir(directory):
@@ -211,8 +210,9 @@ class Trees:
     def release_controllers(self) -> None:
         """Disable controllers, so that systemd can start the service again beside the terminals.
 
-        Otherwise systemd could not put a process into the service's own group (see `controllers`).
-        The limits of control groups are removed until the next worker calls `enforce_again`.
+        Call this if the keeper has died and the programs outlive it. Otherwise systemd could not
+        put a process into the service's own group (see `controllers`). The limits of control groups
+        are removed until the next worker calls `enforce_again`.
         """
         if self._cgroups is not None:
             self._cgroups.disable_controllers()
