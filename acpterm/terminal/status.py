@@ -49,7 +49,7 @@ class ExitStatus(NamedTuple):
     wall: float
     """Seconds from the program's start to its end."""
     cpu: float
-    """Seconds of CPU time of the program and the children that it waited for; NaN on other hosts."""
+    """CPU time in seconds of the program and the children it waited for; NaN on other hosts."""
     max_rss: int
     """Peak resident memory in bytes, of the program or a child that it waited for; 0 if unknown."""
     cause: Cause | None = None
