@@ -38,7 +38,7 @@ class Setup(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of shell."""
+    """A kind of shell, with everything that differs between the kinds."""
 
     name: KindName
     clear_line: bytes

@@ -54,8 +54,8 @@ class TextView:
     """The last `limit` bytes of a terminal's text; with a limit of 0, no text.
 
     The argument `truncated` must be true if the terminal's first output is not fed to the view. If
-    `restart_margin_bytes` bytes more than about the limit are fed at once, the view restarts.
-    Raises `ValueError` if `limit` is negative.
+    at least `restart_margin_bytes` bytes more than the limit are fed at once, the view may skip
+    their beginning. Raises `ValueError` if `limit` is negative.
     """
 
     __slots__ = (

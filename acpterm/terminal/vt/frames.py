@@ -44,8 +44,9 @@ _DOT: Final = "·"
 class Frames:
     """Produces the frames of one window of `cols` columns and `rows` rows.
 
-    When the size of the window changes, use a new object. After the last frame, `paint.LEAVE`
-    restores the window's own terminal: the terminal program in which the user has attached.
+    A *frame* is the bytes that make the window show the current screen. When the size of the window
+    changes, use a new object. After the last frame, `paint.LEAVE` restores the window's own
+    terminal: the terminal program in which the user has attached.
     """
 
     def __init__(self, cols: int, rows: int) -> None:
