@@ -27,7 +27,7 @@ from acpterm.pty.master import window_size
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tracking.trees import Trees
 from acpterm.runtime.exec_context import ExecContext
-from acpterm.terminal.pool import TerminalSpec
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy
 
 _log = structlog.get_logger("acpterm.restore")

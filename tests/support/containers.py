@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 from acpterm.providers.provider import Command, Provider
 from acpterm.pty.program import Program
-from acpterm.terminal.pool import Pool, TerminalSpec
+from acpterm.terminal.pool import Pool
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.terminal import Terminal
 from tests.support.pools import running_pool

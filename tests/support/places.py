@@ -17,7 +17,8 @@ from acpterm.providers.slurm.provider import SlurmProvider
 from acpterm.providers.ssh.provider import SshProvider
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.marks import Daemon
-from acpterm.terminal.pool import Pool, TerminalSpec
+from acpterm.terminal.pool import Pool
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.terminal import Terminal
 from tests.support.containers import shell

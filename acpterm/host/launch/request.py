@@ -19,8 +19,9 @@ from acpterm.pty.limits import NO_LIMITS, LimitError, ResourceLimits
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program
 from acpterm.runtime.exec_context import ExecContext
-from acpterm.terminal.pool import Pool, ShutDownError, TerminalSpec
+from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.remote import RemoteProgram
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 

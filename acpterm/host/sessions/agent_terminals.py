@@ -14,7 +14,7 @@ from sys import getsizeof
 from typing import Final
 
 from acpterm.acp.terminal_updates import Exit, Info, Output, ProgramExit, TerminalUpdate
-from acpterm.terminal.ring import Ring
+from acpterm.terminal.private_ring import PrivateRing
 
 TERMINALS_MAX: Final = 200
 ID_MAX: Final = 512
@@ -41,7 +41,7 @@ class AgentTerminal:
         self.id: Final = identifier
         self.cwd: str | None = None
         self.command: str | None = None
-        self.ring = Ring(RETAINED_BYTES)
+        self.ring = PrivateRing(RETAINED_BYTES)
         self.end: ProgramExit | None = None
         self.generation = 0
         self.forgotten = False
@@ -61,7 +61,7 @@ class AgentTerminal:
                 self.command = command[:COMMAND_MAX] if command else self.command
             case Output(_, data, whole):
                 if whole:
-                    self.ring, self.generation = Ring(RETAINED_BYTES), self.generation + 1
+                    self.ring, self.generation = PrivateRing(RETAINED_BYTES), self.generation + 1
                 self.ring.write(data)
             case Exit(_, end):
                 self.end = end and end._replace(signal=end.signal and end.signal[:_SIGNAL_MAX])
