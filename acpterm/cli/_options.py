@@ -75,10 +75,12 @@ class BeforeAgent(click.Command):
 
 def hosted(function: F) -> F:
     """Add the options that choose the host of an agent's terminals, `--log`, and `--mcp`."""
+    from acpterm.mcp.tool_set_names import TOOL_SET_NAMES  # noqa: PLC0415  few commands need it
+
     for option in (
         click.option(
             "--tools",
-            type=click.Choice(["session", "pool", "codex", "claude"]),
+            type=click.Choice(TOOL_SET_NAMES),
             help="Which tools --mcp provides.  [default: session]",
         ),
         click.option(

@@ -28,7 +28,7 @@ from acpterm.host.server.sockets import Listening, Sockets, open_sockets
 from acpterm.host.state.records import StateVersionError
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import HTTP_KEY, StoredEntry
-from acpterm.host.web_door import WebDoor
+from acpterm.host.web_interface import WebInterface
 from acpterm.keeper.client import KeeperClient, become_keeper, worker_pair
 from acpterm.pty import linux
 from acpterm.runtime import exec_context, logs
@@ -90,7 +90,7 @@ def _open_descriptors() -> list[int]:
         return []
 
 
-class WebServer(WebDoor, Protocol):
+class WebServer(WebInterface, Protocol):
     """The HTTP server, as the daemon runs it."""
 
     def restore(self, entry: StoredEntry | None) -> None:

@@ -12,14 +12,15 @@ from acpterm.api.questions import Asks
 from acpterm.client.session_sockets.server_entry import CWD_VARIABLE, SOCKET_VARIABLE
 from acpterm.config import Settings
 from acpterm.mcp.invalid_lines import answering_invalid
-from acpterm.mcp.profiles import ToolProfile, policy_profile
 from acpterm.mcp.server import create_server, initialization_options
+from acpterm.mcp.tool_set_names import ToolSetName
+from acpterm.mcp.tool_sets import policy_profile
 
 
 class Options(Struct, kw_only=True):
     """What the command line says. `profile` is an additional profile of the policy."""
 
-    tools: ToolProfile = "session"
+    tools: ToolSetName = "session"
     profile: str | None = None
 
 

@@ -24,7 +24,6 @@ from acpterm.config import Settings
 from acpterm.config.tools import ToolSettings, resolve_tools
 from acpterm.mcp.call import Call, Report
 from acpterm.mcp.host_link import Connect, HostLink
-from acpterm.mcp.profiles import INSTRUCTIONS, PROFILES, ToolProfile
 from acpterm.mcp.questions import Ask, Jobs, ask_by_request, can_ask, is_modern
 from acpterm.mcp.resources import Resources
 from acpterm.mcp.sessions import Sessions
@@ -33,6 +32,8 @@ from acpterm.mcp.starting import ApprovalPendingError, Starts
 from acpterm.mcp.states import SessionResult, call_text
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.tool_error import ToolError, shortened
+from acpterm.mcp.tool_set_names import ToolSetName
+from acpterm.mcp.tool_sets import INSTRUCTIONS, TOOL_SETS
 
 DEFAULT_AGENT: Final = "mcp"
 """The name of a client that sends none."""
@@ -46,7 +47,7 @@ class TerminalServer:
 
     def __init__(
         self,
-        tools: ToolProfile,
+        tools: ToolSetName,
         settings: Settings,
         link: HostLink,
         group: TaskGroup,
@@ -57,7 +58,7 @@ class TerminalServer:
         self._cwd: Final = cwd
         self._shells: Final = shells
         self.resources: Final = Resources(group)
-        self._tools: Final[Mapping[str, Tool[Any]]] = {tool.name: tool for tool in PROFILES[tools]}
+        self._tools: Final[Mapping[str, Tool[Any]]] = {tool.name: tool for tool in TOOL_SETS[tools]}
         self._settings: Final = settings
         self._link: Final = link
         self._group: Final = group
@@ -214,7 +215,7 @@ def initialization_options(server: Server[Any]) -> InitializationOptions:
 
 
 def create_server(
-    tools: ToolProfile, settings: Settings, connect: Connect, cwd: str
+    tools: ToolSetName, settings: Settings, connect: Connect, cwd: str
 ) -> Server[Any]:
     """Return the server for one client, which opens its connection to the host with `connect`.
 

@@ -16,7 +16,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final, NamedTuple, TypeGuard, get_args
+from typing import Final, NamedTuple, TypeGuard
 
 import mcp_types as types
 import msgspec
@@ -35,8 +35,9 @@ from acpterm.api.client import Client, connect_stream
 from acpterm.api.errors import DaemonError
 from acpterm.api.questions import Asks
 from acpterm.host.host import Host
-from acpterm.mcp.profiles import ToolProfile, policy_profile
 from acpterm.mcp.server import create_server, initialization_options
+from acpterm.mcp.tool_set_names import TOOL_SET_NAMES, ToolSetName
+from acpterm.mcp.tool_sets import policy_profile
 
 SESSIONS_MAX: Final = 64
 IDLE_TIMEOUT_S: Final = 30 * 60.0
@@ -49,7 +50,7 @@ _log = structlog.get_logger("acpterm.web")
 class _Options(NamedTuple):
     """What a client has chosen: its tools, its directory, and an additional profile."""
 
-    tools: ToolProfile
+    tools: ToolSetName
     cwd: str
     profile: str | None
 
@@ -79,8 +80,8 @@ class McpSessions:
         profile: str | None,
     ) -> None:
         """Serve one request; the options apply if it begins a session."""
-        if not _is_tool_profile(tools):
-            known = ", ".join(get_args(ToolProfile))
+        if not _is_tool_set(tools):
+            known = ", ".join(TOOL_SET_NAMES)
             await _failure(404, f"there are no such tools; there are {known}")(scope, receive, send)
             return
         options = _Options(tools, cwd, profile)
@@ -206,8 +207,8 @@ class _Connecting:
             _log.error("a connection failed", exc_info=error)
 
 
-def _is_tool_profile(name: str) -> TypeGuard[ToolProfile]:
-    return name in get_args(ToolProfile)
+def _is_tool_set(name: str) -> TypeGuard[ToolSetName]:
+    return name in TOOL_SET_NAMES
 
 
 async def _unsupported(request: Request, version: str) -> Response:

@@ -25,7 +25,7 @@ from acpterm.config.http import HttpAddress, check_exposure, parse_address
 from acpterm.host.host import Host
 from acpterm.host.state.records import HttpRecord, StateError
 from acpterm.host.state.store import HTTP_KEY, StoredEntry
-from acpterm.host.web_door import Share
+from acpterm.host.web_interface import Share
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.web.access import AccessStore, TooManySharesError
 from acpterm.web.access_file import AccessFile, AccessFileError, ShareRecord
@@ -51,7 +51,7 @@ class _Running(NamedTuple):
 
 
 class WebService:
-    """The HTTP server of a daemon. Implements `host.web_door.WebDoor`."""
+    """The HTTP server of a daemon. Implements `host.web_interface.WebInterface`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings: Final = settings

@@ -15,7 +15,7 @@ from typing import Final, Literal, Protocol, runtime_checkable
 from acpterm.api.client import Client
 from acpterm.api.errors import AcptermError
 from acpterm.api.judge import LocalJudge
-from acpterm.api.service.compound import parse_compound_command
+from acpterm.api.service.command_words import parse_compound_command
 from acpterm.api.service.provider import PROVIDERS, DaemonProvider
 from acpterm.api.service.state import TerminalState
 from acpterm.api.service.types import (

@@ -20,10 +20,10 @@ from acpterm.host import terminal_ops
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import RpcError
-from acpterm.web.pool_channel import Channel, TextSocket
-from acpterm.web.pool_events import EventFeed
-from acpterm.web.pool_ids import PoolIds
-from acpterm.web.pool_messages import (
+from acpterm.web.pool.channel import Channel, TextSocket
+from acpterm.web.pool.events import EventFeed
+from acpterm.web.pool.ids import PoolIds
+from acpterm.web.pool.messages import (
     NOT_FOUND,
     AttachMessage,
     ClientMessage,
@@ -34,7 +34,7 @@ from acpterm.web.pool_messages import (
     ResizeMessage,
     parse,
 )
-from acpterm.web.pool_output import Attachment
+from acpterm.web.pool.output import Attachment
 
 
 async def serve_pool(socket: TextSocket, user: UserConnection) -> None:

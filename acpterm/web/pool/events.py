@@ -22,10 +22,10 @@ from acpterm.acp.user_api import TerminalInfo
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import Event
 from acpterm.host.user.connection import UserConnection
-from acpterm.web.pool_channel import Channel, Send, SendingTask
-from acpterm.web.pool_ids import PoolIds
-from acpterm.web.pool_messages import TerminalEvent
-from acpterm.web.pool_output import OutputText, last_output
+from acpterm.web.pool.channel import Channel, Send, SendingTask
+from acpterm.web.pool.ids import PoolIds
+from acpterm.web.pool.messages import TerminalEvent
+from acpterm.web.pool.output import OutputText, last_output
 
 INTERVAL_S: Final = 0.1
 PART_BYTES: Final = 16 * 1024

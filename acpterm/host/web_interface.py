@@ -20,7 +20,7 @@ class Share(NamedTuple):
     """How many WebSockets use it now."""
 
 
-class WebDoor(Protocol):
+class WebInterface(Protocol):
     """The HTTP server of a daemon, whether it listens or not."""
 
     @property

@@ -31,7 +31,7 @@ PROFILE_HEADER: Final = "acpterm-profile"
 _SESSIONS: Final = "acpterm.web.mcp_sessions"
 
 
-class McpDoor:
+class McpHandler:
     """The ASGI application at `/mcp` and `/mcp/{tools}`, which works within its `lifespan`."""
 
     def __init__(self, host: Host) -> None:

@@ -30,8 +30,8 @@ from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.text.slices import resync
 from acpterm.terminal.vt.paint import mode_sequences, snapshot
 from acpterm.terminal.vt.queries import QueryFilter
-from acpterm.web.pool_channel import Channel, Send, SendingTask
-from acpterm.web.pool_messages import AttachedMessage, ExitMessage, OutputMessage
+from acpterm.web.pool.channel import Channel, Send, SendingTask
+from acpterm.web.pool.messages import AttachedMessage, ExitMessage, OutputMessage
 
 _RESET: Final = "\x1bc"
 

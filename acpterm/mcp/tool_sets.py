@@ -4,7 +4,7 @@ Each has the same terminals, under the names and schemas that models know from o
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 from acpterm.mcp.claude_tools import bash as claude_bash
 from acpterm.mcp.claude_tools import bash_output, kill_shell, monitor
@@ -27,10 +27,9 @@ from acpterm.mcp.session_tools import (
     wait,
 )
 from acpterm.mcp.tool import Tool
+from acpterm.mcp.tool_set_names import ToolSetName
 
-ToolProfile: TypeAlias = Literal["session", "pool", "codex", "claude"]
-
-PROFILES: Final[Mapping[ToolProfile, tuple[Tool[Any], ...]]] = {
+TOOL_SETS: Final[Mapping[ToolSetName, tuple[Tool[Any], ...]]] = {
     "session": (
         bash.TOOL,
         start.TOOL,
@@ -53,7 +52,7 @@ PROFILES: Final[Mapping[ToolProfile, tuple[Tool[Any], ...]]] = {
 }
 
 
-def policy_profile(tools: ToolProfile, requested: str | None) -> str | None:
+def policy_profile(tools: ToolSetName, requested: str | None) -> str | None:
     """Return the profile of the policy that applies to a set of tools, in addition to the user's.
 
     `requested` is the one that the client or its command line names.
@@ -61,7 +60,7 @@ def policy_profile(tools: ToolProfile, requested: str | None) -> str | None:
     return "pool" if tools == "pool" and requested is None else requested
 
 
-INSTRUCTIONS: Final[Mapping[ToolProfile, str]] = {
+INSTRUCTIONS: Final[Mapping[ToolSetName, str]] = {
     "session": (
         "Real terminals on the user's machine. terminal_bash runs a command that ends; "
         "terminal_start starts what continues (servers, REPLs, debuggers), and terminal_continue "

@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeAlias
 
 import trio
 
-from acpterm.web.pool_messages import ServerMessage, encode
+from acpterm.web.pool.messages import ServerMessage, encode
 
 Send: TypeAlias = Callable[[ServerMessage], Awaitable[None]]
 

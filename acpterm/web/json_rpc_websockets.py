@@ -15,7 +15,7 @@ from acpterm.host.user.methods import USER_METHODS
 from acpterm.host.user.shared_terminal import share_methods_table
 from acpterm.web.access import SHARE_CONNECTIONS_MAX, AccessStore
 from acpterm.web.guard import access_of
-from acpterm.web.login_socket import accept, ending_with_login
+from acpterm.web.login_websocket import accept, ending_with_login
 from acpterm.web.websocket_stream import TRY_LATER, WebSocketStream, close
 
 # Code that gets into the page must not end or replace the daemon, nor obtain a link or a token that
@@ -31,7 +31,7 @@ PAGE_METHODS: Final = MethodTable(
 """The methods of the user that are available over HTTP."""
 
 
-class JsonRpcSockets:
+class JsonRpcWebSockets:
     """The handlers of the WebSockets that speak JSON-RPC."""
 
     def __init__(self, host: Host, access: AccessStore) -> None:

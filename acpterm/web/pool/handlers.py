@@ -11,9 +11,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from acpterm.host.host import Host
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.web.access import AccessStore
-from acpterm.web.login_socket import accept, ending_with_login
-from acpterm.web.pool_socket import serve_pool
-from acpterm.web.pool_spawn import spawn
+from acpterm.web.login_websocket import accept, ending_with_login
+from acpterm.web.pool.spawn import spawn
+from acpterm.web.pool.websocket import serve_pool
 from acpterm.web.request_body import BodyError, read_body
 from acpterm.web.websocket_stream import GOING_AWAY, close
 
@@ -21,7 +21,7 @@ from acpterm.web.websocket_stream import GOING_AWAY, close
 _BODY_MAX: Final = 4 * 1024 * 1024
 
 
-class PoolDoor:
+class PoolHandlers:
     """The handlers of the paths of a PTY pool."""
 
     def __init__(self, host: Host, access: AccessStore) -> None:
