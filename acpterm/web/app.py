@@ -1,7 +1,7 @@
-"""The ASGI application: which path is served by what, and which access it needs.
+"""The ASGI application: the handler of each path, and the access that the path needs.
 
-Requests pass `ResponseHeaders`, then `Guard`, then the routes. Each route except the page's and the
-login is `Protected`, and says there which access it needs.
+Requests pass `ResponseHeaders`, then `Guard`, then the routes. Each route is `Protected`, with the
+access that it needs, except the routes of the page and `/login`.
 """
 
 from typing import Final
@@ -54,6 +54,6 @@ def make_app(
         ],
         lifespan=mcp.lifespan,
     )
-    # A path is served as it is documented, or not at all.
+    # Otherwise starlette would redirect a path with a slash at its end, which is not documented.
     app.router.redirect_slashes = False
     return app

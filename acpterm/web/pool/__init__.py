@@ -1,6 +1,8 @@
-"""The protocol of a PTY pool, which user interfaces of another product speak: `/ws`, `/pty/spawn`.
+"""Another product's protocol for terminals, on `/ws` and `/pty/spawn`.
 
-A PTY pool is that product's set of background terminals. Here it is all terminals of the daemon.
+A PTY pool is the set of background terminals of that product, for agents and for its user
+interface. Programs that speak its protocol can use the daemon: here, the pool is all terminals of
+the daemon. docs/compatibility.md compares both.
 
 - `handlers`: the HTTP requests on both paths; `spawn`: the creation of a terminal by `/pty/spawn`;
 - `websocket`: one client on `/ws`, and its messages; `messages`: the messages as types;

@@ -1,4 +1,4 @@
-"""The paths of a PTY pool, `/ws` and `/pty/spawn`, for clients with the user's access."""
+"""The handlers of the HTTP requests of a PTY pool: `/ws` and `/pty/spawn`, for the user."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ _BODY_MAX: Final = 4 * 1024 * 1024
 
 
 class PoolHandlers:
-    """The handlers of the paths of a PTY pool."""
+    """The handlers of `/ws` and `/pty/spawn`."""
 
     def __init__(self, host: Host, access: AccessStore) -> None:
         self._host: Final = host
@@ -37,7 +37,7 @@ class PoolHandlers:
         await close(websocket, GOING_AWAY)
 
     async def spawn(self, request: Request) -> Response:
-        """Create a terminal of the user; return it, or `{"error": …}`."""
+        """Create a terminal of the user; respond with the terminal, or with `{"error": …}`."""
         try:
             body = await read_body(request, _BODY_MAX)
             with self._host.local_user() as user:
@@ -51,7 +51,7 @@ class PoolHandlers:
 
 
 class _Frames:
-    """A WebSocket as `pool_channel.TextSocket`."""
+    """A starlette WebSocket as a `channel.TextSocket`."""
 
     def __init__(self, websocket: WebSocket) -> None:
         self._websocket: Final = websocket
