@@ -109,7 +109,7 @@ class Resources:
         async with self._watching(sessions, params.notifications.resource_subscriptions or []):
             return await self._listen(ctx, params)
 
-    async def changed(self) -> None:
+    async def notify_list_changed(self) -> None:
         """Notify the client that sessions were added or removed."""
         await self._bus.publish(ResourcesListChanged())
         if self._client is not None:

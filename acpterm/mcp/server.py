@@ -81,7 +81,7 @@ class TerminalServer:
         while True:
             await changed.wait()
             changed = sessions.changed  # of the changes that come while this one is published
-            await self.resources.changed()
+            await self.resources.notify_list_changed()
 
     def list_tools(self) -> types.ListToolsResult:
         """Return all tools."""

@@ -207,7 +207,7 @@ class Sessions:
         """Return the sessions whose end no result has reported yet."""
         return [each for each in self._sessions.values() if not each.is_reported]
 
-    async def ended(self, session: Session) -> None:
+    async def mark_reported(self, session: Session) -> None:
         """Record that a result has reported the end of a session; remove the oldest ended ones."""
         session.is_reported = True
         ended = [each for each in self._sessions.values() if each.is_reported]

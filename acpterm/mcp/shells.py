@@ -25,6 +25,7 @@ from acpterm.api.client import Client
 from acpterm.api.errors import AcptermError
 from acpterm.api.shell import Completed, Shell
 from acpterm.api.shell_process import ShellOptions, in_thread
+from acpterm.mcp.named_shell import NamedShell, turn
 from acpterm.mcp.sessions import NAME, Launch, Session
 from acpterm.mcp.tool_error import ToolError
 
@@ -41,22 +42,6 @@ CATCH_UP_S: Final = 0.3
 _CLOSE_TIMEOUT_S: Final = 5.0
 _INTERRUPT_S: Final = 2.0
 """How long an interrupted command may take to end."""
-
-
-class NamedShell:
-    """A shell, and its session once it has started. `reported` bytes of text were in results.
-
-    One task at a time uses it, with `lock`. `runs` is the number of commands so far.
-    """
-
-    def __init__(self, shell: Shell, client: Client, cwd: str) -> None:
-        self.shell: Final = shell
-        self.client: Final = client
-        self.lock: Final = anyio.Lock()
-        self.session: Session | None = None
-        self.reported = 0
-        self.runs = 0
-        self.cwd = cwd
 
 
 class Ran(NamedTuple):
@@ -94,12 +79,12 @@ class Shells:
         call.doing = f"waiting for the shell {name}"
         lock = self._turns.setdefault(name, anyio.Lock())
         busy = f"another call still runs a command in the shell {name!r}, so this one was not run"
-        async with _turn(lock, call.remaining, f"{busy}; call again"):
+        async with turn(lock, call.remaining, f"{busy}; call again"):
             named = await self._get(call, name, cwd)
             call.doing = f"running the command in the shell {name}"
             began = anyio.current_time()
             completed = await self._run(call, named, command, timeout_s)
-            session = self._result(call, named, command, completed)
+            session = named.record(call.sessions, command, completed)
             if not named.shell.busy:
                 return Ran(session, completed)
             left = timeout_s - (anyio.current_time() - began)
@@ -156,7 +141,7 @@ class Shells:
             return None
         deadline = anyio.current_time() + call.limited(timeout_s)
         busy = f"another call waits for the command of {session.id}: call again"
-        async with _turn(named.lock, max(CATCH_UP_S, call.limited(timeout_s)), busy):
+        async with turn(named.lock, max(CATCH_UP_S, call.limited(timeout_s)), busy):
             if not self.is_busy(session):
                 return None
             remaining = max(0.0, deadline - anyio.current_time())
@@ -211,7 +196,7 @@ class Shells:
             how = "" if named.session is None else f" as the session {named.session.id}"
             busy = f"a command still runs in the shell {name!r}{what}; continue or stop it{how}, "
             busy += "or use another name"
-            async with _turn(named.lock, CATCH_UP_S, busy):
+            async with turn(named.lock, CATCH_UP_S, busy):
                 if named.shell.busy:
                     await named.shell.wait(CATCH_UP_S)
             if named.shell.busy:
@@ -258,41 +243,9 @@ class Shells:
             await self._drop(named)
         return {"state": "shell_ended", "detail": "the shell was ended with its command"}
 
-    def _result(
-        self, call: "Call", named: NamedShell, command: str, completed: Completed
-    ) -> Session:
-        """Return the session of the shell that has run a command, with what is known of it."""
-        terminal = named.shell.terminal
-        session = named.session
-        if terminal is None:
-            if session is None:
-                raise ToolError(f"the shell has ended: {completed.detail}")
-        elif session is None or session.terminal.id != terminal.id:
-            session = named.session = call.sessions.add(terminal, command, completed.cwd or "")
-        named.cwd = completed.cwd or named.cwd
-        named.reported = completed.output_begin + len(completed.output.encode())
-        session.command = command
-        session.cwd = completed.cwd or session.cwd
-        session.position = session.input_position = completed.position
-        session.prompt = completed.output.rpartition("\n")[2].strip()
-        return session
-
 
 async def _is_same(directory: str, other: str) -> bool:
     return await in_thread(lambda: os.path.realpath(directory) == os.path.realpath(other))
-
-
-@asynccontextmanager
-async def _turn(lock: anyio.Lock, seconds: float, otherwise: str) -> AsyncIterator[None]:
-    """Hold the lock in the block. Raises `ToolError` if it is not free after `seconds`."""
-    with anyio.move_on_after(seconds) as scope:
-        await lock.acquire()
-    if scope.cancelled_caught:
-        raise ToolError(otherwise)
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @asynccontextmanager

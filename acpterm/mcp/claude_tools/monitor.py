@@ -10,7 +10,7 @@ import anyio
 from msgspec import Meta, Struct
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.claude_tools.replies import cropped, session_reply
+from acpterm.mcp.claude_tools.replies import crop_output, session_reply
 from acpterm.mcp.sessions import Launch, Session
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
@@ -47,7 +47,7 @@ async def _execute(call: Call, params: Params) -> Reply:
             await session.terminal.kill()
             await session.terminal.wait(call.limited(5))
         view = await read_new(call, session)
-    note = cropped(view)
+    note = crop_output(view)
     why = "ended, because it flooded its output" if is_flood else "still monitored"
     if view.exit is not None and not is_flood:
         timed_out = view.exit.ended_by == "timeout"

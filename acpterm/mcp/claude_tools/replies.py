@@ -33,7 +33,7 @@ async def session_reply(call: Call, session: Session, view: View, text: str, not
     return reply
 
 
-def cropped(view: View) -> str:
+def crop_output(view: View) -> str:
     """Crop the output of a view to what these tools return; return how to read the rest."""
     view.cropped = crop(view.text, OUTPUT_CHARS_MAX)
     return REST

@@ -37,5 +37,5 @@ async def session_reply(call: Call, session: Session, view: View, heading: str) 
         data=session_result(session, view, status, note),
     )
     if view.exit is not None:
-        await call.sessions.ended(session)
+        await call.sessions.mark_reported(session)
     return reply
