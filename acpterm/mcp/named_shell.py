@@ -25,7 +25,7 @@ class NamedShell:
         self.lock: Final = anyio.Lock()
         self.session: Session | None = None
         self.reported = 0
-        """How many bytes of the output of the last command were in results."""
+        """The end of the output that was in results, in bytes from the start of the command's."""
         self.runs = 0
         """The number of commands so far."""
         self.cwd = cwd

@@ -1,4 +1,4 @@
-"""`acpterm mcp`: serve one MCP client on stdin and stdout."""
+"""The work of `acpterm mcp`: serve one MCP client on stdin and stdout."""
 
 import os
 from contextlib import AbstractAsyncContextManager, suppress
@@ -18,16 +18,17 @@ from acpterm.mcp.tool_sets import policy_profile
 
 
 class Options(Struct, kw_only=True):
-    """What the command line says. `profile` is an additional profile of the policy."""
+    """The options of the command: a set of tools, and an additional policy profile, if any."""
 
     tools: ToolSetName = "session"
     profile: str | None = None
 
 
 async def serve(settings: Settings, options: Options) -> None:
-    """Serve the client until it closes stdin. Its terminals end then."""
+    """Serve the client until it closes stdin. Then its terminals are ended."""
     if directory := os.environ.get(CWD_VARIABLE):
-        # Paths are relative to the directory of the session, wherever the agent starts its servers.
+        # The agent may start its servers elsewhere, but paths are relative to this directory, that
+        # of its session.
         with suppress(OSError):
             os.chdir(directory)
     cwd = os.getcwd()

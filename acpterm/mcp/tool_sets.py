@@ -1,6 +1,7 @@
-"""The profiles of tools, from which the user or the client's settings choose one.
+"""The sets of tools, of which `acpterm mcp --tools NAME` provides one.
 
-Each has the same terminals, under the names and schemas that models know from one harness.
+Each set gives access to the same terminals, by tools whose names and schemas models know from one
+agent program.
 """
 
 from collections.abc import Mapping
@@ -53,9 +54,10 @@ TOOL_SETS: Final[Mapping[ToolSetName, tuple[Tool[Any], ...]]] = {
 
 
 def policy_profile(tools: ToolSetName, requested: str | None) -> str | None:
-    """Return the profile of the policy that applies to a set of tools, in addition to the user's.
+    """Return the policy profile that applies to a set of tools in addition to the user's profile.
 
-    `requested` is the one that the client or its command line names.
+    `requested` is the profile that the client or the command line names; it has precedence. The set
+    `pool` has the profile `pool`. Return None if no additional profile applies.
     """
     return "pool" if tools == "pool" and requested is None else requested
 

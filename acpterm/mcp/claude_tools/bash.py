@@ -1,8 +1,8 @@
 """`Bash`: run a command in a persistent shell, or in the background.
 
-Commands share the shell's directory, variables and functions. One that has not ended at its time
-limit keeps its shell, as a background session, and the next command gets a new shell in the last
-directory.
+Commands share the shell's directory, variables and functions. A command that has not ended at its
+time limit keeps its shell, which becomes a background session. The next command gets a new shell,
+which starts in the last directory.
 """
 
 from typing import Annotated, Final
@@ -64,7 +64,7 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _in_shell(call: Call, command: str, limit: float) -> Reply:
-    """Run a command in the persistent shell; one that has not ended gets a shell to itself."""
+    """Run a command in the persistent shell; if it has not ended after `limit` s, set it aside."""
     session, completed, _ = await call.shells.run(
         call, _SHELL, command, limit, at_limit="set_aside"
     )

@@ -1,4 +1,4 @@
-"""`BashOutput`: what is new in the output of a background shell."""
+"""`BashOutput`: return the new output of a background shell."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -53,7 +53,7 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _matching(text: str, pattern: ModelPattern | None) -> str:
-    """Return the lines that match, or all of them without a pattern."""
+    """Return the lines that match the pattern; without a pattern, return all lines."""
     if pattern is None:
         return text
     found = await pattern.matching(text.splitlines(keepends=True))
