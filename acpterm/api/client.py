@@ -11,14 +11,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import anyio
-from anyio.abc import ByteStream
 from msgspec import Raw
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import EventNotification
 from acpterm.api.agent_role import AgentRole
 from acpterm.api.connection import Connection
-from acpterm.api.errors import AcptermError
 from acpterm.api.events import EventStream
 from acpterm.api.questions import Asks, Questions
 from acpterm.api.results import CommandCheck
@@ -27,23 +25,16 @@ from acpterm.api.shell import Shell, open_shell
 from acpterm.api.shell_process import ShellOptions
 from acpterm.api.terminal import Terminal
 from acpterm.api.transport import (
-    Introduction,
     Opened,
-    open_agent,
-    open_path,
-    open_stream,
-    open_user,
 )
 from acpterm.api.user_role import UserRole
 from acpterm.client.user.requests import token_of
-from acpterm.config import ConfigError, Settings, load
+from acpterm.config import Settings
 from acpterm.jsonrpc import NotificationReceived
 from acpterm.runtime.command_line import command_line
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
-
-DEFAULT_AGENT: Final = "acpterm"
 
 
 class Place(NamedTuple):
@@ -244,84 +235,3 @@ class Client:
             failure = group.exceptions[0]
         if failure is not None:
             raise failure
-
-
-@asynccontextmanager
-async def connect(
-    *,
-    agent: str | None = None,
-    session: str = "api",
-    cwd: str | None = None,
-    socket: str | None = None,
-    profile: str | None = None,
-    provider: str | None = None,
-    settings: Settings | None = None,
-    asks: Asks | None = None,
-) -> AsyncIterator[Client]:
-    """Connect to the daemon for the duration of the block; start it if none is running.
-
-    Without `agent`, this is the user: terminals live on after the block, and no policy applies.
-    With `agent`, a name that the user sees, this is an agent: its terminals end with the block, and
-    its commands are judged by the user's policy, and by `profile` too, if given.
-
-    Terminals start in `cwd` and `provider` unless they say otherwise. `session` is the id of the
-    agent's session. `socket` is the path of another socket on which the agents' protocol is spoken.
-    `settings` are by default those of the settings file and the environment.
-
-    `asks` shows the user the questions about this agent's commands, if the setting
-    `mcp_elicitation_approves` allows that.
-
-    Raises `DaemonError` if the daemon cannot be used. One process must not be both at the same
-    daemon: the user's socket refuses the processes of agents.
-    """
-    if settings is None:
-        try:
-            settings = load()
-        except ConfigError as error:
-            raise AcptermError(str(error)) from error
-    is_agent = agent is not None or socket is not None
-    introduced = Introduction(agent or DEFAULT_AGENT, profile, elicits=asks is not None)
-    if socket is not None:
-        opened = await open_path(socket, settings, introduced)
-    elif is_agent:
-        opened = await open_agent(settings, introduced)
-    else:
-        opened = await open_user(settings)
-    place = Place(session if is_agent else None, cwd, os.getcwd(), profile, provider)
-    async with _serving(opened, settings, place, asks) as client:
-        yield client
-
-
-@asynccontextmanager
-async def connect_stream(
-    stream: ByteStream,
-    settings: Settings,
-    *,
-    agent: str,
-    session: str,
-    cwd: str,
-    profile: str | None = None,
-    asks: Asks | None = None,
-) -> AsyncIterator[Client]:
-    """Connect an agent to the host at the other end of `stream`, as `connect` does.
-
-    The host knows the execution context of the agent's terminals.
-    """
-    introduced = Introduction(agent, profile, elicits=asks is not None)
-    opened = await open_stream(stream, settings, introduced)
-    place = Place(session, cwd, cwd, profile)
-    async with _serving(opened, settings, place, asks) as client:
-        yield client
-
-
-@asynccontextmanager
-async def _serving(
-    opened: Opened, settings: Settings, place: Place, asks: Asks | None
-) -> AsyncIterator[Client]:
-    try:
-        client = Client(opened, settings, place, asks)
-    except BaseException:
-        await anyio.aclose_forcefully(opened.connected.stream)
-        raise
-    async with client._running():  # noqa: SLF001  `connect` is the only one that runs it
-        yield client

@@ -16,18 +16,17 @@ request raises `ClosedError`. A peer that does not read makes new requests wait.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 import anyio
 from anyio.abc import ByteStream
 from msgspec import UNSET, Raw, UnsetType
 
 from acpterm.api.errors import ClosedError, request_error
-from acpterm.client.unanswered import Lost
+from acpterm.api.recovery import Connected, Recovery
 from acpterm.jsonrpc import (
     ErrorReceived,
     Event,
-    Id,
     InvalidReceived,
     NotificationReceived,
     Peer,
@@ -40,41 +39,6 @@ _CHUNK: Final = 64 * 1024
 _HIGH_WATER_BYTES: Final = 256 * 1024
 # How long the daemon may take to end the connection after we have ended our side.
 _GOODBYE_TIMEOUT_S: Final = 1.0
-
-
-class Repeats(Protocol):
-    """Records the requests that are sent again after a loss; `Unanswered` is one."""
-
-    def request(self, id_: Id, method: str, line: bytes) -> None:
-        """Record a request that is about to be sent."""
-
-    def cancel(self, id_: Id, line: bytes) -> None:
-        """Record that the request `id_` was cancelled by the message in `line`."""
-
-    def answered(self, id_: Id) -> object:
-        """Remove the request `id_`, whose response was received."""
-
-    def lost(self) -> Lost:
-        """Return what to send on the next connection, and the requests that fail instead."""
-
-
-class Connected(NamedTuple):
-    """A stream on which the daemon has answered `initialize`."""
-
-    stream: ByteStream
-    received: bytes
-    """Bytes received after that answer."""
-
-
-class Recovery(Protocol):
-    """Replaces a stream that has ended or broken."""
-
-    @property
-    def repeats(self) -> Repeats:
-        """The record of what is sent again."""
-
-    async def reconnect(self) -> Connected:
-        """Return another stream. Raises `ClosedError` if there is nothing to connect to."""
 
 
 class Call:

@@ -14,6 +14,7 @@ from msgspec import Struct
 Reason: TypeAlias = Literal["match", "idle", "input", "exit", "timeout"]
 Level: TypeAlias = Literal["safe", "unknown", "dangerous"]
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
+ShellState: TypeAlias = Literal["done", "running", "waiting_for_input", "shell_ended"]
 
 
 class Exit(Struct, frozen=True):
@@ -140,3 +141,34 @@ class CommandCheck(Struct, frozen=True):
     rule: str | None
     parts: list[CommandPart]
     profile: str
+
+
+class Completed(Struct, frozen=True, kw_only=True):
+    """What became of a command, from `Shell.run` and `Shell.wait`.
+
+    `state` is ``done``, ``running`` (at the timeout), ``waiting_for_input`` or ``shell_ended``.
+    `exit_code` is set if the command has ended, or is that of the shell if the shell has. The other
+    values are None if they are not known. `pipe_status` are the exit codes of the last pipeline.
+
+    `boundary` is ``unknown`` if the shell's marks and its report do not agree on the end of the
+    command; there is no exit code then, and `output` may contain other output or lack some.
+
+    `output` is the text from the beginning of the command, also in the result of `Shell.wait`;
+    `truncated` says whether it begins later: `output_begin` bytes of text (UTF-8) later. `position`
+    is the position in the terminal's output up to which it was read. `started_new` is true if a
+    shell was started for this command because the one before has ended. `detail` is a sentence for
+    the reader.
+    """
+
+    state: ShellState
+    output: str
+    exit_code: int | None = None
+    pipe_status: list[int] | None = None
+    cwd: str | None = None
+    boundary: Literal["exact", "unknown"]
+    wall_seconds: float
+    position: int
+    truncated: bool = False
+    output_begin: int = 0
+    started_new: bool = False
+    detail: str = ""

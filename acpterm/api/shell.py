@@ -15,21 +15,24 @@ import math
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import anyio
-from msgspec import Struct
 
 from acpterm.api.errors import RequestError
-from acpterm.api.results import Exit
+from acpterm.api.results import Completed, Exit
 from acpterm.api.shell_process import (
+    PROMPT_TIMEOUT_S,
     QUIET_S,
+    ShellBusyError,
     ShellError,
     ShellOptions,
     ShellProcess,
+    check_command,
     in_thread,
     start_shell,
 )
+from acpterm.api.shell_result import Command, completed_of
 from acpterm.api.terminal import Terminal
 from acpterm.shell.kind import REPAIR_KEYS, Kind, kind_of
 from acpterm.shell.tracker import Outcome
@@ -37,57 +40,9 @@ from acpterm.shell.tracker import Outcome
 if TYPE_CHECKING:
     from acpterm.api.client import Client
 
-ShellState: TypeAlias = Literal["done", "running", "waiting_for_input", "shell_ended"]
-
-_PROMPT_TIMEOUT_S: Final = 5.0
 _READ_WAIT_MAX_S: Final = 10.0
 # Until then, a program that waited for input before may not have read it yet.
 _INPUT_AFTER_S: Final = 0.2
-
-
-class ShellBusyError(ShellError):
-    """A command runs in the shell; the message says which, and what can be done."""
-
-
-class Completed(Struct, frozen=True, kw_only=True):
-    """What became of a command, from `Shell.run` and `Shell.wait`.
-
-    `state` is ``done``, ``running`` (at the timeout), ``waiting_for_input`` or ``shell_ended``.
-    `exit_code` is set if the command has ended, or is that of the shell if the shell has. The other
-    values are None if they are not known. `pipe_status` are the exit codes of the last pipeline.
-
-    `boundary` is ``unknown`` if the shell's marks and its report do not agree on the end of the
-    command; there is no exit code then, and `output` may contain other output or lack some.
-
-    `output` is the text from the beginning of the command, also in the result of `Shell.wait`;
-    `truncated` says whether it begins later: `output_begin` bytes of text (UTF-8) later. `position`
-    is the position in the terminal's output up to which it was read. `started_new` is true if a
-    shell was started for this command because the one before has ended. `detail` is a sentence for
-    the reader.
-    """
-
-    state: ShellState
-    output: str
-    exit_code: int | None = None
-    pipe_status: list[int] | None = None
-    cwd: str | None = None
-    boundary: Literal["exact", "unknown"]
-    wall_seconds: float
-    position: int
-    truncated: bool = False
-    output_begin: int = 0
-    started_new: bool = False
-    detail: str = ""
-
-
-class _Command(NamedTuple):
-    """The command that was typed last."""
-
-    n: int
-    text: str
-    began: float
-    started_new: bool
-    is_retry: bool
 
 
 class Shell:
@@ -99,7 +54,7 @@ class Shell:
         self._env = dict(os.environ) | dict(options.env or {})
         self._kind: Kind = kind_of(kind, self._env)
         self._running: ShellProcess | None = None
-        self._busy: _Command | None = None
+        self._busy: Command | None = None
         self._is_in_use = False
         self._n = 0
         self._cwd = options.cwd
@@ -127,7 +82,7 @@ class Shell:
         `ShellBusyError` if another command runs, and `ValueError` if `command` contains a NUL or a
         lone surrogate.
         """
-        _check_text(command)
+        check_command(command)
         with self._used():
             if self._busy:
                 raise ShellBusyError(
@@ -179,7 +134,7 @@ class Shell:
         running = self._running
         had_shell = self._n > 0
         if running:
-            await self._reach_prompt(running)
+            await running.reach_prompt()
             if running.exit is None:
                 return running, False
             await self.close()
@@ -187,23 +142,6 @@ class Shell:
             self._client, self._kind, self._options, self._env
         )
         return running, had_shell
-
-    async def _reach_prompt(self, running: ShellProcess) -> None:
-        """Wait until the shell can be typed into, or has ended."""
-        deadline = anyio.current_time() + _PROMPT_TIMEOUT_S
-        tracker = running.tracker
-        # Usually one request; the rest of an ended shell's output must be read to its end.
-        while await running.read(0) and (running.has_exited or not tracker.at_prompt):
-            pass
-        while running.exit is None and not tracker.at_prompt:
-            # The end of the prompt may be missing, for example after `exec 2>FILE`. Until the shell
-            # reads keys, the terminal may have a command's modes, in which a key may be a signal.
-            if tracker.is_prompting and (running.is_waiting or running.quiet_s >= QUIET_S):
-                return
-            if anyio.current_time() > deadline:
-                who = "the user runs a command" if tracker.is_user_running else "no prompt appears"
-                raise ShellBusyError(f"{who} in the shell: see its terminal {running.terminal.id}")
-            await running.read(QUIET_S, until_input=True)
 
     async def _hand_over(
         self,
@@ -213,7 +151,7 @@ class Shell:
         started_new: bool,
         *,
         is_retry: bool = False,
-    ) -> _Command:
+    ) -> Command:
         """Write the command's file, and type the line that sources it."""
         self._n += 1
         text = self._kind.command_file(self._n, command, running.flags)
@@ -226,18 +164,18 @@ class Shell:
             ) from error
         running.tracker.begin(self._n)
         running.quiet_since = anyio.current_time()
-        self._busy = _Command(self._n, command, began, started_new, is_retry)
+        self._busy = Command(self._n, command, began, started_new, is_retry)
         await self._type(running, self._kind.keys(self._n, file).decode())
         return self._busy
 
-    async def _retry(self, running: ShellProcess, command: _Command) -> _Command:
+    async def _retry(self, running: ShellProcess, command: Command) -> Command:
         """Hand over again a command that was not executed, with sane modes of the terminal."""
         await in_thread(running.directory.forget, command.n)
         with suppress(ShellBusyError):
-            await self._reach_prompt(running)
+            await running.reach_prompt()
         await self._type(running, REPAIR_KEYS.decode())
         running.is_waiting = False
-        deadline = anyio.current_time() + _PROMPT_TIMEOUT_S
+        deadline = anyio.current_time() + PROMPT_TIMEOUT_S
         while not running.is_waiting and running.exit is None:
             if running.quiet_s >= QUIET_S or anyio.current_time() > deadline:
                 break
@@ -249,7 +187,7 @@ class Shell:
     async def _type(self, running: ShellProcess, keys: str) -> None:
         """Type the whole line, or end the shell: half a line would be part of the next command."""
         try:
-            with anyio.move_on_after(_PROMPT_TIMEOUT_S, shield=True) as scope:
+            with anyio.move_on_after(PROMPT_TIMEOUT_S, shield=True) as scope:
                 await running.terminal.write(keys)
             if scope.cancelled_caught:
                 await self.close()
@@ -265,7 +203,7 @@ class Shell:
     async def _follow(
         self,
         running: ShellProcess,
-        command: _Command,
+        command: Command,
         timeout: float | None,
         *,
         until_input: bool = True,
@@ -295,14 +233,14 @@ class Shell:
                 self._cwd = outcome.cwd or self._cwd
                 with anyio.CancelScope(shield=True):
                     await in_thread(running.directory.forget, command.n)
-                return self._completed(running, command, "done", outcome)
+                return completed_of(running.tracker, command, "done", outcome)
             if running.exit:
                 return await self._ended(running, command, running.exit)
             if running.is_waiting and tracker.has_begun:
-                return self._completed(running, command, "waiting_for_input")
+                return completed_of(running.tracker, command, "waiting_for_input")
             remaining = _READ_WAIT_MAX_S if deadline is None else deadline - now
             if remaining <= 0:
-                return self._completed(running, command, "running")
+                return completed_of(running.tracker, command, "running")
             wait = QUIET_S if record else max(QUIET_S, running.quiet_s)
             wait = min(wait, _READ_WAIT_MAX_S, remaining)
             if now < input_at:
@@ -310,7 +248,7 @@ class Shell:
             else:
                 await running.read(wait, until_input=True)
 
-    async def _ended(self, running: ShellProcess, command: _Command, end: Exit) -> Completed:
+    async def _ended(self, running: ShellProcess, command: Command, end: Exit) -> Completed:
         how = f"exit code {end.code}" if end.code is not None else f"signal {end.signal}"
         has_begun = running.tracker.has_begun
         outcome = Outcome(
@@ -320,42 +258,10 @@ class Shell:
             None,
             f"the shell has ended ({how}); the next command starts another one",
         )
-        completed = self._completed(running, command, "shell_ended", outcome)
+        completed = completed_of(running.tracker, command, "shell_ended", outcome)
         self._cwd = self._options.cwd
         await self.close()
         return completed
-
-    def _completed(
-        self,
-        running: ShellProcess,
-        command: _Command,
-        state: ShellState,
-        outcome: Outcome | None = None,
-    ) -> Completed:
-        tracker = running.tracker
-        outcome = outcome or Outcome(
-            "exact" if tracker.has_begun else "unknown", None, None, None, _DETAILS[state]
-        )
-        return Completed(
-            state=state,
-            output=tracker.output,
-            exit_code=outcome.exit_code,
-            pipe_status=outcome.pipe_status,
-            cwd=outcome.cwd,
-            boundary=outcome.boundary,
-            wall_seconds=anyio.current_time() - command.began,
-            position=tracker.position,
-            truncated=tracker.truncated,
-            output_begin=tracker.output_begin,
-            started_new=command.started_new,
-            detail=outcome.detail,
-        )
-
-
-_DETAILS: Final[dict[ShellState, str]] = {
-    "running": "the command has not ended yet",
-    "waiting_for_input": "the program waits for input: type into the shell's terminal, then wait",
-}
 
 
 @asynccontextmanager
@@ -368,17 +274,3 @@ async def open_shell(
         yield shell
     finally:
         await shell.close()
-
-
-def _check_text(command: str) -> None:
-    """Raise `TypeError` or `ValueError` if a shell cannot be given this command."""
-    if not isinstance(command, str):
-        raise TypeError(f"a command must be a str, not {type(command).__name__}")
-    if "\0" in command:
-        raise ValueError(f"a command must not contain NUL (index {command.index(chr(0))})")
-    try:
-        command.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"a command must not contain a lone surrogate (index {error.start})"
-        ) from error

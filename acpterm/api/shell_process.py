@@ -35,12 +35,19 @@ START_TIMEOUT_S: Final = 60.0
 QUIET_S: Final = 1.0
 """After this time without output, a command may have ended without its mark."""
 
+PROMPT_TIMEOUT_S: Final = 5.0
+"""How long a shell that is between two commands may take to display its prompt or read a line."""
+
 _CLOSE_TIMEOUT_S: Final = 5.0
 _READ_WAIT_S: Final = 0.1
 
 
 class ShellError(AcptermError):
     """The shell cannot be started or used; the message says why."""
+
+
+class ShellBusyError(ShellError):
+    """A command runs in the shell; the message says which, and what can be done."""
 
 
 class ShellOptions(NamedTuple):
@@ -99,6 +106,23 @@ class ShellProcess:
     def quiet_s(self) -> float:
         """Seconds since the last output."""
         return anyio.current_time() - self.quiet_since
+
+    async def reach_prompt(self) -> None:
+        """Wait until the shell can be typed into, or has ended."""
+        deadline = anyio.current_time() + PROMPT_TIMEOUT_S
+        tracker = self.tracker
+        # Usually one request; the rest of an ended shell's output must be read to its end.
+        while await self.read(0) and (self.has_exited or not tracker.at_prompt):
+            pass
+        while self.exit is None and not tracker.at_prompt:
+            # The end of the prompt may be missing, for example after `exec 2>FILE`. Until the shell
+            # reads keys, the terminal may have a command's modes, in which a key may be a signal.
+            if tracker.is_prompting and (self.is_waiting or self.quiet_s >= QUIET_S):
+                return
+            if anyio.current_time() > deadline:
+                who = "the user runs a command" if tracker.is_user_running else "no prompt appears"
+                raise ShellBusyError(f"{who} in the shell: see its terminal {self.terminal.id}")
+            await self.read(QUIET_S, until_input=True)
 
     async def close(self) -> None:
         """Release the terminal, and delete the directory."""
@@ -214,3 +238,17 @@ async def _can_read(client: "Client", options: ShellOptions, path: str) -> bool:
         with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True), suppress(AcptermError):
             await probe.release()
     return end is not None and end.code == 0
+
+
+def check_command(command: str) -> None:
+    """Raise `TypeError` or `ValueError` if a shell cannot be given this command."""
+    if not isinstance(command, str):
+        raise TypeError(f"a command must be a str, not {type(command).__name__}")
+    if "\0" in command:
+        raise ValueError(f"a command must not contain NUL (index {command.index(chr(0))})")
+    try:
+        command.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"a command must not contain a lone surrogate (index {error.start})"
+        ) from error

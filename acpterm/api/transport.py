@@ -20,8 +20,8 @@ import anyio
 import anyio.to_thread
 from anyio.abc import ByteStream, UNIXSocketStream
 
-from acpterm.api.connection import Connected, Recovery, Repeats
 from acpterm.api.errors import ClosedError, DaemonError
+from acpterm.api.recovery import Connected, Recovery, Repeats
 from acpterm.client import daemon
 from acpterm.client import handshake as handshakes
 from acpterm.client.handshake import (

@@ -7,7 +7,8 @@ from typing import Final
 import anyio
 
 from acpterm.api.client import Client
-from acpterm.api.shell import Completed, Shell
+from acpterm.api.results import Completed
+from acpterm.api.shell import Shell
 from acpterm.mcp.sessions import Session, Sessions
 from acpterm.mcp.tool_error import ToolError
 

@@ -1,6 +1,6 @@
 """The results of tools about commands in persistent shells (`shells`)."""
 
-from acpterm.api.shell import Completed
+from acpterm.api.results import Completed
 from acpterm.mcp.cropping import crop
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import SessionResult, State, call_text

@@ -27,7 +27,8 @@ from msgspec.structs import replace
 
 from acpterm.api.client import Client
 from acpterm.api.errors import AcptermError
-from acpterm.api.shell import Completed, Shell
+from acpterm.api.results import Completed
+from acpterm.api.shell import Shell
 from acpterm.api.shell_process import ShellOptions, in_thread
 from acpterm.mcp.named_shell import NamedShell, turn
 from acpterm.mcp.sessions import NAME, Launch, Session

@@ -35,7 +35,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from acpterm.api.client import Client, connect_stream
+from acpterm.api.client import Client
+from acpterm.api.connect import connect_stream
 from acpterm.api.errors import DaemonError
 from acpterm.api.questions import Asks
 from acpterm.host.host import Host

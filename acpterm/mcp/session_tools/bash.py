@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from acpterm.acp.agent_api import Positive
-from acpterm.api.shell import Completed
+from acpterm.api.results import Completed
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import crop
 from acpterm.mcp.session_tools.replies import session_reply

@@ -7,8 +7,7 @@ import anyio
 from msgspec import Meta, Struct, field
 
 from acpterm.api.errors import AcptermError, RequestError
-from acpterm.api.results import Waited
-from acpterm.api.shell import Completed
+from acpterm.api.results import Completed, Waited
 from acpterm.mcp.call import Call
 from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.session_tools.replies import session_reply
