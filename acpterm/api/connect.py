@@ -42,19 +42,21 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """Connect to the daemon for the duration of the block; start it if none is running.
 
-    Without `agent`, this is the user: terminals live on after the block, and no policy applies.
-    With `agent`, a name that the user sees, this is an agent: its terminals end with the block, and
-    its commands are judged by the user's policy, and by `profile` too, if given.
+    Without `agent`, the client is the user: terminals live on after the block, and no policy
+    applies. With `agent`, a name that the user sees, the client is an agent: its terminals end with
+    the block, and its commands are judged by the user's policy, and also by `profile` if given.
 
-    Terminals start in `cwd` and `provider` unless they say otherwise. `session` is the id of the
-    agent's session. `socket` is the path of another socket on which the agents' protocol is spoken.
-    `settings` are by default those of the settings file and the environment.
+    `cwd` and `provider` are the defaults for terminals. `session` is the id of the agent's session.
+    `socket` is the path of another socket that speaks the agents' protocol; the client is an agent
+    then. `settings` are by default those of the settings file and the environment.
 
-    `asks` shows the user the questions about this agent's commands, if the setting
-    `mcp_elicitation_approves` allows that.
+    `asks` asks the user about this agent's commands; it is called only if the setting
+    `mcp_elicitation_approves` is on.
 
-    Raises `DaemonError` if the daemon cannot be used. One process must not be both at the same
-    daemon: the user's socket refuses the processes of agents.
+    Raises `DaemonError` if the daemon cannot be used, and `AcptermError` if the settings are
+    invalid. An exception of the block is raised unchanged, not in an exception group. One process
+    cannot be both the user and an agent at the same daemon: the user's socket refuses processes
+    that have a connection as an agent.
     """
     if settings is None:
         try:
@@ -85,9 +87,9 @@ async def connect_stream(
     profile: str | None = None,
     asks: Asks | None = None,
 ) -> AsyncIterator[Client]:
-    """Connect an agent to the host at the other end of `stream`, as `connect` does.
+    """Connect an agent to the host at the other end of `stream`, like `connect`.
 
-    The host knows the execution context of the agent's terminals.
+    The execution context of terminals is not sent: the host has one for this connection.
     """
     introduced = Introduction(agent, profile, elicits=asks is not None)
     opened = await open_stream(stream, settings, introduced)

@@ -12,7 +12,7 @@ from acpterm.jsonrpc import Id
 
 
 class Repeats(Protocol):
-    """Records the requests that are sent again after a loss; `Unanswered` is one."""
+    """Records the requests that are sent again after a loss, such as `Unanswered`."""
 
     def request(self, id_: Id, method: str, line: bytes) -> None:
         """Record a request that is about to be sent."""
@@ -24,7 +24,7 @@ class Repeats(Protocol):
         """Remove the request `id_`, whose response was received."""
 
     def lost(self) -> Lost:
-        """Return what to send on the next connection, and the requests that fail instead."""
+        """Return the lines to send on the next connection, and the requests that fail instead."""
 
 
 class Connected(NamedTuple):
@@ -32,7 +32,7 @@ class Connected(NamedTuple):
 
     stream: ByteStream
     received: bytes
-    """Bytes received after that answer."""
+    """Bytes received after the response to `initialize`."""
 
 
 class Recovery(Protocol):
@@ -40,7 +40,7 @@ class Recovery(Protocol):
 
     @property
     def repeats(self) -> Repeats:
-        """The record of what is sent again."""
+        """The record of the requests that are sent again."""
 
     async def reconnect(self) -> Connected:
-        """Return another stream. Raises `ClosedError` if there is nothing to connect to."""
+        """Return another stream. Raises `ClosedError` if the connection cannot be resumed."""

@@ -1,6 +1,6 @@
-"""What the two roles have in common: `agent_role` and `user_role` implement `Role`.
+"""The interface of both roles, user and agent, to the wire; and what their implementations share.
 
-`Client` and `Terminal` call these methods, whatever the role is.
+`agent_role` and `user_role` implement `Role`. `Client` and `Terminal` call its methods.
 """
 
 import math
@@ -34,7 +34,7 @@ _W = TypeVar("_W", bound=Wire)
 
 
 class Launch(NamedTuple):
-    """What `Client.create` was called with."""
+    """The arguments of `Client.create`, which describes them."""
 
     command: str
     args: Sequence[str] | None
@@ -50,14 +50,14 @@ class Launch(NamedTuple):
 
 
 class Created(NamedTuple):
-    """A terminal that was created."""
+    """The id of a terminal that was created, and its name, if it has one."""
 
     id: str
     name: str | None
 
 
 class Read(NamedTuple):
-    """What to read of a terminal's output."""
+    """The arguments of `Terminal.read`, which describes them, and the format."""
 
     since: int | None = None
     max_bytes: int | None = None
@@ -67,17 +67,21 @@ class Read(NamedTuple):
 
     @property
     def wait_ms(self) -> int | None:
-        """Milliseconds to wait; None for not at all."""
+        """Milliseconds to wait, at most a day; None to return at once."""
         return milliseconds(min(self.wait, _WAIT_MAX_S)) if self.wait > 0 else None
 
 
 def milliseconds(seconds: float) -> int:
-    """Return a duration in milliseconds, at least one."""
+    """Return a duration in milliseconds, rounded up, at least 1."""
     return max(1, math.ceil(1000 * seconds))
 
 
 class Role(Protocol):
-    """The wire methods of one role. All of them raise `RequestError` and `ClosedError`."""
+    """The wire methods of one role. `terminal` is the id or name of a terminal.
+
+    Every request raises `RequestError` if the daemon refuses it, `ClosedError` if the connection
+    has ended, and `DaemonError` if the daemon is of another version.
+    """
 
     kind: Literal["user", "agent"]
 
@@ -91,7 +95,7 @@ class Role(Protocol):
         """Return the state of a terminal."""
 
     async def read(self, terminal: str, read: Read) -> ReadResponse:
-        """Return output from a position on."""
+        """Return output from the position `read.since` on."""
 
     async def output(self, terminal: str) -> RetainedOutput:
         """Return all retained output."""
@@ -100,7 +104,7 @@ class Role(Protocol):
         """Type `data`."""
 
     async def wait(self, terminal: str) -> Exit:
-        """Return how the program ended, once it has."""
+        """Wait until the program has exited; return how it ended."""
 
     async def screen(self, terminal: str) -> ScreenResponse:
         """Return the screen."""
@@ -115,7 +119,7 @@ class Role(Protocol):
         """Kill the program, or release the terminal."""
 
     async def promote(self, terminal: str) -> TerminalInfo:
-        """Give the terminal to the user."""
+        """Make the user the owner of the terminal."""
 
     def events(self, token: str) -> Any:
         """Return the params of ``_acpterm/events``."""
@@ -150,7 +154,7 @@ class Caller:
 def decode(connection: Connection, method: str, answer: Raw, into: type[_W]) -> _W:
     """Return the result of `method` as the type `into`.
 
-    Raises `DaemonError` if the daemon is of another version, whose result is another one.
+    Raises `DaemonError` if the daemon is of another version, whose result has another form.
     """
     try:
         return msgspec.json.decode(answer, type=into)
@@ -193,5 +197,5 @@ def own_members(meta: dict[str, Any] | UnsetType | None) -> dict[str, Any]:
 
 
 def variables(env: Mapping[str, str]) -> list[EnvVariable]:
-    """Return environment variables as ACP has them."""
+    """Return environment variables in the form of ACP."""
     return [EnvVariable(name, value) for name, value in env.items()]

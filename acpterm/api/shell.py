@@ -1,14 +1,15 @@
 """Persistent shells: `Shell` runs commands in one shell, each with an exact beginning and end.
 
-States: *not started* or *ended* (no terminal); *idle* (the shell displays its prompt); *busy* (a
-command has begun and has not ended, also if its program waits for input, or if `run` or `wait` has
-timed out or was cancelled). `run` starts a shell if there is none, and refuses to type into a busy
-one. `wait` continues to wait for the command of a busy shell.
+States:
 
-The shell, its terminal and its private directory belong to the `Shell`; `close` releases them. The
-unhappy order of events: the shell may end at any time, also between two commands; `run` then starts
-another, and says so (`started_new`). What marks and records mean is described in
-`acpterm.shell.tracker`.
+- *not started* or *ended*: there is no terminal. `run` starts a shell.
+- *idle*: the shell displays its prompt. `run` runs a command.
+- *busy*: a command has begun and has not ended, even if its program waits for input, or if `run` or
+  `wait` has timed out or was cancelled. `run` raises an error; `wait` waits for the command.
+
+The shell's terminal and private directory belong to the `Shell`; `close` releases them. The shell
+may end at any time, even between two commands: then the next `run` starts another shell, and its
+result says so (`started_new`). `acpterm.shell.tracker` describes marks and records.
 """
 
 import math
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from acpterm.api.client import Client
 
 _READ_WAIT_MAX_S: Final = 10.0
-# Until then, a program that waited for input before may not have read it yet.
+# A program that waits for input earlier than this may not have read the latest input yet.
 _INPUT_AFTER_S: Final = 0.2
 
 
@@ -77,10 +78,11 @@ class Shell:
     async def run(self, command: str, *, timeout: float | None = None) -> Completed:
         """Run a command, of any number of lines; return when it ends or waits for input.
 
-        After `timeout` seconds the result has the state ``running``, and the command continues.
-        For an agent, each command is judged by the user's policy first: `CommandRefused`. Raises
-        `ShellBusyError` if another command runs, and `ValueError` if `command` contains a NUL or a
-        lone surrogate.
+        After `timeout` seconds, return a result with the state ``running``; the command continues,
+        also if this is cancelled. Raises `ShellBusyError` if another command runs or another task
+        uses the shell, `ShellError` if the shell cannot be started or used, and `ValueError` if
+        `command` contains a NUL or a lone surrogate. The user's policy judges each command of an
+        agent first; raises `CommandRefused` if it is refused.
         """
         check_command(command)
         with self._used():
@@ -97,10 +99,10 @@ class Shell:
             return await self._follow(running, handed_over, timeout)
 
     async def wait(self, timeout: float | None = None, *, until_input: bool = True) -> Completed:
-        """Wait until the running command ends, or waits for input, or `timeout` seconds.
+        """Wait until the running command ends or waits for input, at most `timeout` seconds.
 
-        Without `until_input`, a program that waits for input does not end the wait. Raises
-        `ShellError` if no command runs.
+        If `until_input` is false, a program that waits for input does not end the wait. Raises
+        `ShellError` if no command runs, and `ShellBusyError` if another task uses the shell.
         """
         with self._used():
             if self._busy is None or self._running is None:
@@ -108,7 +110,7 @@ class Shell:
             return await self._follow(self._running, self._busy, timeout, until_input=until_input)
 
     async def interrupt(self) -> None:
-        """Send SIGINT to the running program, as Ctrl-C does; then `wait` for its end."""
+        """Send SIGINT to the running program, as Ctrl-C does. Call `wait` to wait for its end."""
         if self._running:
             await self._running.terminal.signal("SIGINT")
 
@@ -120,7 +122,7 @@ class Shell:
 
     @contextmanager
     def _used(self) -> Iterator[None]:
-        """Refuse a second task for the duration of the block."""
+        """Raise `ShellBusyError` if another task is in this block."""
         if self._is_in_use:
             raise ShellBusyError("another task uses the shell")
         self._is_in_use = True
@@ -130,7 +132,11 @@ class Shell:
             self._is_in_use = False
 
     async def _ready(self) -> tuple[ShellProcess, bool]:
-        """Return a shell that displays its prompt, and whether it replaces one that has ended."""
+        """Return a shell that displays its prompt; start one if needed.
+
+        Also return whether it replaces a shell that has ended. Raises `ShellBusyError` if no prompt
+        appears, and `ShellError` if a shell cannot be started.
+        """
         running = self._running
         had_shell = self._n > 0
         if running:
@@ -152,7 +158,7 @@ class Shell:
         *,
         is_retry: bool = False,
     ) -> Command:
-        """Write the command's file, and type the line that sources it."""
+        """Write the command to a file, and type the line that makes the shell read the file."""
         self._n += 1
         text = self._kind.command_file(self._n, command, running.flags)
         try:
@@ -169,7 +175,7 @@ class Shell:
         return self._busy
 
     async def _retry(self, running: ShellProcess, command: Command) -> Command:
-        """Hand over again a command that was not executed, with sane modes of the terminal."""
+        """Repair the terminal's modes, and hand over a command again that was not executed."""
         await in_thread(running.directory.forget, command.n)
         with suppress(ShellBusyError):
             await running.reach_prompt()
@@ -185,7 +191,10 @@ class Shell:
         )
 
     async def _type(self, running: ShellProcess, keys: str) -> None:
-        """Type the whole line, or end the shell: half a line would be part of the next command."""
+        """Type the whole line. If that takes too long, end the shell, and raise `ShellError`.
+
+        A part of a line would become part of the next command. If cancelled, still type the line.
+        """
         try:
             with anyio.move_on_after(PROMPT_TIMEOUT_S, shield=True) as scope:
                 await running.terminal.write(keys)
@@ -193,7 +202,7 @@ class Shell:
                 await self.close()
                 raise ShellError("the shell's terminal accepts no input: the shell was ended")
         except RequestError:
-            # The shell may have ended since its prompt; then the result says so.
+            # The shell may have ended since its prompt; then `_follow` returns a result about this.
             while await running.read(0):
                 pass
             if running.exit is None:
@@ -208,13 +217,18 @@ class Shell:
         *,
         until_input: bool = True,
     ) -> Completed:
-        """Wait for the end of the command, or another reason to return."""
+        """Wait for the end of the command, and return its result.
+
+        Return earlier if the shell has ended, if the program waits for input (only with
+        `until_input`), or after `timeout` seconds; `state` of the result says which. A command that
+        the shell has not executed is typed again, once.
+        """
         deadline = None if timeout is None else anyio.current_time() + timeout
         tracker = running.tracker
         running.is_waiting = False
         running.quiet_since = anyio.current_time()
         input_at = running.quiet_since + _INPUT_AFTER_S if until_input else math.inf
-        # When the record was there first without its mark, which may be on its way.
+        # When the command's record was first found. Its mark in the output may come later.
         reported_at = math.inf
         while True:
             record = await running.record(command.n)
@@ -268,7 +282,7 @@ class Shell:
 async def open_shell(
     client: "Client", kind: str | None, options: ShellOptions
 ) -> AsyncIterator[Shell]:
-    """Yield a `Shell`; end it with the block."""
+    """Yield a `Shell`, and close it at the end of the block."""
     shell = Shell(client, kind, options)
     try:
         yield shell

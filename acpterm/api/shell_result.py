@@ -14,7 +14,11 @@ _DETAILS: Final[dict[ShellState, str]] = {
 
 
 class Command(NamedTuple):
-    """The command that was typed last."""
+    """The command that was typed last: its number in the shell, and its text.
+
+    `began` is the time of its start (`anyio.current_time`), `started_new` says whether a shell was
+    started for it to replace one that has ended, and `is_retry` whether it was typed again.
+    """
 
     n: int
     text: str

@@ -1,13 +1,16 @@
 """Opens the connection of a client: to the daemon, which is started if needed, or to a given path.
 
-`open_agent`, `open_user`, `open_path` and `open_stream` return the stream and the recovery. An
-agent's connection is resumed with a secret, and everything that may be repeated is sent again
-(`Unanswered`). The user's connection has no secret: its terminals do not belong to it, and only the
-requests are sent again that may be executed twice. A given path or stream has no recovery.
+`open_agent`, `open_user`, `open_path` and `open_stream` return a stream and its recovery:
 
-Unhappy orders: a daemon that ends while it is being connected to, answers something else than a
-result, or is another user's, is a `DaemonError`. A reconnection that finds another daemon raises
-`ClosedError`, because the terminals are gone.
+- An agent's connection is resumed with a secret. Unanswered requests that may be repeated are sent
+  again (`Unanswered`). If the reconnection finds another daemon, `ClosedError` is raised, because
+  the terminals are gone.
+- The user's connection has no secret, since terminals do not belong to it. Only requests that may
+  be executed twice are sent again.
+- A given path or stream has no recovery.
+
+`DaemonError` is raised if the daemon ends while the connection is opened, if it refuses
+`initialize`, or if it belongs to another user.
 """
 
 import socket
@@ -54,7 +57,10 @@ class Opened(NamedTuple):
 
 
 class Introduction(NamedTuple):
-    """What an agent says in `initialize`: its name, an additional profile, and whether it asks."""
+    """What an agent sends in `initialize`: its name, an additional profile, if any, and `elicits`.
+
+    `elicits` says whether the agent's client can ask its user (`connect(asks=…)`).
+    """
 
     agent: str
     profile: str | None = None
@@ -82,7 +88,7 @@ class UserRepeats:
         self._open.pop(id_, None)
 
     def lost(self) -> Lost:
-        """Return what to send on the next connection, and the requests that fail instead."""
+        """Return the lines to send on the next connection, and the requests that fail instead."""
         lost = Lost([], [])
         for id_, request in list(self._open.items()):
             request.losses += 1
@@ -105,7 +111,8 @@ class _Open:
 class DaemonRecovery:
     """Connects to the daemon again. Implements `Recovery`.
 
-    `params` returns the params of `initialize`; its argument is the secret of the connection.
+    `params` returns the params of `initialize`; its argument is the secret of the connection, or
+    None for the user.
     """
 
     def __init__(
@@ -129,7 +136,11 @@ class DaemonRecovery:
         self._secret = welcome.secret or self._secret
 
     async def reconnect(self) -> Connected:
-        """Connect to the daemon's next worker, and resume. Raises `ClosedError`."""
+        """Connect to the daemon's next worker, and resume the connection.
+
+        Try for `resume_timeout` seconds (a setting). Raises `ClosedError` if no worker answers in
+        that time, if the setting is 0, or if the daemon that answers does not know the connection.
+        """
         seconds = self._settings.resume_timeout
         if not seconds or (self._secret is None and not self._is_user):
             raise ClosedError(f"{self._name} is gone")
@@ -162,7 +173,10 @@ class DaemonRecovery:
 
 
 async def open_user(settings: Settings) -> Opened:
-    """Connect to the user's socket, and start the daemon if needed. Raises `DaemonError`."""
+    """Connect to the user's socket, and start the daemon if needed.
+
+    Raises `DaemonError` if the daemon cannot be started or used.
+    """
     name = f"the daemon at {user_socket(settings)}"
 
     def params(secret: str | None) -> dict[str, Any]:
@@ -174,9 +188,9 @@ async def open_user(settings: Settings) -> Opened:
 
 
 async def open_agent(settings: Settings, agent: Introduction) -> Opened:
-    """Connect to the agents' socket, and start the daemon if needed. Raises `DaemonError`.
+    """Connect to the agents' socket, and start the daemon if needed.
 
-    `agent` is what the agent says about itself.
+    Raises `DaemonError` if the daemon cannot be started or used.
     """
     name = f"the daemon at {agent_socket(settings)}"
 
@@ -189,7 +203,10 @@ async def open_agent(settings: Settings, agent: Introduction) -> Opened:
 
 
 async def open_path(path: str, settings: Settings, agent: Introduction) -> Opened:
-    """Connect to the agents' protocol at the Unix socket `path`. Raises `DaemonError`."""
+    """Connect to a host that speaks the agents' protocol on the Unix socket `path`.
+
+    Raises `DaemonError` if the host cannot be used.
+    """
     name = f"the host at {path}"
     try:
         stream = await _stream(daemon.open_socket(path))
@@ -200,9 +217,10 @@ async def open_path(path: str, settings: Settings, agent: Introduction) -> Opene
 
 
 async def open_stream(stream: ByteStream, settings: Settings, agent: Introduction) -> Opened:
-    """Connect to the agents' protocol at the other end of `stream`. Raises `DaemonError`.
+    """Connect to a host that speaks the agents' protocol at the other end of `stream`.
 
-    The host has the execution context of the agent's terminals already, so none is sent.
+    The host already has the execution context of the agent's terminals, so none is sent. Raises
+    `DaemonError` if the host cannot be used.
     """
     name = "the host"
     params = _with_profile(initialize_params(agent.agent), agent)
@@ -248,7 +266,10 @@ async def _open_daemon(
 async def _introduce(
     stream: ByteStream, settings: Settings, name: str, params: dict[str, Any]
 ) -> tuple[Welcome, bytes]:
-    """Send `initialize`; return the response, and the bytes received after it."""
+    """Send `initialize`; return the response, and the bytes received after it.
+
+    Raises `DaemonError` if the response is an error, or does not come in time.
+    """
     seconds = initialize_timeout(settings)
     with anyio.move_on_after(seconds):
         try:
@@ -261,7 +282,11 @@ async def _introduce(
 
 
 async def _shake_hands(stream: ByteStream, params: dict[str, Any]) -> tuple[Welcome, bytes]:
-    """Send `initialize`; return the response. Close the stream on failure."""
+    """Send `initialize`; return the response, and the bytes received after it.
+
+    If this fails or is cancelled, close the stream. Raises `HandshakeError` if the response is not
+    valid or is an error, or if the stream ends.
+    """
     handshake = Handshake(params)
     try:
         with suppress(anyio.BrokenResourceError):  # a response may have arrived before the break

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class UserRole(Caller):
-    """The methods of the user."""
+    """The methods of the user. `profile` is the profile of `check`. Implements `Role`."""
 
     kind: Literal["user", "agent"] = "user"
 
@@ -48,7 +48,7 @@ class UserRole(Caller):
         self._judge = None if profile is None else self._local_judge()
 
     def _local_judge(self) -> "LocalJudge":
-        # It parses shell text, and is slow to import; most clients judge nothing.
+        # Its parser of shell text is slow to import, and most clients judge nothing.
         from acpterm.api.judge import LocalJudge  # noqa: PLC0415
 
         return LocalJudge(self._settings, self._profile)
@@ -92,7 +92,7 @@ class UserRole(Caller):
         return await self._call("_acpterm/terminal/get", GetRequest(terminal), TerminalInfo)
 
     async def read(self, terminal: str, read: Read) -> ReadResponse:
-        """Return output from a position on."""
+        """Return output from the position `read.since` on."""
         params = UserReadRequest(
             terminal, read.since, read.max_bytes, read.format, read.wait_ms, read.until_input
         )
@@ -115,7 +115,7 @@ class UserRole(Caller):
         await self._do("_acpterm/terminal/write", params)
 
     async def wait(self, terminal: str) -> Exit:
-        """Return how the program ended, once it has."""
+        """Wait until the program has exited; return how it ended."""
         method = "_acpterm/terminal/wait"
         info = await self._call(method, UserTerminalRequest(terminal), TerminalInfo)
         found = exit_of_info(info.exit_status)
@@ -139,7 +139,7 @@ class UserRole(Caller):
         await self._do(f"_acpterm/terminal/{action}", UserTerminalRequest(terminal))
 
     async def promote(self, terminal: str) -> TerminalInfo:
-        """Give an agent's terminal to the user."""
+        """Make the user the owner of an agent's terminal."""
         params = UserTerminalRequest(terminal)
         return await self._call("_acpterm/terminal/promote", params, TerminalInfo)
 
@@ -150,7 +150,7 @@ class UserRole(Caller):
     async def check(
         self, command: str, args: Sequence[str] | None, cwd: str | None, *, ask: bool
     ) -> CommandCheck:
-        """Judge a command as if it were an agent's. Nothing is asked, whatever `ask` is."""
+        """Judge a command as if it were an agent's. `ask` has no effect: the user is not asked."""
         del ask
         await anyio.lowlevel.checkpoint()
         if self._judge is None:

@@ -10,7 +10,6 @@ import pytest
 
 import acpterm
 from acpterm.api import shell_process
-from acpterm.api import shell_process
 from acpterm.providers import landlock_exec
 from tests.support.backends import on_both_backends
 from tests.support.depth import DEADLINE_S

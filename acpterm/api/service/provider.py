@@ -3,8 +3,8 @@
 A session is a terminal, whose name is the session's id (``term-1``). The terminal runs the
 session's command itself, so that its exit is known.
 
-Unhappy orders: a command that is cancelled, or takes too long, is ended with its terminal. A
-session whose terminal was removed by the user has no status.
+A command that is cancelled or takes too long is ended with its terminal. If the user has removed
+the terminal of a session, the status of the session is None.
 """
 
 import shlex
@@ -53,7 +53,7 @@ class DaemonProvider:
     def __init__(self, client: Client, name: str) -> None:
         self._client = client
         self._name = name
-        # An agent cannot ask for less isolation than the user has selected.
+        # An agent must not request less isolation than the user has selected.
         self._provider = None if name == "local" and client.role == "agent" else name
         self._sessions: dict[str, Terminal] = {}
 
@@ -65,7 +65,10 @@ class DaemonProvider:
     async def execute_command(
         self, command: str, args: list[str], options: ExecuteCommandOptions
     ) -> ExecuteCommandResult:
-        """Execute `command`, which is shell text, with `args` quoted and appended."""
+        """Execute `command`, which is shell text, with `args` quoted and appended.
+
+        An error of the API becomes the result `UnknownError`.
+        """
         try:
             return await self._execute(command, args or None, options)
         except AcptermError as error:
@@ -173,7 +176,7 @@ class DaemonProvider:
 
 
 def _exit_code(ended: Exit) -> int:
-    """Return an exit code, as a shell has it: 128 + N if signal N has ended the program."""
+    """Return the exit code as a shell reports it: 128 + N after signal N, 255 if it is unknown."""
     if ended.code is not None:
         return ended.code
     try:
