@@ -65,9 +65,9 @@ class ShellOptions(NamedTuple):
 class ShellProcess:
     """One started shell. `tracker` has the state of the shell after the output that was read.
 
-    `flags` are the shell's options (`$-`) at the end of the last command. `has_exited` is true once the program has
-    exited, also if output is unread. `is_waiting` says whether the program waited for input at the
-    last read that asked for this. `quiet_since` is the time of the last output.
+    `flags` are the shell's options (`$-`) in its last record. `has_exited` is true once the program
+    has exited, also if output is unread. `is_waiting` says whether the program waited for input at
+    the last read with `until_input`. `quiet_since` is the time of the last output.
     """
 
     def __init__(self, terminal: Terminal, directory: ShellDirectory) -> None:
