@@ -7,7 +7,7 @@
 - `waiting`: waits for output; `events`: the iterator over events; `questions`: questions to the
   agent's user; `judge`: judgement without a daemon;
 - `roles`, `user_role`, `agent_role`: the wire methods of the user and of agents;
-- `connection`: requests on a stream; `transport`: how the stream is opened; `recovery`: how it is
-  replaced after a loss;
+- `connection`, `call`: requests on a stream; `transport`: how the stream is opened; `recovery`: how
+  it is replaced after a loss; `user_repeats`: requests of the user that are sent again;
 - `service`: the terminal service, with exchangeable providers.
 """

@@ -105,7 +105,7 @@ class AgentRole(Caller):
         return await self._call("_acpterm/terminal/get", self._params(terminal), TerminalInfo)
 
     async def read(self, terminal: str, read: Read) -> ReadResponse:
-        """Return output from the position `read.since` on."""
+        """Return output of a terminal, from the position `read.since` on."""
         params = ReadRequest(
             self.session,
             terminal,
@@ -128,40 +128,40 @@ class AgentRole(Caller):
         )
 
     async def write(self, terminal: str, data: str | bytes) -> None:
-        """Type `data`. Raises `ValueError` if `data` is bytes that are not UTF-8."""
+        """Type `data` into a terminal. Raises `ValueError` if it is bytes that are not UTF-8."""
         text = data if isinstance(data, str) else data.decode()
         await self._do("_acpterm/terminal/write", WriteRequest(self.session, terminal, text))
 
     async def wait(self, terminal: str) -> Exit:
-        """Wait until the program has exited; return how it ended."""
+        """Wait until the program of a terminal has exited; return how it ended."""
         status = await self._call(
             "terminal/wait_for_exit", self._params(terminal), TerminalExitStatus
         )
         return exit_from(status)
 
     async def screen(self, terminal: str) -> ScreenResponse:
-        """Return the screen."""
+        """Return the screen of a terminal."""
         return await self._call("_acpterm/terminal/screen", self._params(terminal), ScreenResponse)
 
     async def resize(self, terminal: str, cols: int, rows: int) -> None:
-        """Set the size of the terminal."""
+        """Set the size in cells that a terminal has while no window is attached."""
         params = ResizeRequest(self.session, terminal, cols, rows)
         await self._do("_acpterm/terminal/resize", params)
 
     async def signal(self, terminal: str, name: str) -> None:
-        """Send a signal to the foreground process group."""
+        """Send the signal `name`, such as SIGINT, to a terminal's foreground process group."""
         await self._do("_acpterm/terminal/signal", SignalRequest(self.session, terminal, name))
 
     async def act(self, action: Literal["kill", "release"], terminal: str) -> None:
-        """Kill the program, or release the terminal."""
+        """Kill the program of a terminal, or release the terminal, as `action` says."""
         await self._do(f"terminal/{action}", self._params(terminal))
 
     async def promote(self, terminal: str) -> TerminalInfo:
-        """Make the user the owner of the terminal."""
+        """Make the user the owner of a terminal; return its new state."""
         return await self._call("_acpterm/terminal/promote", self._params(terminal), TerminalInfo)
 
     def events(self, token: str) -> Any:
-        """Return the params of ``_acpterm/events``."""
+        """Return the params of the request ``_acpterm/events`` with the token `token`."""
         return AgentEventsRequest(self.session, token)
 
     async def check(

@@ -25,7 +25,8 @@ import anyio
 from anyio.abc import ByteStream
 from msgspec import UNSET, Raw, UnsetType
 
-from acpterm.api.errors import ClosedError, request_error
+from acpterm.api.call import Call
+from acpterm.api.errors import ClosedError
 from acpterm.api.recovery import Connected, Recovery
 from acpterm.jsonrpc import (
     ErrorReceived,
@@ -42,54 +43,6 @@ _CHUNK: Final = 64 * 1024
 _HIGH_WATER_BYTES: Final = 256 * 1024
 # How long the daemon may take to end the connection after this side was ended.
 _GOODBYE_TIMEOUT_S: Final = 1.0
-
-
-class Call:
-    """A request that was sent. `done` is set once `result` can be called."""
-
-    def __init__(
-        self, on_late: Callable[[Raw], None] | None, on_done: Callable[[], None] | None
-    ) -> None:
-        self.done: Final = anyio.Event()
-        self.is_abandoned = False
-        self._on_late = on_late
-        self._on_done = on_done
-        self._answer: Raw | RpcError | None = None
-        self._closed = ""
-
-    def result(self) -> Raw:
-        """Return the result.
-
-        Raises `RequestError` if the response is an error, and `ClosedError` if the connection was
-        closed before the response.
-        """
-        if self._answer is None:
-            raise ClosedError(self._closed)
-        if isinstance(self._answer, RpcError):
-            raise request_error(self._answer)
-        return self._answer
-
-    def answer(self, answer: Raw | RpcError) -> None:
-        """Record the response."""
-        self._answer = answer
-        self._end()
-        if self.is_abandoned:
-            self.late()
-
-    def late(self) -> None:
-        """Pass the result to `on_late`, since no task waits for it any more."""
-        if self._on_late is not None and isinstance(self._answer, Raw):
-            self._on_late(self._answer)
-
-    def close(self, why: str) -> None:
-        """Record that no response will come, and why."""
-        self._closed = why
-        self._end()
-
-    def _end(self) -> None:
-        self.done.set()
-        if self._on_done is not None:
-            self._on_done()
 
 
 class Connection:

@@ -43,7 +43,7 @@ class EventStream(AsyncIterator[EventNotification]):
         )
 
     def close(self) -> None:
-        """Cancel the request."""
+        """Cancel the request for events."""
         self._connection.abandon(self._id, self._call)
 
     def put(self, params: Raw) -> None:
@@ -67,7 +67,7 @@ class EventStream(AsyncIterator[EventNotification]):
         self._changed.set()
 
     async def __anext__(self) -> EventNotification:
-        """Wait for the next event."""
+        """Wait for the next event, and return it."""
         while not self._queue:
             if self._call.done.is_set():
                 self._call.result()

@@ -95,34 +95,34 @@ class Role(Protocol):
         """Return the state of a terminal."""
 
     async def read(self, terminal: str, read: Read) -> ReadResponse:
-        """Return output from the position `read.since` on."""
+        """Return output of a terminal, from the position `read.since` on."""
 
     async def output(self, terminal: str) -> RetainedOutput:
-        """Return all retained output."""
+        """Return all retained output of a terminal."""
 
     async def write(self, terminal: str, data: str | bytes) -> None:
-        """Type `data`."""
+        """Type `data` into a terminal."""
 
     async def wait(self, terminal: str) -> Exit:
-        """Wait until the program has exited; return how it ended."""
+        """Wait until the program of a terminal has exited; return how it ended."""
 
     async def screen(self, terminal: str) -> ScreenResponse:
-        """Return the screen."""
+        """Return the screen of a terminal."""
 
     async def resize(self, terminal: str, cols: int, rows: int) -> None:
-        """Set the size of the terminal."""
+        """Set the size in cells that a terminal has while no window is attached."""
 
     async def signal(self, terminal: str, name: str) -> None:
-        """Send a signal to the foreground process group."""
+        """Send the signal `name`, such as SIGINT, to a terminal's foreground process group."""
 
     async def act(self, action: Literal["kill", "release"], terminal: str) -> None:
-        """Kill the program, or release the terminal."""
+        """Kill the program of a terminal, or release the terminal, as `action` says."""
 
     async def promote(self, terminal: str) -> TerminalInfo:
-        """Make the user the owner of the terminal."""
+        """Make the user the owner of an agent's terminal; return its new state."""
 
     def events(self, token: str) -> Any:
-        """Return the params of ``_acpterm/events``."""
+        """Return the params of the request ``_acpterm/events`` with the token `token`."""
 
     async def check(
         self, command: str, args: Sequence[str] | None, cwd: str | None, *, ask: bool
@@ -166,7 +166,7 @@ def decode(connection: Connection, method: str, answer: Raw, into: type[_W]) -> 
 
 
 def exit_of_info(info: ExitInfo | None) -> Exit | None:
-    """Return an exit status of the user's API; None if the program has not exited."""
+    """Convert an exit status of the user's API; return None if the program has not exited."""
     if info is None:
         return None
     limit = None if isinstance(info.limit, UnsetType) else info.limit
@@ -174,12 +174,12 @@ def exit_of_info(info: ExitInfo | None) -> Exit | None:
 
 
 def exit_of_status(status: TerminalExitStatus | UnsetType | None) -> Exit | None:
-    """Return an exit status of ACP; None if the program has not exited."""
+    """Convert an exit status of ACP; return None if the program has not exited."""
     return None if status is None or isinstance(status, UnsetType) else exit_from(status)
 
 
 def exit_from(status: TerminalExitStatus) -> Exit:
-    """Return an exit status of ACP with the members of acpterm's own ``_meta``."""
+    """Convert an exit status of ACP, with the members that acpterm adds in its ``_meta``."""
     own = own_members(status.meta)
     return Exit(
         status.exit_code,
@@ -191,7 +191,7 @@ def exit_from(status: TerminalExitStatus) -> Exit:
 
 
 def own_members(meta: dict[str, Any] | UnsetType | None) -> dict[str, Any]:
-    """Return the member `acpterm` of a ``_meta``; empty if there is none."""
+    """Return the member `acpterm` of a ``_meta``; an empty dict if there is none."""
     own = meta.get(OWN) if isinstance(meta, dict) else None
     return own if isinstance(own, dict) else {}
 

@@ -47,7 +47,10 @@ class ShellError(AcptermError):
 
 
 class ShellBusyError(ShellError):
-    """A command runs in the shell; the message says which, and what can be done."""
+    """The shell cannot run a command now; the message says why, and what can be done.
+
+    A command or another task uses it, or it displays no prompt.
+    """
 
 
 class ShellOptions(NamedTuple):
@@ -255,7 +258,10 @@ async def _can_read(client: "Client", options: ShellOptions, path: str) -> bool:
 
 
 def check_command(command: str) -> None:
-    """Raise `TypeError` or `ValueError` if a shell cannot be given this command."""
+    """Check a command before it is given to a shell.
+
+    Raises `TypeError` if it is not a str, and `ValueError` if it contains NUL or a lone surrogate.
+    """
     if not isinstance(command, str):
         raise TypeError(f"a command must be a str, not {type(command).__name__}")
     if "\0" in command:

@@ -25,6 +25,7 @@ from anyio.abc import ByteStream, UNIXSocketStream
 
 from acpterm.api.errors import ClosedError, DaemonError
 from acpterm.api.recovery import Connected, Recovery, Repeats
+from acpterm.api.user_repeats import UserRepeats
 from acpterm.client import daemon
 from acpterm.client import handshake as handshakes
 from acpterm.client.handshake import (
@@ -37,19 +38,20 @@ from acpterm.client.handshake import (
     initialize_timeout,
     no_answer,
 )
-from acpterm.client.unanswered import Lost, Unanswered
-from acpterm.client.user.requests import REPEATABLE, unknown_outcome
+from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings, agent_socket, user_socket
-from acpterm.jsonrpc import Id
 from acpterm.runtime import exec_context
 
 _CHUNK: Final = 64 * 1024
-_PREFIX: Final = "_acpterm/"
 _EVENTS: Final = "_acpterm/events"
 
 
 class Opened(NamedTuple):
-    """An open connection: its stream, how it is replaced, and how errors call the daemon."""
+    """An open connection.
+
+    `recovery` replaces its stream after a loss; None if it cannot be replaced. `name` is the name
+    of the daemon in error messages.
+    """
 
     connected: Connected
     recovery: Recovery | None
@@ -65,47 +67,6 @@ class Introduction(NamedTuple):
     agent: str
     profile: str | None = None
     elicits: bool = False
-
-
-class UserRepeats:
-    """The requests on the user's socket that have no response yet. Implements `Repeats`."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._open: dict[Id, _Open] = {}
-
-    def request(self, id_: Id, method: str, line: bytes) -> None:
-        """Record a request that is about to be sent."""
-        self._open[id_] = _Open(method.removeprefix(_PREFIX), line)
-
-    def cancel(self, id_: Id, line: bytes) -> None:
-        """Record that the request `id_` was cancelled by the message in `line`."""
-        if (request := self._open.get(id_)) is not None:
-            request.lines += line
-
-    def answered(self, id_: Id) -> None:
-        """Remove the request `id_`, whose response was received."""
-        self._open.pop(id_, None)
-
-    def lost(self) -> Lost:
-        """Return the lines to send on the next connection, and the requests that fail instead."""
-        lost = Lost([], [])
-        for id_, request in list(self._open.items()):
-            request.losses += 1
-            if request.losses <= request.repeats:
-                lost.lines.append(request.lines)
-            else:
-                del self._open[id_]
-                lost.errors.append((id_, unknown_outcome(self._name, request.method)))
-        return lost
-
-
-class _Open:
-    def __init__(self, method: str, line: bytes) -> None:
-        self.method = method
-        self.lines = line
-        self.losses = 0
-        self.repeats = float("inf") if method == "events" else REPEATABLE.get(method, 0)
 
 
 class DaemonRecovery:

@@ -53,7 +53,7 @@ class Call:
         self.approval_s: float | None = None
         """For how many seconds the call waits for approval; None if as long as it may block."""
         self.doing = "working"
-        """What the call waits for, for the progress messages."""
+        """What the call is doing now, for progress messages."""
 
     async def start(self, launch: Launch) -> Session:
         """Start a program, and return its session.

@@ -36,7 +36,7 @@ from acpterm.mcp.tool_set_names import ToolSetName
 from acpterm.mcp.tool_sets import INSTRUCTIONS, TOOL_SETS
 
 DEFAULT_AGENT: Final = "mcp"
-"""The name of a client that sends none."""
+"""The name of a client that sends no name."""
 
 
 class TerminalServer:
@@ -90,10 +90,7 @@ class TerminalServer:
     async def call_tool(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Execute a call, with progress and questions to the user if the client supports them.
-
-        Raises `MCPError` if there is no such tool.
-        """
+        """Execute a call. Raises `MCPError` if there is no such tool."""
         tool = self._tools.get(params.name)
         if tool is None:
             known = ", ".join(self._tools)

@@ -99,7 +99,7 @@ class Sessions:
         self._sessions: Final[dict[str, Session]] = {}
         self._client: Client | None = None
         self.changed = anyio.Event()
-        """Set, and replaced, when a session was added or removed."""
+        """Is set when a session is added or removed, and then replaced by another event."""
 
     async def client(self) -> Client:
         """Return the connection to the host. Raises `ToolError` if it cannot be reached."""

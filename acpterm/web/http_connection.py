@@ -139,7 +139,7 @@ class HttpConnection:
 
     @property
     def _deadline(self) -> float:
-        """When the peer must have sent something, on trio's clock."""
+        """The time on trio's clock by which the peer must send something."""
         if isinstance(self._protocol.stream, WSStream):
             return trio.current_time() + SILENCE_TIMEOUT_S
         return math.inf if self._is_busy else self._idle_until

@@ -32,7 +32,7 @@ _SESSIONS: Final = "acpterm.web.mcp_sessions"
 
 
 class McpHandler:
-    """The ASGI application at `/mcp` and `/mcp/{tools}`, which works within its `lifespan`."""
+    """The ASGI application at `/mcp` and `/mcp/{tools}`, for use in the block of `lifespan`."""
 
     def __init__(self, host: Host) -> None:
         self._host: Final = host

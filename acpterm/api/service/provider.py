@@ -58,7 +58,7 @@ class DaemonProvider:
         self._sessions: dict[str, Terminal] = {}
 
     def get_isolation_level(self) -> TerminalIsolationLevel:
-        """Return how programs are isolated."""
+        """Return how the provider isolates programs."""
         # Places, such as `ssh:build1`, do not isolate.
         return _ISOLATION.get(self._provider or self._client.settings.provider, "none")
 
@@ -121,13 +121,13 @@ class DaemonProvider:
         return id_
 
     async def send_input(self, session_id: str, input: str) -> None:  # noqa: A002
-        """Type `input`."""
+        """Type `input` into a session."""
         await self._session(session_id).write(input)
 
     async def collect_output(
         self, session_id: str, from_position: int, wait_options: OutputWaitOptions
     ) -> InteractiveTerminalOutput:
-        """Wait for output after `from_position`, and return it."""
+        """Wait for output after `from_position`, as `wait_options` says, and return it."""
         waited = await collect(
             self._session(session_id),
             from_position,
@@ -186,7 +186,10 @@ def _exit_code(ended: Exit) -> int:
 
 
 def _with_input(command: str, args: list[str] | None, text: str) -> str:
-    """Return shell text that executes a command with `text`, and a line end, as its stdin."""
+    """Return shell text that executes a command with `text` as its stdin.
+
+    The stdin always ends with a line end.
+    """
     line = command if args is None else f"{command} {shlex.join(args)}"
     end = f"END_{token_hex(8)}"
     return f"{{ {line}\n}} <<'{end}'\n{text.removesuffix(chr(10))}\n{end}\n"

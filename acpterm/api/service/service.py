@@ -28,7 +28,7 @@ from acpterm.api.service.types import (
 )
 
 ENTRY_POINTS: Final = "acpterm.providers"
-"""The group of entry points whose objects make providers."""
+"""The group of entry points for providers: functions from a client to a provider."""
 _DEFAULT: Final = ExecuteCommandOptions()
 _AT_ONCE: Final = OutputWaitOptions(0.0, 0.0, 0.0)
 

@@ -10,14 +10,18 @@ from acpterm.api.service.types import OutputWaitOptions
 
 
 class BashOptions(Struct, rename="camel", frozen=True):
-    """Options of commands: characters of output to show, and the time limit in seconds."""
+    """Options of commands: how many characters of output to show, and a time limit in seconds."""
 
     crop_output: int = 10000
     timeout_seconds: float = 60.0
 
 
 class SessionRecord(Struct, rename="camel"):
-    """One session; `start_time` is in seconds since 1970."""
+    """One session.
+
+    `last_position` is the position up to which its output was read. `start_time` is in seconds
+    since 1970.
+    """
 
     id: str
     command: str

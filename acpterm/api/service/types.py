@@ -132,7 +132,7 @@ class TerminalProvider(Protocol):
     async def collect_output(
         self, session_id: str, from_position: int, wait_options: OutputWaitOptions
     ) -> InteractiveTerminalOutput:
-        """Wait for output after `from_position`, and return it."""
+        """Wait for output after `from_position`, as `wait_options` says, and return it."""
 
     async def terminate_session(self, session_id: str) -> None:
         """End the session's program, and forget the session."""

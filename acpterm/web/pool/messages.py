@@ -31,7 +31,7 @@ class AttachMessage(Wire):
 
 
 class DetachMessage(Wire):
-    """`pty:detach`: send no more output."""
+    """`pty:detach`: send no more output of a terminal."""
 
     id: str
 
