@@ -9,7 +9,7 @@ from acpterm.acp.web_api import WebOpenResponse, WebStatusResponse
 
 
 class Share(NamedTuple):
-    """A link to one terminal; `write` says whether visitors may type.
+    """A link to one terminal, with which visitors can watch it, and type if `write` is set.
 
     A time `…_at` is in seconds since 1970.
     """
@@ -31,10 +31,11 @@ class WebInterface(Protocol):
         """The paths of the server's files, which programs in a sandbox must not reach."""
 
     async def open(self, address: str | None) -> WebOpenResponse:
-        """Start to listen if the server does not listen yet; return a new link.
+        """Start to listen if the server does not listen yet; return a new link to the page.
 
-        Raises `RpcError` if `address` is not valid, if the server cannot listen, if it listens on
-        an address other than `address`, or if the link cannot be stored.
+        `address` is where to listen; None means the setting or the default. Raises `RpcError`:
+        -32602 for an invalid address, or one other than that where the server listens already;
+        -32603 if the server cannot listen.
         """
 
     def status(self) -> WebStatusResponse:
@@ -45,27 +46,24 @@ class WebInterface(Protocol):
     ) -> tuple[Share, str]:
         """Start to listen if the server does not listen yet; return a new share and its link.
 
-        Raises `RpcError` if the server cannot listen, if there are too many shares, or if the share
-        cannot be stored.
+        The share ends after `lifetime_s` seconds. With `write`, visitors can type. Raises
+        `RpcError`: -32602 if there are too many shares, -32603 if the server cannot listen.
         """
 
     def shares(self) -> list[Share]:
         """Return the shares that are valid, oldest first.
 
-        Raises `RpcError` if a file of the server cannot be read.
+        Raises `RpcError` (-32603) if the server's files cannot be used.
         """
 
     def revoke_share(self, identifier: str) -> None:
         """End a share, and close the connections that use it. Idempotent.
 
-        Raises `RpcError` if the end cannot be stored; the share has ended all the same.
+        Raises `RpcError` (-32603) if the end cannot be stored. Even then the share has ended.
         """
 
     def end_shares_of(self, terminal_id: str) -> None:
         """End the shares of a terminal that was removed. Raises no error."""
 
     def revoked_shares(self) -> set[str]:
-        """Return the ids of shares that have ended, but whose end could not be stored yet.
-
-        Raises `RpcError` if a file of the server cannot be read.
-        """
+        """Return the ids of shares that have ended, and whose end could not be stored yet."""

@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 import structlog
 import trio
 
-from acpterm.keeper.client import Found, KeeperClient, Spawned
+from acpterm.keeper.client import KeeperClient
+from acpterm.keeper.reports import Found, Spawned
 from acpterm.pty.limits import NO_LIMITS, Cause, ResourceLimits
 from acpterm.pty.master import Master
 from acpterm.pty.program import Program

@@ -1,6 +1,6 @@
 """A terminal's raw output, in the ring file that the keeper fills and the worker consumes.
 
-`keeper.ring` defines the file's layout; `ring` is a ring in this process's memory alone.
+`keeper.ring_file` defines the file's layout; `ring` is a ring in this process's memory alone.
 
 Positions are absolute and only grow. Three of them divide the stream:
 
@@ -24,7 +24,7 @@ read even before it is consumed, so readers continue at the positions that they 
 from collections.abc import Callable
 from typing import Final
 
-from acpterm.keeper import ring as layout
+from acpterm.keeper import ring_file as layout
 from acpterm.terminal.ring import Slice, bounds
 
 # Bytes that the keeper may write ahead of the consumer, in addition to the retained bytes.

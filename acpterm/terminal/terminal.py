@@ -33,7 +33,8 @@ from typing import Final
 
 import trio
 
-from acpterm.keeper.client import UNKNOWN, ExitReport, KeeperClient
+from acpterm.keeper.client import KeeperClient
+from acpterm.keeper.reports import UNKNOWN, ExitReport
 from acpterm.pty import processes
 from acpterm.pty.limits import Cause
 from acpterm.pty.master import Master
@@ -317,7 +318,7 @@ class Terminal:
         """
         return not self._master.closed and self._master.signal_foreground(number)
 
-    # Reports of the keeper; see `keeper.client.TerminalEvents`
+    # Reports of the keeper; see `keeper.reports.TerminalEvents`
 
     def wake(self) -> None:
         """Wake the consumer: the keeper has written to the ring."""

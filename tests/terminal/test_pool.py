@@ -14,7 +14,7 @@ import structlog.testing
 import trio
 import trio.testing
 
-from acpterm.keeper.client import embedded_keeper
+from acpterm.keeper.startup import embedded_keeper
 from acpterm.pty import linux
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.cgroup import Cgroups
