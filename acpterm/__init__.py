@@ -29,7 +29,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from acpterm.api.client import Client, connect
+    from acpterm.api.client import Client
+    from acpterm.api.connect import connect
     from acpterm.api.errors import (
         AcptermError,
         ClosedError,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from acpterm.api.results import (
         CommandCheck,
         CommandPart,
+        Completed,
         Exit,
         Output,
         RawOutput,
@@ -61,8 +63,8 @@ if TYPE_CHECKING:
         Timeout,
         UnknownError,
     )
-    from acpterm.api.shell import Completed, Shell, ShellBusyError
-    from acpterm.api.shell_process import ShellError
+    from acpterm.api.shell import Shell
+    from acpterm.api.shell_process import ShellBusyError, ShellError
     from acpterm.api.terminal import Terminal
 
 __version__ = "0.1.0"
@@ -104,11 +106,12 @@ __all__ = [
 ]
 
 _MODULES: "Final" = {
-    "client": ("Client", "connect"),
+    "client": ("Client",),
+    "connect": ("connect",),
     "errors": ("AcptermError", "ClosedError", "CommandRefused", "DaemonError", "RequestError"),
     "results": (
-        *("CommandCheck", "CommandPart", "Exit", "Output", "RawOutput", "RetainedOutput"),
-        *("Screen", "Waited"),
+        *("CommandCheck", "CommandPart", "Completed", "Exit", "Output", "RawOutput"),
+        *("RetainedOutput", "Screen", "Waited"),
     ),
     "service.service": ("TerminalService",),
     "service.types": (
@@ -116,8 +119,8 @@ _MODULES: "Final" = {
         *("InteractiveTerminalOutput", "OutputWaitOptions", "SessionOutput", "SessionStatus"),
         *("Success", "TerminalProvider", "Timeout", "UnknownError"),
     ),
-    "shell": ("Completed", "Shell", "ShellBusyError"),
-    "shell_process": ("ShellError",),
+    "shell": ("Shell",),
+    "shell_process": ("ShellBusyError", "ShellError"),
     "terminal": ("Terminal",),
 }
 _EXPORTS: "Final" = {name: module for module, names in _MODULES.items() for name in names}

@@ -1,6 +1,6 @@
-"""The wire methods of an agent: its terminals belong to a session of its connection.
+"""The wire methods of an agent, whose terminals belong to a session of its connection.
 
-Its commands are judged by the user's policy.
+The user's policy judges an agent's commands.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ from acpterm.api.roles import (
 
 
 class AgentRole(Caller):
-    """The methods of an agent, in the session `session`."""
+    """The methods of an agent, in the session with the id `session`. Implements `Role`."""
 
     kind: Literal["user", "agent"] = "agent"
 
@@ -60,7 +60,7 @@ class AgentRole(Caller):
         self.session: Final = session
 
     async def create(self, launch: Launch) -> Created:
-        """Create a terminal. Raises `CommandRefused` too."""
+        """Create a terminal. Raises `CommandRefused` if the policy or the user refuses it."""
         meta = CreateMeta(
             cols=launch.cols,
             rows=launch.rows,
@@ -104,7 +104,7 @@ class AgentRole(Caller):
         return await self._call("_acpterm/terminal/get", self._params(terminal), TerminalInfo)
 
     async def read(self, terminal: str, read: Read) -> ReadResponse:
-        """Return output from a position on."""
+        """Return output of a terminal, from the position `read.since` on."""
         params = ReadRequest(
             self.session,
             terminal,
@@ -117,8 +117,9 @@ class AgentRole(Caller):
         return await self._call("_acpterm/terminal/read", params, ReadResponse)
 
     async def output(self, terminal: str) -> RetainedOutput:
-        """Return all retained output; if more has come meanwhile, it may be after `position`."""
-        # ACP's response has no position. This one is of just before it, so nothing is missed.
+        """Return all retained output; its end may be later than `position` of the result."""
+        # ACP's response has no position. Use the position just before the request: a read from
+        # there may repeat output, but misses none.
         position = (await self.info(terminal)).position
         answer = await self._call("terminal/output", self._params(terminal), TerminalOutputResponse)
         return RetainedOutput(
@@ -126,48 +127,49 @@ class AgentRole(Caller):
         )
 
     async def write(self, terminal: str, data: str | bytes) -> None:
-        """Type `data`. Raises `ValueError` for bytes that are not UTF-8."""
+        """Type `data` into a terminal. Raises `ValueError` if it is bytes that are not UTF-8."""
         text = data if isinstance(data, str) else data.decode()
         await self._do("_acpterm/terminal/write", WriteRequest(self.session, terminal, text))
 
     async def wait(self, terminal: str) -> Exit:
-        """Return how the program ended, once it has."""
+        """Wait until the program of a terminal has exited; return how it ended."""
         status = await self._call(
             "terminal/wait_for_exit", self._params(terminal), TerminalExitStatus
         )
         return exit_from(status)
 
     async def screen(self, terminal: str) -> ScreenResponse:
-        """Return the screen."""
+        """Return the screen of a terminal."""
         return await self._call("_acpterm/terminal/screen", self._params(terminal), ScreenResponse)
 
     async def resize(self, terminal: str, cols: int, rows: int) -> None:
-        """Set the size of the terminal."""
+        """Set the size in cells that a terminal has while no window is attached."""
         params = ResizeRequest(self.session, terminal, cols, rows)
         await self._do("_acpterm/terminal/resize", params)
 
     async def signal(self, terminal: str, name: str) -> None:
-        """Send a signal to the foreground process group."""
+        """Send the signal `name`, such as SIGINT, to a terminal's foreground process group."""
         await self._do("_acpterm/terminal/signal", SignalRequest(self.session, terminal, name))
 
     async def act(self, action: Literal["kill", "release"], terminal: str) -> None:
-        """Kill the program, or release the terminal."""
+        """Kill the program of a terminal, or release the terminal, as `action` says."""
         await self._do(f"terminal/{action}", self._params(terminal))
 
     async def promote(self, terminal: str) -> TerminalInfo:
-        """Give the terminal to the user."""
+        """Make the user the owner of a terminal; return its new state."""
         return await self._call("_acpterm/terminal/promote", self._params(terminal), TerminalInfo)
 
     def events(self, token: str) -> Any:
-        """Return the params of ``_acpterm/events``."""
+        """Return the params of the request ``_acpterm/events`` with the token `token`."""
         return AgentEventsRequest(self.session, token)
 
     async def check(
         self, command: str, args: Sequence[str] | None, cwd: str | None, *, ask: bool
     ) -> CommandCheck:
-        """Judge a command as `create` would. With `ask`, raises `CommandRefused` if it may not run.
+        """Judge a command as `create` would, without running it.
 
-        With `ask` the user is asked if the user has to decide.
+        With `ask`, the user is asked if the user has to decide. Raises `CommandRefused` if `ask` is
+        true and the command may not run.
         """
         params = CheckRequest(
             self.session, command, None if args is None else list(args), cwd, ask=ask

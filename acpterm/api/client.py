@@ -1,9 +1,4 @@
-"""`connect` and `Client`: the entry to the Python API.
-
-`connect` owns the connection and the task that reads it, for the duration of its block. An
-exception of the block leaves it as it is, and not in an exception group. At the end of an agent's
-block the daemon ends the agent's terminals; those of the user live on.
-"""
+"""`Client`: a connection to the daemon as methods of the Python API; `connect` returns it."""
 
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -11,14 +6,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import anyio
-from anyio.abc import ByteStream
 from msgspec import Raw
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import EventNotification
 from acpterm.api.agent_role import AgentRole
 from acpterm.api.connection import Connection
-from acpterm.api.errors import AcptermError
 from acpterm.api.events import EventStream
 from acpterm.api.questions import Asks, Questions
 from acpterm.api.results import CommandCheck
@@ -27,30 +20,25 @@ from acpterm.api.shell import Shell, open_shell
 from acpterm.api.shell_process import ShellOptions
 from acpterm.api.terminal import Terminal
 from acpterm.api.transport import (
-    Introduction,
     Opened,
-    open_agent,
-    open_path,
-    open_stream,
-    open_user,
 )
 from acpterm.api.user_role import UserRole
 from acpterm.client.user.requests import token_of
-from acpterm.config import ConfigError, Settings, load
+from acpterm.config import Settings
 from acpterm.jsonrpc import NotificationReceived
 from acpterm.runtime.command_line import command_line
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-DEFAULT_AGENT: Final = "acpterm"
-
 
 class Place(NamedTuple):
-    """Where a client's terminals are, as far as they do not say it themselves.
+    """Where the terminals of a client are created.
 
-    `session` is the id of an agent's session; it is None for the user. `directory` is the one that
-    the client works in, as the host sees it: in a sandbox, an agent's programs can write to it.
+    `session` is the id of the agent's session; None for the user. `cwd` and `provider` are the
+    defaults for terminals that name none; None if the host chooses. `directory` is the directory
+    that the client works in, as the host knows it: in a sandbox, an agent's programs can write to
+    it. `profile` is the profile of `check`, for the user.
     """
 
     session: str | None
@@ -63,7 +51,8 @@ class Place(NamedTuple):
 class Client:
     """A connection to the daemon, from `connect`. Any number of tasks may use it at once.
 
-    `role` is ``"user"`` or ``"agent"``, and `settings` are those that it was connected with.
+    `role` is ``"user"`` or ``"agent"``. `settings` are those of `connect`. `directory` is the
+    directory that the client works in.
     """
 
     def __init__(
@@ -93,7 +82,7 @@ class Client:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the connection has ended, so that every request raises `ClosedError`."""
+        """Whether the connection has ended, so that every request raises `ClosedError`."""
         return self._connection.is_closed
 
     async def create(
@@ -113,13 +102,16 @@ class Client:
     ) -> Terminal:
         """Start a program in a new terminal.
 
-        Without `args`, `command` is shell text; with `args`, even empty ones, it is a program;
-        `shell` says so explicitly. `env` is added to the environment of this process. `cwd` is
-        relative to that of `connect`. `name` is shown to the user; ``#`` at its end, after a dash,
-        stands for the first free number. `provider` says where the program runs.
+        Without `args`, `command` is shell text; with `args`, even an empty list, it is a program.
+        `shell` (true or false) overrides this. `env` is added to the environment of this process.
+        `cwd` is relative to the `cwd` of `connect`. `name` is shown to the user; ``-#`` at its end
+        becomes a dash and the first free number. `cols` and `rows` are the size in cells.
+        `provider` says where the program runs.
 
-        For agents: the program is killed after `timeout` seconds, and `output_bytes` of text are
-        retained (1 MiB). Raises `CommandRefused` if the policy or the user refuses the command.
+        For agents only: the program is killed after `timeout` seconds, and the last `output_bytes`
+        of text are retained (by default 1 MiB). Raises `CommandRefused` if the policy or the user
+        refuses an agent's command, and `RequestError` if the program cannot start. If cancelled,
+        the terminal is released.
         """
         launch = Launch(
             command,
@@ -148,21 +140,22 @@ class Client:
     ) -> CommandCheck:
         """Judge a command as `create` would for an agent, without running it.
 
-        For an agent: with `ask`, the user is asked if the user has to decide, and a command that
-        may not run raises `CommandRefused`. For the user, nothing is ever asked.
+        `ask` is for agents: if the user has to decide, the user is asked, and `CommandRefused` is
+        raised if the command may not run. For the user, `ask` has no effect.
         """
         return await self._role.check(command, args, self._directory(cwd), ask=ask)
 
     async def terminals(self) -> list[TerminalInfo]:
         """Return the terminals in the order of their creation.
 
-        For the user, those of the user and of all agents; for an agent, those of its session, and
-        those of the user if the setting `agents_read_user_terminals` is on.
+        For the user, these are the terminals of the user and of all agents. For an agent, they are
+        the terminals of its session, and those of the user if the setting
+        `agents_read_user_terminals` is on.
         """
         return await self._role.terminals()
 
     def terminal(self, id: str) -> Terminal:  # noqa: A002  what callers expect
-        """Return the terminal with this id or name, without a request."""
+        """Return the terminal with this id or name, without checking that it exists."""
         return Terminal(self, self._role, id)
 
     def shell(
@@ -192,9 +185,9 @@ class Client:
     async def events(self) -> AsyncIterator[AsyncIterator[EventNotification]]:
         """Yield an iterator over events: `created`, `exited`, `waiting` and others.
 
-        For the user, all events from now on; for an agent, those about its session's terminals.
-        Who reads too slowly loses the oldest ones; `lost` of the next event is their number. After
-        the daemon's worker was replaced, there is an event ``reconnected``.
+        The user gets all events from now on; an agent gets events about its session's terminals.
+        If events are read too slowly, the oldest ones are dropped; `lost` of the next event is
+        their number. After the daemon's worker was replaced, there is an event ``reconnected``.
         """
         self._tokens += 1
         token = f"events-{self._tokens}"
@@ -209,7 +202,10 @@ class Client:
             del self._streams[token]
 
     def _directory(self, cwd: str | None) -> str | None:
-        """Return the absolute path of `cwd`, relative to that of `connect`; None for neither."""
+        """Return the absolute path of `cwd`, which is relative to the `cwd` of `connect`.
+
+        Return None if both are None.
+        """
         return self._cwd if cwd is None else os.path.abspath(os.path.join(self._cwd or "", cwd))
 
     def _notified(self, notification: NotificationReceived) -> None:
@@ -238,90 +234,9 @@ class Client:
                     await self._connection.goodbye()
                     tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            # Only the block raises; the exception of the block must not arrive in a group.
+            # Raise the exception of the block itself, not in a group: no other task raises.
             if len(group.exceptions) != 1:
                 raise
             failure = group.exceptions[0]
         if failure is not None:
             raise failure
-
-
-@asynccontextmanager
-async def connect(
-    *,
-    agent: str | None = None,
-    session: str = "api",
-    cwd: str | None = None,
-    socket: str | None = None,
-    profile: str | None = None,
-    provider: str | None = None,
-    settings: Settings | None = None,
-    asks: Asks | None = None,
-) -> AsyncIterator[Client]:
-    """Connect to the daemon for the duration of the block; start it if none is running.
-
-    Without `agent`, this is the user: terminals live on after the block, and no policy applies.
-    With `agent`, a name that the user sees, this is an agent: its terminals end with the block, and
-    its commands are judged by the user's policy, and by `profile` too, if given.
-
-    Terminals start in `cwd` and `provider` unless they say otherwise. `session` is the id of the
-    agent's session. `socket` is the path of another socket on which the agents' protocol is spoken.
-    `settings` are by default those of the settings file and the environment.
-
-    `asks` shows the user the questions about this agent's commands, if the setting
-    `mcp_elicitation_approves` allows that.
-
-    Raises `DaemonError` if the daemon cannot be used. One process must not be both at the same
-    daemon: the user's socket refuses the processes of agents.
-    """
-    if settings is None:
-        try:
-            settings = load()
-        except ConfigError as error:
-            raise AcptermError(str(error)) from error
-    is_agent = agent is not None or socket is not None
-    introduced = Introduction(agent or DEFAULT_AGENT, profile, elicits=asks is not None)
-    if socket is not None:
-        opened = await open_path(socket, settings, introduced)
-    elif is_agent:
-        opened = await open_agent(settings, introduced)
-    else:
-        opened = await open_user(settings)
-    place = Place(session if is_agent else None, cwd, os.getcwd(), profile, provider)
-    async with _serving(opened, settings, place, asks) as client:
-        yield client
-
-
-@asynccontextmanager
-async def connect_stream(
-    stream: ByteStream,
-    settings: Settings,
-    *,
-    agent: str,
-    session: str,
-    cwd: str,
-    profile: str | None = None,
-    asks: Asks | None = None,
-) -> AsyncIterator[Client]:
-    """Connect an agent to the host at the other end of `stream`, as `connect` does.
-
-    The host knows the execution context of the agent's terminals.
-    """
-    introduced = Introduction(agent, profile, elicits=asks is not None)
-    opened = await open_stream(stream, settings, introduced)
-    place = Place(session, cwd, cwd, profile)
-    async with _serving(opened, settings, place, asks) as client:
-        yield client
-
-
-@asynccontextmanager
-async def _serving(
-    opened: Opened, settings: Settings, place: Place, asks: Asks | None
-) -> AsyncIterator[Client]:
-    try:
-        client = Client(opened, settings, place, asks)
-    except BaseException:
-        await anyio.aclose_forcefully(opened.connected.stream)
-        raise
-    async with client._running():  # noqa: SLF001  `connect` is the only one that runs it
-        yield client

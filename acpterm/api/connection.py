@@ -1,33 +1,36 @@
 """One connection to a daemon, on anyio: requests, notifications, and repetition after a loss.
 
-States: *open*; *recovering*, after the stream has ended or broken: new requests are queued, and
-`Recovery.reconnect` is awaited; *closed*, once there is nothing to reconnect to, or `run` was
-cancelled. A connection without a `Recovery` is closed at the first loss.
+States:
 
-Who owns what: the task of `run` owns the stream. It reads, and a task below it writes, so that a
-line is sent completely even if the task that sends a request is cancelled. Each request has a
-`Call`, which lives until its response has arrived, even if no task waits for it any more.
+- *open*: requests are sent.
+- *recovering*, after the stream has ended or broken: new requests are queued, and
+  `Recovery.reconnect` is awaited. A connection without a `Recovery` is closed instead.
+- *closed*, after reconnecting has failed, or `run` was cancelled: every pending and every later
+  request raises `ClosedError`.
 
-Unhappy orders: a request that is cancelled before it was queued leaves no trace; later, the peer is
-sent ``$/cancel_request``, and its response is ignored (or passed to `on_late`). A response and a
-cancellation that cross are harmless. When the connection is closed, every pending and every later
-request raises `ClosedError`. A peer that does not read makes new requests wait.
+Ownership: the task of `run` owns the stream. It reads, and a child task writes, so that a line is
+sent completely even if the task that sends a request is cancelled. Each request has a `Call`, which
+exists until its response has arrived, even if no task waits for it any more.
+
+Cancellation: if a request is cancelled before it was queued, nothing is sent. Later, the peer is
+sent ``$/cancel_request``, and the response is ignored, or passed to `on_late`. A response may cross
+the cancellation. If the peer does not read, new requests wait.
 """
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 import anyio
 from anyio.abc import ByteStream
 from msgspec import UNSET, Raw, UnsetType
 
-from acpterm.api.errors import ClosedError, request_error
-from acpterm.client.unanswered import Lost
+from acpterm.api.call import Call
+from acpterm.api.errors import ClosedError
+from acpterm.api.recovery import Connected, Recovery
 from acpterm.jsonrpc import (
     ErrorReceived,
     Event,
-    Id,
     InvalidReceived,
     NotificationReceived,
     Peer,
@@ -38,93 +41,15 @@ from acpterm.jsonrpc import (
 _CHUNK: Final = 64 * 1024
 # Bytes queued for sending above which new requests wait.
 _HIGH_WATER_BYTES: Final = 256 * 1024
-# How long the daemon may take to end the connection after we have ended our side.
+# How long the daemon may take to end the connection after this side was ended.
 _GOODBYE_TIMEOUT_S: Final = 1.0
 
 
-class Repeats(Protocol):
-    """Records the requests that are sent again after a loss; `Unanswered` is one."""
-
-    def request(self, id_: Id, method: str, line: bytes) -> None:
-        """Record a request that is about to be sent."""
-
-    def cancel(self, id_: Id, line: bytes) -> None:
-        """Record that the request `id_` was cancelled by the message in `line`."""
-
-    def answered(self, id_: Id) -> object:
-        """Remove the request `id_`, whose response was received."""
-
-    def lost(self) -> Lost:
-        """Return what to send on the next connection, and the requests that fail instead."""
-
-
-class Connected(NamedTuple):
-    """A stream on which the daemon has answered `initialize`."""
-
-    stream: ByteStream
-    received: bytes
-    """Bytes received after that answer."""
-
-
-class Recovery(Protocol):
-    """Replaces a stream that has ended or broken."""
-
-    @property
-    def repeats(self) -> Repeats:
-        """The record of what is sent again."""
-
-    async def reconnect(self) -> Connected:
-        """Return another stream. Raises `ClosedError` if there is nothing to connect to."""
-
-
-class Call:
-    """A request that was sent. `done` is set once `result` can be called."""
-
-    def __init__(
-        self, on_late: Callable[[Raw], None] | None, on_done: Callable[[], None] | None
-    ) -> None:
-        self.done: Final = anyio.Event()
-        self.is_abandoned = False
-        self._on_late = on_late
-        self._on_done = on_done
-        self._answer: Raw | RpcError | None = None
-        self._closed = ""
-
-    def result(self) -> Raw:
-        """Return the result. Raises `RequestError` or `ClosedError`."""
-        if self._answer is None:
-            raise ClosedError(self._closed)
-        if isinstance(self._answer, RpcError):
-            raise request_error(self._answer)
-        return self._answer
-
-    def answer(self, answer: Raw | RpcError) -> None:
-        """Record the response."""
-        self._answer = answer
-        self._end()
-        if self.is_abandoned:
-            self.late()
-
-    def late(self) -> None:
-        """Pass a result that no task waits for any more to `on_late`."""
-        if self._on_late is not None and isinstance(self._answer, Raw):
-            self._on_late(self._answer)
-
-    def close(self, why: str) -> None:
-        """Record that no response will come, and why."""
-        self._closed = why
-        self._end()
-
-    def _end(self) -> None:
-        self.done.set()
-        if self._on_done is not None:
-            self._on_done()
-
-
 class Connection:
-    """A connection over `stream`, which `recovery` may replace; `name` is how errors call the peer.
+    """A connection on the stream of `connected`, which `recovery` may replace.
 
-    `on_notification` is called with each notification, and `on_recovered` after each reconnection.
+    `name` is the name of the peer in error messages. `on_notification` is called with each
+    notification, and `on_recovered` after each reconnection.
     """
 
     def __init__(
@@ -152,11 +77,11 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the connection is closed."""
+        """Whether the connection is closed."""
         return self._closed is not None
 
     async def run(self) -> None:
-        """Send and receive until the connection is closed or this is cancelled."""
+        """Send and receive until the connection is closed; close it if cancelled."""
         try:
             await self._serve()
             while self._closed is None and self._recovery is not None:
@@ -169,10 +94,11 @@ class Connection:
     async def request(
         self, method: str, params: Any, on_late: Callable[[Raw], None] | None = None
     ) -> Raw:
-        """Send a request and return its result. Raises `RequestError` and `ClosedError`.
+        """Send a request, and return its result.
 
-        If this is cancelled, so is the request. If the request succeeds nevertheless, `on_late` is
-        called with the result.
+        Raises `RequestError` if the response is an error, and `ClosedError` if the connection is
+        closed. If cancelled, cancel the request; if it succeeds nevertheless, `on_late` is called
+        with the result.
         """
         await self._drain()
         id_, call = self.start(method, params, on_late)
@@ -190,10 +116,11 @@ class Connection:
         on_late: Callable[[Raw], None] | None = None,
         on_done: Callable[[], None] | None = None,
     ) -> tuple[int, Call]:
-        """Queue a request; return its id and its call, for `abandon`. Raises `ClosedError`.
+        """Queue a request; return its id and its call, for `abandon`.
 
         `on_done` is called when there is a response, or the connection is closed. `on_late` is
-        called with a result that arrives although the call was abandoned.
+        called with a result that arrives after the call was abandoned. Raises `ClosedError` if the
+        connection is closed.
         """
         if self._closed is not None:
             raise ClosedError(self._closed)
@@ -205,7 +132,7 @@ class Connection:
         return id_, call
 
     def abandon(self, id_: int, call: Call) -> None:
-        """Cancel a request for whose response no task waits any more."""
+        """Cancel a request, since no task waits for its response any more."""
         if call.done.is_set():
             call.late()
         elif not call.is_abandoned:
@@ -216,7 +143,7 @@ class Connection:
             self._put(line)
 
     def close(self, why: str) -> None:
-        """Close the connection: every pending and every later request raises `ClosedError`."""
+        """Close the connection: every pending and later request raises `ClosedError` with `why`."""
         if self._closed is None:
             self._closed = why
         calls, self._calls = self._calls, {}
@@ -225,7 +152,7 @@ class Connection:
         self._drained.set()
 
     async def goodbye(self) -> None:
-        """End our side, and wait shortly until the daemon has ended its own."""
+        """End this side, and wait up to `_GOODBYE_TIMEOUT_S` for the daemon to end its side."""
         if self._closed is not None:
             return
         self._recovery, self._is_leaving = None, True
@@ -258,9 +185,10 @@ class Connection:
             await anyio.aclose_forcefully(stream)
 
     async def _recover(self, recovery: Recovery) -> bool:
-        """Reconnect, and queue what has to be sent again; close the connection if that fails.
+        """Reconnect, and queue the messages that have to be sent again.
 
-        Return whether there is another stream.
+        Return True if there is another stream. If reconnecting fails, close the connection, and
+        return False.
         """
         self._peer.close()  # drops an incomplete line
         lost = recovery.repeats.lost()

@@ -51,7 +51,7 @@ def request_error(error: RpcError) -> RequestError:
 
 
 def create_error(error: RequestError) -> RequestError:
-    """Return the exception for `error`, with which the creation of a terminal has failed."""
+    """Return `error` of a create or a check, as `CommandRefused` if the command was refused."""
     if error.code != INVALID_REQUEST:
         return error
     level = error.data.get("level") if isinstance(error.data, dict) else None

@@ -1,8 +1,8 @@
 """The events of a daemon, as an iterator.
 
 The reader of the connection puts events into a queue of limited length, and never waits for the
-task that iterates: that task may use other methods between two events. If it is too slow, the
-oldest events are dropped, and the next one says how many in `lost`.
+task that iterates, since that task may await other requests between two events. If the queue is
+full, the oldest event is dropped; `lost` of the next event is the number of dropped events.
 """
 
 import time
@@ -19,11 +19,15 @@ from acpterm.api.connection import Connection
 
 _QUEUED_MAX: Final = 1000
 RECONNECTED: Final = "reconnected"
-"""Name of the event after a replaced worker: events may be missing before it."""
+"""Name of the event after the worker was replaced: events before it may be missing."""
 
 
 class EventStream(AsyncIterator[EventNotification]):
-    """The events since `start`. The iteration raises `RequestError` or `ClosedError` at the end."""
+    """The events since `start`.
+
+    The iteration raises `RequestError` if the daemon refuses the request, and `ClosedError` when
+    the connection has ended.
+    """
 
     def __init__(self, connection: Connection, token: str) -> None:
         self.token: Final = token
@@ -39,11 +43,11 @@ class EventStream(AsyncIterator[EventNotification]):
         )
 
     def close(self) -> None:
-        """Cancel the request."""
+        """Cancel the request for events."""
         self._connection.abandon(self._id, self._call)
 
     def put(self, params: Raw) -> None:
-        """Append the event with these params."""
+        """Append the event with the params of a notification."""
         try:
             self._append(decode(params, type=EventNotification))
         except ValidationError:
@@ -63,7 +67,7 @@ class EventStream(AsyncIterator[EventNotification]):
         self._changed.set()
 
     async def __anext__(self) -> EventNotification:
-        """Wait for the next event."""
+        """Wait for the next event, and return it."""
         while not self._queue:
             if self._call.done.is_set():
                 self._call.result()

@@ -1,7 +1,7 @@
-"""The judgement on commands in this process, without a daemon: by the user's settings and rules.
+"""Judges commands in this process, without a daemon, by the user's settings and rules.
 
-It is for the user, whose own commands are not judged by the daemon, and for levels of commands in
-`service`. Nothing is asked, and nothing is written to the audit log.
+This serves `Client.check` of the user, whose own commands the daemon does not judge, and the levels
+of commands in `service`. The user is not asked, and nothing is written to the audit log.
 """
 
 import os
@@ -19,7 +19,7 @@ from acpterm.policy.rules import RulesError, default_rules_file, load_rules
 
 
 class LocalJudge:
-    """Judges commands by the profile with this name; by default, by that of the directory.
+    """Judges commands by the profile with this name; None: by the profile of the directory.
 
     Raises `AcptermError` if there is no such profile.
     """
@@ -37,9 +37,10 @@ class LocalJudge:
         return self._profiles.choose(self._profile, directory)
 
     def check(self, command: str, args: Sequence[str] | None, cwd: str) -> CommandCheck:
-        """Judge a command as `Client.check` does. Raises `AcptermError` if the rules are invalid.
+        """Judge a command in the directory `cwd`, like `Client.check`.
 
-        The file of rules is read at each call, since the user may change it.
+        The file of rules is read at each call, since the user may change it. Raises `AcptermError`
+        if the rules are invalid.
         """
         try:
             rules = load_rules(self._settings.rules or default_rules_file())

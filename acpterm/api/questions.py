@@ -1,9 +1,10 @@
 """The host's questions about an agent's commands, and the answers of the agent's own client.
 
-An agent's client may ask its user (`connect(asks=…)`). The host sends it questions, and accepts its
-answers, only if the user has turned on `mcp_elicitation_approves`; otherwise nothing happens here,
-and the user answers with `acpterm approve`. A question that was answered elsewhere is withdrawn:
-`asks` is cancelled. When it returns None, another one may answer.
+An agent's client may ask its user (`connect(asks=…)`). Only if the user has turned on the setting
+`mcp_elicitation_approves`, the host sends questions to the client and accepts its answers. Without
+the setting, `asks` is never called, and the user answers with `acpterm approve`. If a question is
+answered elsewhere, `asks` is cancelled. If `asks` returns None, the question stays open for other
+programs that can answer it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,13 +35,13 @@ from acpterm.api.errors import AcptermError
 from acpterm.jsonrpc import NotificationReceived
 
 Asks: TypeAlias = Callable[[ApprovalInfo], Awaitable[Decision | None]]
-"""Asks the user whether a command may run; None if the user did not decide."""
+"""Asks the user whether a command may run; returns None if the user did not decide."""
 
 _DECLINED: Final = "the MCP client has no answer of the user"
 
 
 class Questions:
-    """Passes the questions of a connection to `asks`, in tasks of `group`."""
+    """Passes the host's questions on a connection to `asks`, and the answers to the host."""
 
     def __init__(self, connection: Connection, asks: Asks) -> None:
         self._connection: Final = connection
@@ -48,7 +49,7 @@ class Questions:
         self._pending: Final[dict[str, anyio.CancelScope]] = {}
 
     def on_notification(self, group: TaskGroup, notification: NotificationReceived) -> None:
-        """Handle a notification of the host; ignore those that are not about questions."""
+        """Handle a notification about questions, in a task of `group`; ignore other ones."""
         params = notification.params
         if isinstance(params, Raw):
             with suppress(msgspec.DecodeError):  # of a newer host

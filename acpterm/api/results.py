@@ -1,7 +1,8 @@
 """The values that the methods of the API return.
 
-A position is an offset in bytes from the beginning of a terminal's output; `position` is where the
-next read continues. `lost` is a number of bytes that were no longer retained, and so are missing.
+A position is an offset in bytes from the beginning of a terminal's output. `position` is the
+position at which the next read continues. `lost` is the number of bytes that are missing because
+they were no longer retained.
 """
 
 import re
@@ -14,15 +15,17 @@ from msgspec import Struct
 Reason: TypeAlias = Literal["match", "idle", "input", "exit", "timeout"]
 Level: TypeAlias = Literal["safe", "unknown", "dangerous"]
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
+ShellState: TypeAlias = Literal["done", "running", "waiting_for_input", "shell_ended"]
 
 
 class Exit(Struct, frozen=True):
     """How a terminal's program ended.
 
-    Either `code` or `signal` (such as ``SIGTERM``) is set. `ended_by` says what ended it:
-    ``exited`` if it ended by itself, ``agent``, ``user``, ``timeout``, ``idle``, ``limit`` (then
-    `limit` is the name of the limit), ``disconnect``, or ``lost`` if the status is unknown.
-    `wall_seconds` is how long it ran.
+    Either `code` or `signal` (such as ``SIGTERM``) is set, or neither if the status is unknown.
+    `ended_by` says what ended the program: ``exited`` if it ended by itself, ``agent``, ``user``,
+    ``timeout``, ``idle``, ``limit`` (then `limit` is the name of the limit), ``disconnect``, or
+    ``lost`` if the status is unknown; on a cluster also other words. `wall_seconds` is the run
+    time.
     """
 
     code: int | None
@@ -94,16 +97,16 @@ class Screen(Struct, frozen=True):
 
     @property
     def hash(self) -> str:
-        """A hexadecimal digest of contents, colours and cursor; equal screens have equal ones."""
+        """A hexadecimal digest of contents, colours, size and cursor."""
         shown = (self.styled_rows, self.cols, self.lines, self.cursor, self.cursor_visible)
         return sha256(msgspec.json.encode(shown)).hexdigest()[:16]
 
 
 class Waited(Struct, frozen=True):
-    """What `Terminal.wait_for` has waited for, and the output that came meanwhile.
+    """Why `Terminal.wait_for` has returned, and the output from its `since` on.
 
     `reason` says which condition ended the wait: ``match``, ``idle``, ``input``, ``exit`` or
-    ``timeout``. `match` is set if it is ``match``; it is a match in `text`.
+    ``timeout``. `match` is the match in `text`; None if `reason` is not ``match``.
     """
 
     reason: Reason
@@ -116,9 +119,9 @@ class Waited(Struct, frozen=True):
 
 
 class CommandPart(Struct, frozen=True):
-    """One command of a line: its words, its level, and why it is not safe (empty if it is).
+    """One command of a line: its words, its level, and the reason why it is not safe.
 
-    A part without `words` is the line itself.
+    `reason` is empty for a safe command. If `words` is empty, the part stands for the whole line.
     """
 
     words: list[str]
@@ -129,9 +132,10 @@ class CommandPart(Struct, frozen=True):
 class CommandCheck(Struct, frozen=True):
     """The judgement on a command, from `Client.check`.
 
-    `decision` says whether an agent's command would run, or the user be asked. `rule` is the rule
-    that has decided, if one has, and `reason` why the command is not allowed or not safe. `parts`
-    are the commands that the command executes. `profile` is the name of the profile.
+    `decision` says whether the command of an agent would run, whether the user would be asked, or
+    whether it would be refused. `rule` is the rule that has decided; None if no rule has. `reason`
+    says why the command is not allowed or not safe. `parts` are the commands that it executes.
+    `profile` is the name of the profile that was applied.
     """
 
     level: Level
@@ -140,3 +144,35 @@ class CommandCheck(Struct, frozen=True):
     rule: str | None
     parts: list[CommandPart]
     profile: str
+
+
+class Completed(Struct, frozen=True, kw_only=True):
+    """The result of a command in a persistent shell, from `Shell.run` and `Shell.wait`.
+
+    `state` is ``done``, ``running`` (at the timeout), ``waiting_for_input`` or ``shell_ended``.
+    `exit_code` is that of the command if it is done, that of the shell if the shell has ended, and
+    otherwise None. `pipe_status` are the exit codes of the last pipeline, and `cwd` is the
+    directory of the shell; each is None if it is not known.
+
+    `boundary` is ``unknown`` if the shell's marks and its report do not agree on the end of the
+    command; there is no exit code then, and `output` may contain other output or lack some.
+
+    `output` is the text from the beginning of the command, also in the result of `Shell.wait`. If
+    `truncated` is true, the first `output_begin` bytes (UTF-8) of this text are left out.
+    `position` is the position in the terminal's output up to which it was read. `started_new` is
+    true if another shell was started for this command, because the shell before it has ended.
+    `detail` explains the result in a sentence; it may be empty.
+    """
+
+    state: ShellState
+    output: str
+    exit_code: int | None = None
+    pipe_status: list[int] | None = None
+    cwd: str | None = None
+    boundary: Literal["exact", "unknown"]
+    wall_seconds: float
+    position: int
+    truncated: bool = False
+    output_begin: int = 0
+    started_new: bool = False
+    detail: str = ""

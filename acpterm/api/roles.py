@@ -1,6 +1,6 @@
-"""What the two roles have in common: `agent_role` and `user_role` implement `Role`.
+"""The interface of both roles, user and agent, to the wire; and what their implementations share.
 
-`Client` and `Terminal` call these methods, whatever the role is.
+`agent_role` and `user_role` implement `Role`. `Client` and `Terminal` call its methods.
 """
 
 import math
@@ -31,7 +31,7 @@ _W = TypeVar("_W", bound=Wire)
 
 
 class Launch(NamedTuple):
-    """What `Client.create` was called with."""
+    """The arguments of `Client.create`, which describes them."""
 
     command: str
     args: Sequence[str] | None
@@ -47,14 +47,14 @@ class Launch(NamedTuple):
 
 
 class Created(NamedTuple):
-    """A terminal that was created."""
+    """The id of a terminal that was created, and its name, if it has one."""
 
     id: str
     name: str | None
 
 
 class Read(NamedTuple):
-    """What to read of a terminal's output."""
+    """The arguments of `Terminal.read`, which describes them, and the format."""
 
     since: int | None = None
     max_bytes: int | None = None
@@ -64,17 +64,21 @@ class Read(NamedTuple):
 
     @property
     def wait_ms(self) -> int | None:
-        """Milliseconds to wait; None for not at all."""
+        """Milliseconds to wait, at most a day; None to return at once."""
         return milliseconds(min(self.wait, _WAIT_MAX_S)) if self.wait > 0 else None
 
 
 def milliseconds(seconds: float) -> int:
-    """Return a duration in milliseconds, at least one."""
+    """Return a duration in milliseconds, rounded up, at least 1."""
     return max(1, math.ceil(1000 * seconds))
 
 
 class Role(Protocol):
-    """The wire methods of one role. All of them raise `RequestError` and `ClosedError`."""
+    """The wire methods of one role. `terminal` is the id or name of a terminal.
+
+    Every request raises `RequestError` if the daemon refuses it, `ClosedError` if the connection
+    has ended, and `DaemonError` if the daemon is of another version.
+    """
 
     kind: Literal["user", "agent"]
 
@@ -88,34 +92,34 @@ class Role(Protocol):
         """Return the state of a terminal."""
 
     async def read(self, terminal: str, read: Read) -> ReadResponse:
-        """Return output from a position on."""
+        """Return output of a terminal, from the position `read.since` on."""
 
     async def output(self, terminal: str) -> RetainedOutput:
-        """Return all retained output."""
+        """Return all retained output of a terminal."""
 
     async def write(self, terminal: str, data: str | bytes) -> None:
-        """Type `data`."""
+        """Type `data` into a terminal."""
 
     async def wait(self, terminal: str) -> Exit:
-        """Return how the program ended, once it has."""
+        """Wait until the program of a terminal has exited; return how it ended."""
 
     async def screen(self, terminal: str) -> ScreenResponse:
-        """Return the screen."""
+        """Return the screen of a terminal."""
 
     async def resize(self, terminal: str, cols: int, rows: int) -> None:
-        """Set the size of the terminal."""
+        """Set the size in cells that a terminal has while no window is attached."""
 
     async def signal(self, terminal: str, name: str) -> None:
-        """Send a signal to the foreground process group."""
+        """Send the signal `name`, such as SIGINT, to a terminal's foreground process group."""
 
     async def act(self, action: Literal["kill", "release"], terminal: str) -> None:
-        """Kill the program, or release the terminal."""
+        """Kill the program of a terminal, or release the terminal, as `action` says."""
 
     async def promote(self, terminal: str) -> TerminalInfo:
-        """Give the terminal to the user."""
+        """Make the user the owner of an agent's terminal; return its new state."""
 
     def events(self, token: str) -> Any:
-        """Return the params of ``_acpterm/events``."""
+        """Return the params of the request ``_acpterm/events`` with the token `token`."""
 
     async def check(
         self, command: str, args: Sequence[str] | None, cwd: str | None, *, ask: bool
@@ -147,7 +151,7 @@ class Caller:
 def decode(connection: Connection, method: str, answer: Raw, into: type[_W]) -> _W:
     """Return the result of `method` as the type `into`.
 
-    Raises `DaemonError` if the daemon is of another version, whose result is another one.
+    Raises `DaemonError` if the daemon is of another version, whose result has another form.
     """
     try:
         return msgspec.json.decode(answer, type=into)
@@ -159,7 +163,7 @@ def decode(connection: Connection, method: str, answer: Raw, into: type[_W]) -> 
 
 
 def exit_of_info(info: ExitInfo | None) -> Exit | None:
-    """Return an exit status of the user's API; None if the program has not exited."""
+    """Convert an exit status of the user's API; return None if the program has not exited."""
     if info is None:
         return None
     limit = None if isinstance(info.limit, UnsetType) else info.limit
@@ -167,12 +171,12 @@ def exit_of_info(info: ExitInfo | None) -> Exit | None:
 
 
 def exit_of_status(status: TerminalExitStatus | UnsetType | None) -> Exit | None:
-    """Return an exit status of ACP; None if the program has not exited."""
+    """Convert an exit status of ACP; return None if the program has not exited."""
     return None if status is None or isinstance(status, UnsetType) else exit_from(status)
 
 
 def exit_from(status: TerminalExitStatus) -> Exit:
-    """Return an exit status of ACP with the members of acpterm's own ``_meta``."""
+    """Convert an exit status of ACP, with the members that acpterm adds in its ``_meta``."""
     own = own_members(status.meta)
     return Exit(
         status.exit_code,
@@ -184,11 +188,11 @@ def exit_from(status: TerminalExitStatus) -> Exit:
 
 
 def own_members(meta: dict[str, Any] | UnsetType | None) -> dict[str, Any]:
-    """Return the member `acpterm` of a ``_meta``; empty if there is none."""
+    """Return the member `acpterm` of a ``_meta``; an empty dict if there is none."""
     own = meta.get(OWN) if isinstance(meta, dict) else None
     return own if isinstance(own, dict) else {}
 
 
 def variables(env: Mapping[str, str]) -> list[EnvVariable]:
-    """Return environment variables as ACP has them."""
+    """Return environment variables in the form of ACP."""
     return [EnvVariable(name, value) for name, value in env.items()]

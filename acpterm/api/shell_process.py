@@ -1,8 +1,8 @@
-"""One started shell: its terminal, its private directory, and what its output says.
+"""One process of a persistent shell: its start, its terminal, and its private directory.
 
-States: started; *ready* at its first prompt (`start_shell` returns it then); *ended* (`exit` is
-set). The unhappy order of events: the program may exit, or wait for input, before it is ready, and
-a sandbox may hide the directory; all of them are a `ShellError`.
+States: *started*; *ready* at its first prompt, when `start_shell` returns it; *ended* (`exit` is
+set). `ShellError` is raised if the shell exits or waits for input before it is ready, or if a
+sandbox hides the directory from it.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,13 +27,16 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 OUTPUT_BYTES: Final = 1 << 20
-"""The text of one command that is retained at most: its last MiB."""
+"""How many bytes of text are retained of the output of one command: the last ones."""
 
 START_TIMEOUT_S: Final = 60.0
-"""The user's rc files may take their time."""
+"""How long a shell may take to start: the user's rc files may be slow."""
 
 QUIET_S: Final = 1.0
-"""After this time without output, a command may have ended without its mark."""
+"""How long a command must print nothing before its end is assumed without a mark in the output."""
+
+PROMPT_TIMEOUT_S: Final = 5.0
+"""How long a shell that is between two commands may take to display its prompt or read a line."""
 
 _CLOSE_TIMEOUT_S: Final = 5.0
 _READ_WAIT_S: Final = 0.1
@@ -43,8 +46,15 @@ class ShellError(AcptermError):
     """The shell cannot be started or used; the message says why."""
 
 
+class ShellBusyError(ShellError):
+    """The shell cannot run a command now; the message says why, and what can be done.
+
+    A command or another task uses it, or it displays no prompt.
+    """
+
+
 class ShellOptions(NamedTuple):
-    """How the shell is started."""
+    """How a shell is started: the arguments of `Client.shell`, which describes them."""
 
     cwd: str | None = None
     env: Mapping[str, str] | None = None
@@ -56,7 +66,12 @@ class ShellOptions(NamedTuple):
 
 
 class ShellProcess:
-    """One started shell."""
+    """One started shell. `tracker` has the state of the shell after the output that was read.
+
+    `flags` are the shell's options (`$-`) in its last report. `has_exited` is true once the program
+    has exited, also if output is unread. `is_waiting` says whether the program waited for input at
+    the last read with `until_input`. `quiet_since` is the time of the last output.
+    """
 
     def __init__(self, terminal: Terminal, directory: ShellDirectory) -> None:
         self.terminal: Final = terminal
@@ -70,9 +85,10 @@ class ShellProcess:
         self.quiet_since = anyio.current_time()
 
     async def read(self, wait: float, *, until_input: bool = False) -> bool:
-        """Process new output, for which to wait up to `wait` seconds; return whether there was any.
+        """Wait up to `wait` seconds for output, and process it; return whether there was any.
 
-        With `until_input`, the wait also ends when the program waits for input (`is_waiting`).
+        With `until_input`, the wait also ends when the program waits for input; then `is_waiting`
+        is true.
         """
         found = await self.terminal.read_raw(
             self.tracker.position, wait=max(0.0, wait), until_input=until_input
@@ -90,7 +106,10 @@ class ShellProcess:
         return bool(found.data)
 
     async def report(self, n: int) -> Report | None:
-        """Return the valid report of command `n`, if it may have ended and there is one."""
+        """Return the report of command `n`; None if there is no valid one.
+
+        Do not look for it while the command certainly runs.
+        """
         if not self.tracker.has_ended and self.quiet_s < QUIET_S:
             return None
         return await in_thread(self.directory.report, n)
@@ -100,6 +119,26 @@ class ShellProcess:
         """Seconds since the last output."""
         return anyio.current_time() - self.quiet_since
 
+    async def reach_prompt(self) -> None:
+        """Wait until the shell displays its prompt, or has ended.
+
+        Raises `ShellBusyError` if neither happens within `PROMPT_TIMEOUT_S`.
+        """
+        deadline = anyio.current_time() + PROMPT_TIMEOUT_S
+        tracker = self.tracker
+        # Usually this is one request. If the shell has ended, it reads the rest of the output.
+        while await self.read(0) and (self.has_exited or not tracker.at_prompt):
+            pass
+        while self.exit is None and not tracker.at_prompt:
+            # The end of the prompt may be missing, for example after `exec 2>FILE`. Until the shell
+            # reads keys, the terminal may have a command's modes, in which a key may be a signal.
+            if tracker.is_prompting and (self.is_waiting or self.quiet_s >= QUIET_S):
+                return
+            if anyio.current_time() > deadline:
+                who = "the user runs a command" if tracker.is_user_running else "no prompt appears"
+                raise ShellBusyError(f"{who} in the shell: see its terminal {self.terminal.id}")
+            await self.read(QUIET_S, until_input=True)
+
     async def close(self) -> None:
         """Release the terminal, and delete the directory."""
         with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True), suppress(AcptermError):
@@ -108,7 +147,7 @@ class ShellProcess:
 
 
 async def in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
-    """Call a function that uses files: those of a workspace may be far away, and slow."""
+    """Call a function in a thread, since files may be on a slow network; return its result."""
     return await anyio.to_thread.run_sync(work, *arguments)
 
 
@@ -122,7 +161,8 @@ async def start_shell(
 ) -> ShellProcess:
     """Start a shell; return it when it displays its first prompt.
 
-    `env` is the environment that it is started with. Raises `ShellError`.
+    `env` is the environment that it is started with. Raises `ShellError` if the shell cannot be
+    started, or does not display a prompt within `START_TIMEOUT_S`.
     """
     directory = await _visible_directory(client, options)
     try:
@@ -181,8 +221,9 @@ async def _await_ready(running: ShellProcess, kind: Kind) -> None:
 async def _visible_directory(client: "Client", options: ShellOptions) -> ShellDirectory:
     """Return a new private directory that the shell's programs can read.
 
-    Programs in isolation see only their workspace. That of the user's terminals is their `cwd`;
-    that of an agent's terminals is usually the directory in which the agent runs.
+    Programs in isolation see only their workspace: for terminals of the user, their `cwd`; for
+    those of an agent, usually the directory in which the agent runs. Raises `ShellError` if no
+    directory is visible to the programs.
     """
     is_user = client.role == "user"
     if is_user and options.provider in (None, "local"):
@@ -214,3 +255,20 @@ async def _can_read(client: "Client", options: ShellOptions, path: str) -> bool:
         with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True), suppress(AcptermError):
             await probe.release()
     return end is not None and end.code == 0
+
+
+def check_command(command: str) -> None:
+    """Check a command before it is given to a shell.
+
+    Raises `TypeError` if it is not a str, and `ValueError` if it contains NUL or a lone surrogate.
+    """
+    if not isinstance(command, str):
+        raise TypeError(f"a command must be a str, not {type(command).__name__}")
+    if "\0" in command:
+        raise ValueError(f"a command must not contain NUL (index {command.index(chr(0))})")
+    try:
+        command.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"a command must not contain a lone surrogate (index {error.start})"
+        ) from error

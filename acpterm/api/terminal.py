@@ -1,9 +1,10 @@
-"""One terminal: reading, typing, waiting, and its end.
+"""One terminal of the Python API: reading, typing, waiting, and ending it.
 
-A `Terminal` holds no state of the program but its id, so several tasks may use one, or several
-objects may stand for the same terminal. Methods raise `RequestError` if the daemon refuses,
-`ClosedError` if the connection has ended, and can be cancelled at any time: the request is then
-cancelled, and the terminal stays as it is. Only what `write` has begun to type is typed.
+A `Terminal` has no state but the terminal's id, so several tasks may use it, and several objects
+may stand for the same terminal. Methods raise `RequestError` if the daemon refuses, and
+`ClosedError` if the connection has ended. They can be cancelled at any time: the request is then
+cancelled, and the terminal is not changed, except that a part of the data of `write` may have been
+typed.
 """
 
 import base64
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class Terminal:
     """A terminal of the daemon, from `Client.create` or `Client.terminal`.
 
-    `name` and `command` are None if `Client.terminal` was called with an id.
+    `name` and `command` are None in an object from `Client.terminal`.
     """
 
     def __init__(
@@ -60,9 +61,10 @@ class Terminal:
     ) -> Output:
         """Return the output after the position `since` as text; by default, from the beginning.
 
-        If there is none yet, wait for some, or for the exit, up to `wait` seconds. With
-        `until_input` the wait also ends when the program waits for input. The text ends before an
-        incomplete character or escape sequence. `max_bytes` is the maximum of raw output: 1 MiB.
+        If there is no output after `since`, wait up to `wait` seconds for output or the exit of the
+        program. With `until_input`, the wait also ends when the program waits for input. The text
+        ends before an incomplete character or escape sequence. At most `max_bytes` of raw output
+        are read, by default 1 MiB.
 
         To follow a terminal, read again from `position` until `exit` is set and `text` is empty.
         """
@@ -96,14 +98,18 @@ class Terminal:
         )
 
     async def output(self) -> RetainedOutput:
-        """Return all retained output as text, as agents read it: a progress bar is one line."""
+        """Return all retained output as text; lines that were overwritten are left out.
+
+        So only the last state of a progress bar is returned.
+        """
         return await self._role.output(self.id)
 
     async def write(self, data: str | bytes) -> None:
         r"""Type `data`: ``"\r"`` or ``"\n"`` is Enter, ``"\x03"`` is Ctrl-C.
 
-        Return when the terminal has accepted all of it, which waits while the program's input queue
-        is full. Raises `ValueError` if an agent types bytes that are not UTF-8.
+        Return when the terminal has accepted all data: if its input queue is full, this waits until
+        the program reads. Raises `ValueError` if the client is an agent, and `data` is bytes that
+        are not UTF-8.
         """
         await self._role.write(self.id, data)
 
@@ -134,15 +140,15 @@ class Terminal:
         until_input: bool = False,
         timeout: float | None = None,
     ) -> Waited:
-        """Wait until one of the conditions holds, or the program has exited.
+        """Wait until the program has exited, or one of the given conditions is met.
 
         The conditions: `pattern`, a regular expression, matches the output after the position
         `since` (by default, all output); there was no output for `idle` seconds; with
         `until_input`, the program waits for input; `timeout` seconds have passed.
 
-        `reason` of the result says which one it was, and `text` is the output after `since`. In a
-        `pattern` that is a string, ``^`` and ``$`` match at each line. It may also be any object
-        with the method `search` of a compiled regular expression.
+        `reason` of the result says which condition was met, and `text` is the output after `since`.
+        `pattern` is a string, in which ``^`` and ``$`` match at each line, or an object with the
+        method `search` of a compiled regular expression.
         """
         return await waiting.wait_for(
             self,
@@ -171,7 +177,7 @@ class Terminal:
         )
 
     async def resize(self, cols: int, rows: int) -> None:
-        """Set the size in cells, while no window is attached."""
+        """Set the size in cells that the terminal has while no window is attached."""
         await self._role.resize(self.id, cols, rows)
 
     async def signal(self, name: str) -> None:
@@ -187,5 +193,8 @@ class Terminal:
         await self._role.act("release", self.id)
 
     async def promote(self) -> TerminalInfo:
-        """Give an agent's terminal to the user: it lives on, and the agent can only read it."""
+        """Make the user the owner of an agent's terminal; the agent can only read it then.
+
+        The terminal lives on when the agent's connection ends. Return its new state.
+        """
         return await self._role.promote(self.id)

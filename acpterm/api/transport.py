@@ -1,13 +1,16 @@
 """Opens the connection of a client: to the daemon, which is started if needed, or to a given path.
 
-`open_agent`, `open_user`, `open_path` and `open_stream` return the stream and the recovery. An
-agent's connection is resumed with a secret, and everything that may be repeated is sent again
-(`Unanswered`). The user's connection has no secret: its terminals do not belong to it, and only the
-requests are sent again that may be executed twice. A given path or stream has no recovery.
+`open_agent`, `open_user`, `open_path` and `open_stream` return a stream and its recovery:
 
-Unhappy orders: a daemon that ends while it is being connected to, answers something else than a
-result, or is another user's, is a `DaemonError`. A reconnection that finds another daemon raises
-`ClosedError`, because the terminals are gone.
+- An agent's connection is resumed with a secret. Unanswered requests that may be repeated are sent
+  again (`Unanswered`). If the reconnection finds another daemon, `ClosedError` is raised, because
+  the terminals are gone.
+- The user's connection has no secret, since terminals do not belong to it. Only requests that may
+  be executed twice are sent again.
+- A given path or stream has no recovery.
+
+`DaemonError` is raised if the daemon ends while the connection is opened, if it refuses
+`initialize`, or if it belongs to another user.
 """
 
 import socket
@@ -20,8 +23,9 @@ import anyio
 import anyio.to_thread
 from anyio.abc import ByteStream, UNIXSocketStream
 
-from acpterm.api.connection import Connected, Recovery, Repeats
 from acpterm.api.errors import ClosedError, DaemonError
+from acpterm.api.recovery import Connected, Recovery, Repeats
+from acpterm.api.user_repeats import UserRepeats
 from acpterm.client import daemon
 from acpterm.client import handshake as handshakes
 from acpterm.client.handshake import (
@@ -34,19 +38,20 @@ from acpterm.client.handshake import (
     initialize_timeout,
     no_answer,
 )
-from acpterm.client.unanswered import Lost, Unanswered
-from acpterm.client.user.requests import REPEATABLE, unknown_outcome
+from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings, agent_socket, user_socket
-from acpterm.jsonrpc import Id
 from acpterm.runtime import exec_context
 
 _CHUNK: Final = 64 * 1024
-_PREFIX: Final = "_acpterm/"
 _EVENTS: Final = "_acpterm/events"
 
 
 class Opened(NamedTuple):
-    """An open connection: its stream, how it is replaced, and how errors call the daemon."""
+    """An open connection.
+
+    `recovery` replaces its stream after a loss; None if it cannot be replaced. `name` is the name
+    of the daemon in error messages.
+    """
 
     connected: Connected
     recovery: Recovery | None
@@ -54,58 +59,21 @@ class Opened(NamedTuple):
 
 
 class Introduction(NamedTuple):
-    """What an agent says in `initialize`: its name, an additional profile, and whether it asks."""
+    """What an agent sends in `initialize`: its name, an additional profile, if any, and `elicits`.
+
+    `elicits` says whether the agent's client can ask its user (`connect(asks=…)`).
+    """
 
     agent: str
     profile: str | None = None
     elicits: bool = False
 
 
-class UserRepeats:
-    """The requests on the user's socket that have no response yet. Implements `Repeats`."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._open: dict[Id, _Open] = {}
-
-    def request(self, id_: Id, method: str, line: bytes) -> None:
-        """Record a request that is about to be sent."""
-        self._open[id_] = _Open(method.removeprefix(_PREFIX), line)
-
-    def cancel(self, id_: Id, line: bytes) -> None:
-        """Record that the request `id_` was cancelled by the message in `line`."""
-        if (request := self._open.get(id_)) is not None:
-            request.lines += line
-
-    def answered(self, id_: Id) -> None:
-        """Remove the request `id_`, whose response was received."""
-        self._open.pop(id_, None)
-
-    def lost(self) -> Lost:
-        """Return what to send on the next connection, and the requests that fail instead."""
-        lost = Lost([], [])
-        for id_, request in list(self._open.items()):
-            request.losses += 1
-            if request.losses <= request.repeats:
-                lost.lines.append(request.lines)
-            else:
-                del self._open[id_]
-                lost.errors.append((id_, unknown_outcome(self._name, request.method)))
-        return lost
-
-
-class _Open:
-    def __init__(self, method: str, line: bytes) -> None:
-        self.method = method
-        self.lines = line
-        self.losses = 0
-        self.repeats = float("inf") if method == "events" else REPEATABLE.get(method, 0)
-
-
 class DaemonRecovery:
     """Connects to the daemon again. Implements `Recovery`.
 
-    `params` returns the params of `initialize`; its argument is the secret of the connection.
+    `params` returns the params of `initialize`; its argument is the secret of the connection, or
+    None for the user.
     """
 
     def __init__(
@@ -129,7 +97,11 @@ class DaemonRecovery:
         self._secret = welcome.secret or self._secret
 
     async def reconnect(self) -> Connected:
-        """Connect to the daemon's next worker, and resume. Raises `ClosedError`."""
+        """Connect to the daemon's next worker, and resume the connection.
+
+        Try for `resume_timeout` seconds (a setting). Raises `ClosedError` if no worker answers in
+        that time, if the setting is 0, or if the daemon that answers does not know the connection.
+        """
         seconds = self._settings.resume_timeout
         if not seconds or (self._secret is None and not self._is_user):
             raise ClosedError(f"{self._name} is gone")
@@ -162,7 +134,10 @@ class DaemonRecovery:
 
 
 async def open_user(settings: Settings) -> Opened:
-    """Connect to the user's socket, and start the daemon if needed. Raises `DaemonError`."""
+    """Connect to the user's socket, and start the daemon if needed.
+
+    Raises `DaemonError` if the daemon cannot be started or used.
+    """
     name = f"the daemon at {user_socket(settings)}"
 
     def params(secret: str | None) -> dict[str, Any]:
@@ -174,9 +149,9 @@ async def open_user(settings: Settings) -> Opened:
 
 
 async def open_agent(settings: Settings, agent: Introduction) -> Opened:
-    """Connect to the agents' socket, and start the daemon if needed. Raises `DaemonError`.
+    """Connect to the agents' socket, and start the daemon if needed.
 
-    `agent` is what the agent says about itself.
+    Raises `DaemonError` if the daemon cannot be started or used.
     """
     name = f"the daemon at {agent_socket(settings)}"
 
@@ -189,7 +164,10 @@ async def open_agent(settings: Settings, agent: Introduction) -> Opened:
 
 
 async def open_path(path: str, settings: Settings, agent: Introduction) -> Opened:
-    """Connect to the agents' protocol at the Unix socket `path`. Raises `DaemonError`."""
+    """Connect to a host that speaks the agents' protocol on the Unix socket `path`.
+
+    Raises `DaemonError` if the host cannot be used.
+    """
     name = f"the host at {path}"
     try:
         stream = await _stream(daemon.open_socket(path))
@@ -200,9 +178,10 @@ async def open_path(path: str, settings: Settings, agent: Introduction) -> Opene
 
 
 async def open_stream(stream: ByteStream, settings: Settings, agent: Introduction) -> Opened:
-    """Connect to the agents' protocol at the other end of `stream`. Raises `DaemonError`.
+    """Connect to a host that speaks the agents' protocol at the other end of `stream`.
 
-    The host has the execution context of the agent's terminals already, so none is sent.
+    The host already has the execution context of the agent's terminals, so none is sent. Raises
+    `DaemonError` if the host cannot be used.
     """
     name = "the host"
     params = _with_profile(initialize_params(agent.agent), agent)
@@ -248,7 +227,10 @@ async def _open_daemon(
 async def _introduce(
     stream: ByteStream, settings: Settings, name: str, params: dict[str, Any]
 ) -> tuple[Welcome, bytes]:
-    """Send `initialize`; return the response, and the bytes received after it."""
+    """Send `initialize`; return the response, and the bytes received after it.
+
+    Raises `DaemonError` if the response is an error, or does not come in time.
+    """
     seconds = initialize_timeout(settings)
     with anyio.move_on_after(seconds):
         try:
@@ -261,7 +243,11 @@ async def _introduce(
 
 
 async def _shake_hands(stream: ByteStream, params: dict[str, Any]) -> tuple[Welcome, bytes]:
-    """Send `initialize`; return the response. Close the stream on failure."""
+    """Send `initialize`; return the response, and the bytes received after it.
+
+    If this fails or is cancelled, close the stream. Raises `HandshakeError` if the response is not
+    valid or is an error, or if the stream ends.
+    """
     handshake = Handshake(params)
     try:
         with suppress(anyio.BrokenResourceError):  # a response may have arrived before the break

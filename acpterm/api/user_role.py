@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class UserRole(Caller):
-    """The methods of the user."""
+    """The methods of the user. `profile` is the profile of `check`. Implements `Role`."""
 
     kind: Literal["user", "agent"] = "user"
 
@@ -48,13 +48,16 @@ class UserRole(Caller):
         self._judge = None if profile is None else self._local_judge()
 
     def _local_judge(self) -> "LocalJudge":
-        # It parses shell text, and is slow to import; most clients judge nothing.
+        # Its parser of shell text is slow to import, and most clients judge nothing.
         from acpterm.api.judge import LocalJudge  # noqa: PLC0415
 
         return LocalJudge(self._settings, self._profile)
 
     async def create(self, launch: Launch) -> Created:
-        """Create a terminal. Raises `ValueError` for options that only agents have."""
+        """Create a terminal.
+
+        Raises `ValueError` if `timeout` or `output_bytes` is given, which only agents have.
+        """
         if launch.timeout is not None or launch.output_bytes is not None:
             raise ValueError("timeout and output_bytes are for agents: connect(agent=NAME)")
         command, args = launch.command, launch.args
@@ -92,14 +95,14 @@ class UserRole(Caller):
         return await self._call("_acpterm/terminal/get", GetRequest(terminal), TerminalInfo)
 
     async def read(self, terminal: str, read: Read) -> ReadResponse:
-        """Return output from a position on."""
+        """Return output of a terminal, from the position `read.since` on."""
         params = UserReadRequest(
             terminal, read.since, read.max_bytes, read.format, read.wait_ms, read.until_input
         )
         return await self._call("_acpterm/terminal/read", params, ReadResponse)
 
     async def output(self, terminal: str) -> RetainedOutput:
-        """Return all retained output."""
+        """Return all retained output of a terminal."""
         params = UserTerminalRequest(terminal)
         answer = await self._call("_acpterm/terminal/output", params, OutputResponse)
         return RetainedOutput(
@@ -107,7 +110,7 @@ class UserRole(Caller):
         )
 
     async def write(self, terminal: str, data: str | bytes) -> None:
-        """Type `data`."""
+        """Type `data` into a terminal."""
         if isinstance(data, str):
             params = UserWriteRequest(terminal, data)
         else:
@@ -115,42 +118,42 @@ class UserRole(Caller):
         await self._do("_acpterm/terminal/write", params)
 
     async def wait(self, terminal: str) -> Exit:
-        """Return how the program ended, once it has."""
+        """Wait until the program of a terminal has exited; return how it ended."""
         method = "_acpterm/terminal/wait"
         info = await self._call(method, UserTerminalRequest(terminal), TerminalInfo)
         found = exit_of_info(info.exit_status)
         return Exit(None, None, "lost") if found is None else found
 
     async def screen(self, terminal: str) -> ScreenResponse:
-        """Return the screen."""
+        """Return the screen of a terminal."""
         params = UserTerminalRequest(terminal)
         return await self._call("_acpterm/terminal/screen", params, ScreenResponse)
 
     async def resize(self, terminal: str, cols: int, rows: int) -> None:
-        """Set the size that the terminal has while no window is attached."""
+        """Set the size in cells that a terminal has while no window is attached."""
         await self._do("_acpterm/terminal/resize", UserResizeRequest(terminal, cols, rows))
 
     async def signal(self, terminal: str, name: str) -> None:
-        """Send a signal to the foreground process group."""
+        """Send the signal `name`, such as SIGINT, to a terminal's foreground process group."""
         await self._do("_acpterm/terminal/signal", UserSignalRequest(terminal, name))
 
     async def act(self, action: Literal["kill", "release"], terminal: str) -> None:
-        """Kill the program, or release the terminal."""
+        """Kill the program of a terminal, or release the terminal, as `action` says."""
         await self._do(f"_acpterm/terminal/{action}", UserTerminalRequest(terminal))
 
     async def promote(self, terminal: str) -> TerminalInfo:
-        """Give an agent's terminal to the user."""
+        """Make the user the owner of an agent's terminal; return its new state."""
         params = UserTerminalRequest(terminal)
         return await self._call("_acpterm/terminal/promote", params, TerminalInfo)
 
     def events(self, token: str) -> Any:
-        """Return the params of ``_acpterm/events``."""
+        """Return the params of the request ``_acpterm/events`` with the token `token`."""
         return EventsRequest(token)
 
     async def check(
         self, command: str, args: Sequence[str] | None, cwd: str | None, *, ask: bool
     ) -> CommandCheck:
-        """Judge a command as if it were an agent's. Nothing is asked, whatever `ask` is."""
+        """Judge a command as if it were an agent's. `ask` has no effect: the user is not asked."""
         del ask
         await anyio.lowlevel.checkpoint()
         if self._judge is None:

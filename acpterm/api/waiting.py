@@ -1,8 +1,8 @@
-"""The waits for output: until a pattern matches, nothing comes any more, or input is awaited.
+"""Waits until a pattern matches the output, output stops, or the program waits for input.
 
-Regular expressions run here, in the client's process, and on a limited part of the output: of what
-has come, at most `TEXT_CHARS_MAX` characters are kept, and a match that begins more than
-`OVERLAP_CHARS` before the newest part is not found.
+Regular expressions run here, in the client's process, and on a limited part of the output: the last
+`TEXT_CHARS_MAX` characters are retained, and a match that begins more than `OVERLAP_CHARS` before
+the newest part is not found.
 
 Nothing is lost when a wait is cancelled or times out: reading does not change the terminal, and
 `Waited.position` is the end of `Waited.text`.
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 TEXT_CHARS_MAX: Final = 1 << 20
 OVERLAP_CHARS: Final = 64 * 1024
-# Until then, a program that waited for input before may not have read it yet.
+# A program that waits for input earlier than this may not have read the latest input yet.
 _INPUT_AFTER_S: Final = 0.2
 # The longest wait of one request.
 _READ_WAIT_S: Final = 20.0
-# Without a pattern, the parts of a flood need not all be read: a pause after each large one.
+# Without a pattern, not all output of a flood has to be read: pause after each large part.
 _LARGE_CHARS: Final = 64 * 1024
 _PAUSE_S: Final = 0.1
 # How much later than its limit a wait ends if the daemon does not answer.
@@ -34,7 +34,7 @@ _GRACE_S: Final = 1.0
 
 
 class Searches(Protocol):
-    """What a wait searches for: a regular expression, or an object that searches like one."""
+    """An object that searches text, such as a compiled regular expression."""
 
     def search(
         self, text: str, pos: int, /
@@ -54,7 +54,7 @@ class _Seen:
         self._searched = 0
 
     def add(self, output: Output) -> bool:
-        """Append output; return whether there was any."""
+        """Append the output of a read; return whether there was any."""
         has_more = bool(output.text) or output.position > (self.since or 0)
         self.since, self.last = output.position, output
         self.lost += output.lost
@@ -67,7 +67,7 @@ class _Seen:
         return has_more
 
     async def search(self, pattern: Searches) -> re.Match[str] | None:
-        """Return the first match that the newest output may have made possible."""
+        """Return the first match that begins in the newest output, or shortly before it."""
         found = pattern.search(self.text, self._searched)
         return await found if isinstance(found, Awaitable) else found
 
@@ -94,7 +94,7 @@ async def wait_for(
     until_input: bool = False,
     timeout: float | None = None,
 ) -> Waited:
-    """Wait as `Terminal.wait_for` does."""
+    """Wait for a condition: see `Terminal.wait_for`."""
     compiled = re.compile(pattern, re.MULTILINE) if isinstance(pattern, str) else pattern
     limits = _Limits(
         least=0.0,
@@ -112,11 +112,11 @@ async def collect(
     settle_interval: float = 2.0,
     max_interval: float = 30.0,
 ) -> Waited:
-    """Wait for the reaction of a program to what was typed, and return the output after `since`.
+    """Wait for the reaction of a program to input, and return the output after `since`.
 
-    Wait at least `min_interval` seconds, then until nothing has come for `settle_interval` seconds,
-    and at most `max_interval` seconds. End at once when the program exits, and soon when it waits
-    for input.
+    Wait at least `min_interval` seconds, then until there is no output for `settle_interval`
+    seconds, and at most `max_interval` seconds. If the program exits, return at once; if it waits
+    for input, return after `_INPUT_AFTER_S` at the earliest.
     """
     limits = _Limits(
         least=min_interval,
@@ -128,10 +128,10 @@ async def collect(
 
 
 class _Limits:
-    """The conditions of a wait that depend on the time; all times are seconds, inf for never.
+    """The conditions of a wait that depend on time. All times are in seconds; inf means never.
 
-    `least` is the time before which `idle` does not end the wait. Input ends it after
-    `input_after`, or never if that is inf. The wait ends at the latest after `most`.
+    A pause of `idle` ends the wait, but not before `least`. A program that waits for input ends the
+    wait from `input_after` on. The wait ends after `most` at the latest.
     """
 
     def __init__(self, least: float, idle: float, input_after: float, most: float) -> None:
@@ -143,7 +143,7 @@ class _Limits:
         self._input_at = self.began + input_after
 
     def watches_input(self, now: float) -> bool:
-        """Return whether input that the program waits for ends the wait."""
+        """Return whether a program that waits for input ends the wait at the time `now`."""
         return now >= self._input_at
 
     @property
@@ -151,12 +151,15 @@ class _Limits:
         return max(self.began + self._least, self.last_output + self._idle)
 
     def next_at(self, now: float) -> float:
-        """Return when the next read has to be answered."""
+        """Return the time at which the next read must return."""
         until = min(self._quiet_at, self.end, now + _READ_WAIT_S)
         return until if self.watches_input(now) else min(until, self._input_at)
 
     def reason(self, output: Output, now: float) -> Reason | None:
-        """Return why the wait is over, if it is, after a read that has found nothing new."""
+        """Return why the wait ends after the read `output`, which has no new output.
+
+        Return None if the wait continues.
+        """
         if output.exit is not None:
             return "exit"
         if output.waiting_for_input and self.watches_input(now):
@@ -169,7 +172,7 @@ class _Limits:
 async def _wait(
     terminal: "Terminal", pattern: Searches | None, since: int | None, limits: _Limits
 ) -> Waited:
-    """Read until `pattern` matches, or one of the conditions of `limits` holds."""
+    """Read until `pattern` matches, the program exits, or a condition of `limits` is met."""
     seen = _Seen(since)
     with anyio.move_on_at(limits.end + _GRACE_S):
         while True:

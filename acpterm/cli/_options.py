@@ -79,10 +79,12 @@ def hosted(function: F) -> F:
     `--socket`, `--embedded` and `--profile` choose the host and the profile, `--mcp` and `--tools`
     add an MCP server, and `--log` writes all messages to a file.
     """
+    from acpterm.mcp.tool_set_names import TOOL_SET_NAMES  # noqa: PLC0415  few commands need it
+
     for option in (
         click.option(
             "--tools",
-            type=click.Choice(["session", "pool", "codex", "claude"]),
+            type=click.Choice(TOOL_SET_NAMES),
             help="Which tools --mcp provides.  [default: session]",
         ),
         click.option(

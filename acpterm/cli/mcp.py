@@ -1,12 +1,13 @@
 """`acpterm mcp`: serve the MCP client that spawned it, on stdin and stdout."""
 
 import sys
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from acpterm.cli._mcp import check_mcp
 from acpterm.cli._options import common, settings
+from acpterm.mcp.tool_set_names import TOOL_SET_NAMES, ToolSetName
 from acpterm.runtime import logs
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 @click.command("mcp")
 @click.option(
     "--tools",
-    type=click.Choice(["session", "pool", "codex", "claude"]),
+    type=click.Choice(TOOL_SET_NAMES),
     default="session",
     show_default=True,
     help="Which tools to provide.",
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @common
 def command(
     *,
-    tools: Literal["session", "pool", "codex", "claude"],
+    tools: ToolSetName,
     profile: str | None,
     socket: str | None,
     config: str | None,

@@ -9,6 +9,7 @@ from acpterm.cli._mcp import check_mcp
 from acpterm.cli._options import fail, require_user
 from acpterm.cli._output import echo_once, is_colour_wanted, json_text
 from acpterm.client.sanitize import escape_invisible
+from acpterm.mcp.tool_set_names import TOOL_SET_NAMES
 
 if TYPE_CHECKING:
     from acpterm.client.setup.agents import Agent
@@ -26,7 +27,7 @@ _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 @click.option("--skill", is_flag=True, help="Install the skill, which teaches agents the tools.")
 @click.option(
     "--tools",
-    type=click.Choice(["session", "pool", "codex", "claude"]),
+    type=click.Choice(TOOL_SET_NAMES),
     help="Tools of acpterm mcp.  [default: session, or those that are set up]",
 )
 @click.option("--undo", is_flag=True, help="Remove what setup has added.")

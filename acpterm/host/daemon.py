@@ -28,7 +28,7 @@ from acpterm.host.server.daemon_sockets import Listening, Sockets, open_sockets
 from acpterm.host.state.records import StateVersionError
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import HTTP_KEY, StoredEntry
-from acpterm.host.web_door import WebDoor
+from acpterm.host.web_interface import WebInterface
 from acpterm.keeper.client import KeeperClient
 from acpterm.pty import linux
 from acpterm.runtime import exec_context, logs
@@ -48,7 +48,7 @@ _EXIT_FAILED: Final = 70
 _log = structlog.get_logger("acpterm.daemon")
 
 
-class WebServer(WebDoor, Protocol):
+class WebServer(WebInterface, Protocol):
     """The daemon's HTTP server, with the methods by which `serve` runs it."""
 
     def restore(self, entry: StoredEntry | None) -> None:

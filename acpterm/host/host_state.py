@@ -28,7 +28,7 @@ from acpterm.host.state.records import HostRecord
 from acpterm.host.state.store import HOST_KEY
 from acpterm.host.state.writer import StateWriter
 from acpterm.host.terminal_info import terminal_info
-from acpterm.host.web_door import WebDoor
+from acpterm.host.web_interface import WebInterface
 from acpterm.host.windows import Windows
 from acpterm.keeper.client import KeeperClient
 from acpterm.policy.approvals import Approvals
@@ -84,7 +84,7 @@ class DaemonInfo(NamedTuple):
     """After how many idle seconds the daemon ends; None means never."""
     end: Callable[[], None] = _nothing
     """Request the end of the daemon, and return at once. The daemon closes its host, then exits."""
-    web: WebDoor | None = None
+    web: WebInterface | None = None
     """The daemon's HTTP server; None if there is none."""
 
 

@@ -1,10 +1,15 @@
 """The MCP server: terminals of the host as tools for MCP clients (`acpterm mcp`).
 
-- `server`: the server of the official SDK, which lists tools and calls them;
-- `profiles`: which tools a client gets: `session`, `pool`, `codex` or `claude`;
+- `run`: the command; `server`: the server of the official SDK, which lists tools and calls them;
+  `invalid_lines`: responses to lines that are not messages;
+- `tool_sets`, `tool_set_names`: the sets of tools, of which a client gets one; `session_tools`,
+  `pool_tools`, `codex_tools`, `claude_tools`: the tools of each set, one module each;
 - `tool`: one tool with its schemas; `arguments`: names under which models pass a parameter;
-- `session_tools`, `pool_tools`, `codex_tools`, `claude_tools`: the tools, one module each;
+  `tool_error`: errors for the model; `patterns`: regular expressions of the model;
 - `host_link`: the connection to the host; `sessions`: the terminals that the client has started;
-- `call`: one call with its deadline and progress; `waiting`: waiting for output;
-- `states`: the first line of each result; `cropping`: the head and the tail of long output.
+  `starting`: starts that may need the user's approval; `questions`: questions to the user;
+- `shells`, `named_shell`: persistent shells; `shell_replies`: results of their commands;
+- `call`: one call with its deadline and progress; `waiting`: waiting for output and reading it;
+- `states`: the first line of each result; `cropping`: the beginning and the end of long output;
+- `resources`: output and screens as MCP resources.
 """

@@ -1,8 +1,9 @@
 """The names under which models pass a parameter, and the conversion to a tool's params.
 
 Models have learnt the parameters of other tools: `cmd` for `command`, `session_id` for `sessionId`.
-A tool declares one name, and gets the value under any name of the same group. Names are compared
-without case and underscores. Unknown arguments are ignored, and null is as good as absent.
+A tool declares one name, and gets the value that the model passes under any name of the same group
+(`_GROUPS`). Names are compared without case, hyphens and underscores. Unknown arguments are
+ignored. An argument that is null counts as absent.
 """
 
 import shlex
@@ -35,7 +36,10 @@ _ANY_UNIT: Final = "timeout"
 """A time limit under this name is in the unit that the tool declares; see `_LONGEST_S`."""
 _NUMBERED: Final = "term-"
 _LONGEST_S: Final = 1000
-"""Where seconds are expected, a larger `timeout` is taken for milliseconds, as in Claude's Bash."""
+"""From this value on, a `timeout` for a tool that expects seconds is taken for milliseconds.
+
+Claude's Bash, which models know, has a `timeout` in milliseconds.
+"""
 
 
 def _plain(name: str) -> str:
@@ -50,7 +54,8 @@ def _group(name: str) -> tuple[str, ...]:
 def decode(tool: str, arguments: Mapping[str, Any] | None, params: type[P]) -> P:
     """Return the arguments of a call as the params of the tool `tool`.
 
-    Raises `ToolError`, with a message that says which argument is wrong, and what it must be.
+    Raises `ToolError` if an argument is wrong or missing; the message says which, and what the tool
+    takes.
     """
     given = {name: value for name, value in (arguments or {}).items() if value is not None}
     plain = {_plain(name): value for name, value in reversed(given.items())}
@@ -80,7 +85,10 @@ def decode(tool: str, arguments: Mapping[str, Any] | None, params: type[P]) -> P
 
 
 def _unquoted(value: str, kind: Any) -> Any:
-    """Return a list that was given as JSON text, or a number as the name `term-1`, as such."""
+    """Convert a string to the list of its JSON text, or `term-1` to `1`, if the parameter is that.
+
+    `kind` is the type of the parameter: a list, or a number. Return other strings unchanged.
+    """
     if "list" in str(kind) and value.lstrip().startswith("["):
         with suppress(ValueError):
             return msgspec.json.decode(value, type=list[str])
@@ -88,7 +96,10 @@ def _unquoted(value: str, kind: Any) -> Any:
 
 
 def _synonym(name: str, free: Mapping[str, Any]) -> Any:
-    """Return the value that was passed under another name of the parameter `name`, or None."""
+    """Return the value that was passed under another name of the parameter `name`; None without it.
+
+    `free` has the arguments whose names the tool does not declare.
+    """
     plain = _plain(name)
     if plain in (*_SECONDS, *_MILLISECONDS, _ANY_UNIT):
         return _duration(free, in_seconds=plain in _SECONDS)
@@ -96,7 +107,11 @@ def _synonym(name: str, free: Mapping[str, Any]) -> Any:
 
 
 def _duration(free: Mapping[str, Any], *, in_seconds: bool) -> Any:
-    """Return a time limit that was passed under another name, in the unit that is wanted."""
+    """Return a time limit that was passed under another name; None if there is none.
+
+    It is converted to seconds with `in_seconds`, otherwise to milliseconds. A value that is not a
+    number is returned unchanged.
+    """
     own, other = (_SECONDS, _MILLISECONDS) if in_seconds else (_MILLISECONDS, _SECONDS)
     for name in own:
         if name in free:
@@ -113,7 +128,7 @@ def _duration(free: Mapping[str, Any], *, in_seconds: bool) -> Any:
 
 
 def _line(command: list[Any], params: type[msgspec.Struct]) -> Any:
-    """Return a command that was given as words as one line, if the tool takes a line."""
+    """Return a list of words as one shell command, unless the tool takes a list of words."""
     kind = next(field.type for field in fields(params) if field.encode_name == "command")
     takes_words = "list" in str(kind)
     return command if takes_words else shlex.join(map(str, command))

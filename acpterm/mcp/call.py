@@ -1,9 +1,9 @@
-"""One call of a tool: how long it may block, its progress, and what it may use.
+"""One call of a tool: how long it may block, its progress, and the client's state that it uses.
 
-MCP clients give up on a request after a minute, and their users believe that the command has
-failed. So a call returns after `BLOCK_MAX_S`, with a state and an id to continue with. If the
-client has sent a progress token it knows that the call lives: then progress is sent every
-`PROGRESS_INTERVAL_S`, and the call may take up to `PROGRESS_MAX_S`.
+MCP clients give up on a request after a minute, and report to the user that the command has failed.
+So a call returns after `BLOCK_MAX_S` at most, with a state and an id to continue with. A client
+that has sent a progress token is sent progress every `PROGRESS_INTERVAL_S`, so that it does not
+give up, and the call may take up to `PROGRESS_MAX_S`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,9 +26,11 @@ Report: TypeAlias = Callable[[float, str], Awaitable[None]]
 
 
 class Call:
-    """A call of a tool. `settings` are those of the agent that calls.
+    """A call of a tool.
 
-    `report` sends progress, and `ask` asks the user, if the client can.
+    `sessions`, `starts` and `shells` are those of the client, `settings` those for its agent.
+    `report` sends progress; None if the client does not want progress. `ask` asks the user; None if
+    the client cannot.
     """
 
     def __init__(
@@ -49,36 +51,44 @@ class Call:
         self._report: Final = report
         self._began: Final = anyio.current_time()
         self.approval_s: float | None = None
-        """How long the call waits for the user's approval; None if as long as it may block."""
+        """For how many seconds the call waits for approval; None if as long as it may block."""
         self.doing = "working"
-        """What the call waits for, for the progress messages."""
+        """What the call is doing now, for progress messages."""
 
     async def start(self, launch: Launch) -> Session:
-        """Start a program. Raises `ToolError`, also while the user has not decided about it."""
+        """Start a program, and return its session.
+
+        Raises `ToolError` if the program cannot start, and `ApprovalPendingError` if the user has
+        not decided about it when the call has to return.
+        """
         return await self.starts.start(
             self.sessions, launch, self.ask, self.remaining, self.remaining_approval
         )
 
     async def get(self, identifier: str) -> Session:
-        """Return the session with this id, or that of a start with this id. Raises `ToolError`."""
+        """Return the session with this id, or the session of the pending start with this id.
+
+        Raises `ToolError` if there is none, or if the start has failed, and `ApprovalPendingError`
+        if the user has not decided about the start.
+        """
         start = self.starts.find(identifier)
         return await self.sessions.get(identifier) if start is None else start.result()
 
     @property
     def remaining(self) -> float:
-        """Return the seconds for which the call may still block."""
+        """The seconds for which the call may still block."""
         limit = BLOCK_MAX_S if self._report is None else PROGRESS_MAX_S
         return max(0.0, self._began + limit - anyio.current_time())
 
     @property
     def remaining_approval(self) -> float:
-        """Return the seconds for which the call may still wait for the user's approval."""
+        """The seconds for which the call may still wait for the user's approval."""
         if self.approval_s is None:
             return self.remaining
         return max(0.0, min(self.remaining, self._began + self.approval_s - anyio.current_time()))
 
     def limited(self, seconds: float) -> float:
-        """Return `seconds`, or what remains if that is less."""
+        """Return `seconds`, but at most `remaining`, and at least 0."""
         return min(max(0.0, seconds), self.remaining)
 
     async def report(self, message: str) -> None:
@@ -87,7 +97,7 @@ class Call:
             await self._report(anyio.current_time() - self._began, message)
 
     async def send_progress(self) -> None:
-        """Send progress until cancelled. Returns at once if the client does not want any."""
+        """Send progress until cancelled. Return at once if the client does not want progress."""
         if self._report is None:
             return
         while True:

@@ -1,17 +1,18 @@
-"""Cropping of long output: the first 20 % and the last 80 % of it, and what was left out between.
+"""Cropping of long output to a limit: its beginning and its end, with a note about the rest.
 
-The cut is at the ends of lines, unless a single line is too long.
+The beginning takes 20 % of the limit, the end 80 %. The output is cut at the ends of lines, unless
+that would lose too much because of a long line.
 """
 
 from typing import Final, NamedTuple
 
 HEAD_SHARE: Final = 0.2
 _LINE_SEARCH_SHARE: Final = 0.5
-"""The share of a part that may be given up to cut it at the end of a line."""
+"""The share of the beginning or end that may be dropped to cut at the end of a line."""
 
 
 class Cropped(NamedTuple):
-    """Output of limited length. `lines` and `bytes` count what was left out; `head` is kept."""
+    """Output of limited length. Between `head` and `tail`, `lines` and `bytes` were left out."""
 
     head: str
     tail: str
@@ -20,16 +21,16 @@ class Cropped(NamedTuple):
 
     @property
     def is_cropped(self) -> bool:
-        """Return whether something was left out."""
+        """Whether output was left out."""
         return self.bytes > 0
 
     @property
     def head_lines(self) -> int:
-        """Return the number of complete lines before the part that was left out."""
+        """The number of complete lines before the part that was left out."""
         return self.head.count("\n")
 
     def with_note(self, how_to_read: str) -> str:
-        """Return the output, with a line about what was left out and how to read it."""
+        """Return the output. If a part was left out, a line in its place says how to read it."""
         if not self.is_cropped:
             return self.head + self.tail
         lines = f"{self.lines:,} line{'' if self.lines == 1 else 's'}"

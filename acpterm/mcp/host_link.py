@@ -1,8 +1,8 @@
 """The connection to the host: opened by the first call that needs it, as the MCP client's agent.
 
-States: *closed* → *open* (a client that works) → *closed*. `client` opens it again after the host
-has gone; the terminals of the earlier connection have ended then. One task holds the connection,
-because a connection must be closed in the task that has opened it.
+States: *closed* → *open* → *closed*. After the connection was lost, `client` opens another one; the
+terminals of the earlier connection have ended then. One task holds the connection, because a
+connection must be closed in the task that has opened it.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,14 @@ from acpterm.api.client import Client
 from acpterm.api.questions import Asks
 
 Connect: TypeAlias = Callable[[str, Asks | None], AbstractAsyncContextManager[Client]]
-"""Opens a connection for the agent with the given name, which may ask its user."""
+"""Opens a connection for the agent with the given name.
+
+The second argument asks the agent's user; None if the agent cannot.
+"""
 
 
 class HostLink:
-    """Opens the connection to the host when it is needed, in `group`, and holds it."""
+    """Opens the connection to the host when it is needed, and holds it in a task of `group`."""
 
     def __init__(self, connect: Connect, group: TaskGroup) -> None:
         self._connect: Final = connect
@@ -30,14 +33,17 @@ class HostLink:
         self._closing = anyio.Event()
 
     async def client(self, agent: str, asks: Asks | None) -> Client:
-        """Return the open connection. Raises `AcptermError` if the host cannot be reached."""
+        """Return the open connection; open it first if it is closed.
+
+        Raises `AcptermError` if the host cannot be reached.
+        """
         async with self._lock:
             if self._client is None:
                 self._client = await self._group.start(self._keep_open, agent, asks)
             return self._client
 
     def close(self, client: Client) -> None:
-        """Close the connection of `client`, which does not work any more."""
+        """Close the connection `client`, which was lost, unless another one is open already."""
         if self._client is client:
             self._client = None
             self._closing.set()
@@ -57,6 +63,6 @@ class HostLink:
                 task_status.started(client)
                 await closing.wait()
         except Exception:
-            # The next call that uses the connection reports what is wrong, and opens another.
+            # The next call that uses this connection fails with the reason, and calls `close`.
             if not started:
                 raise

@@ -1,8 +1,8 @@
-"""Answers to lines of the client that are no messages.
+"""Responses to lines from the client that are not messages.
 
-The transport of the SDK passes an exception on in place of such a line, and the SDK only logs it: a
-client that has sent a request which cannot be read would wait for its response. The id of such a
-line is null in the answer if it cannot be read either. Empty lines are not answered.
+The transport of the SDK passes on an exception instead of such a line, and the SDK only logs the
+exception: a client whose request is invalid would wait for a response. The response has the id in
+the line, or null if the line has no id that can be read. Empty lines get no response.
 """
 
 import json
@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 _ID: Final = re.compile(r'\s*\{[^\[\]{}]*?"id"\s*:\s*(\d{1,18}|"[^"\\]*")')
-"""The id of a message in which it comes before the first object or array."""
+"""Finds the id in a line that is not valid JSON, if it comes before any inner object or array."""
 
 
 @asynccontextmanager
@@ -26,7 +26,7 @@ async def answering_invalid(
     received: AsyncIterable[SessionMessage | Exception],
     send: Callable[[SessionMessage], Awaitable[None]],
 ) -> AsyncIterator[MemoryObjectReceiveStream[SessionMessage | Exception]]:
-    """Provide the messages of `received`; lines that are none are answered with `send`."""
+    """Yield a stream of the messages in `received`; respond to invalid lines with `send`."""
     passed, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     async with anyio.create_task_group() as tasks, messages:
         tasks.start_soon(_pass, received, send, passed)
@@ -39,7 +39,7 @@ async def _pass(
     send: Callable[[SessionMessage], Awaitable[None]],
     passed: MemoryObjectSendStream[SessionMessage | Exception],
 ) -> None:
-    """Pass messages on until the client has closed its end, or the server its streams."""
+    """Pass messages on until the client has closed its end, or the server its end of a stream."""
     async with passed:
         try:
             async for item in received:
@@ -52,7 +52,7 @@ async def _pass(
 
 
 def _answer(error: ValidationError) -> types.JSONRPCError | None:
-    """Return the answer to an invalid line; None for an empty one."""
+    """Return the response to an invalid line; None for an empty line."""
     detail = error.errors(include_url=False)[0]
     line = detail["input"]
     if detail["type"] != "json_invalid":
@@ -70,7 +70,7 @@ def _answer(error: ValidationError) -> types.JSONRPCError | None:
 
 
 def _id(message: Any) -> str | int | None:
-    """Return the id of a message that is not valid otherwise, if it has one."""
+    """Return the id of an invalid message; None if it has no valid id."""
     identifier = message.get("id") if isinstance(message, dict) else None
     is_id = isinstance(identifier, str | int) and not isinstance(identifier, bool)
     if not is_id or (isinstance(identifier, str) and not identifier.isprintable()):

@@ -1,9 +1,9 @@
-"""Regular expressions that the model gives.
+"""Regular expressions from the model, with limits of time and memory.
 
-Some of them, such as ``(a+)+$``, take a time that grows exponentially with the text. A search runs
-in a thread, which lets other Python code run meanwhile, and ends after `TIMEOUT_S` with an error
-for the model. Others, such as ``((a{1000}){1000}){1000}``, take as much memory as text that they
-match has at least: they are refused (`_length`).
+For some expressions, such as ``(a+)+$``, the time of a search grows exponentially with the text. A
+search runs in a thread, which lets other Python code run meanwhile, and ends after `TIMEOUT_S` with
+an error for the model. Other expressions, such as ``((a{1000}){1000}){1000}``, need as much memory
+as the shortest text that they match: expressions longer than `LENGTH_MAX` are refused (`_length`).
 """
 
 import re
@@ -43,13 +43,16 @@ class ModelPattern:
             ) from error
 
     async def search(self, text: str, pos: int = 0) -> re.Match[str] | None:
-        """Return the first match at `pos` or later. Raises `ToolError`."""
+        """Return the first match at index `pos` or later; None if there is none.
+
+        Raises `ToolError` if the search takes longer than `TIMEOUT_S`.
+        """
         return await anyio.to_thread.run_sync(self._search, text, pos, TIMEOUT_S)
 
     async def matching(self, lines: Iterable[str]) -> list[tuple[int, str]]:
-        """Return the lines that match, with their numbers from 0. Raises `ToolError`.
+        """Return the lines that match, each with its number, from 0.
 
-        The time limit is for all of them together.
+        Raises `ToolError` if the searches of all lines take longer than `TIMEOUT_S` together.
         """
         return await anyio.to_thread.run_sync(self._matching, lines)
 
@@ -72,14 +75,15 @@ class ModelPattern:
                 f"the regular expression {self.pattern!r} is too slow for this output: "
                 "use a simpler one, without repetitions inside of repetitions"
             ) from error
-        # A match of `regex` has all that one of `re` has.
+        # A match of `regex` has all members of a match of `re`.
         return cast("re.Match[str] | None", found)
 
 
 def _length(pattern: str) -> int:
-    """Return about how many characters a match has at least, if repetitions are counted.
+    """Return an upper bound of the length of the shortest match, in characters.
 
-    It is never too small: alternatives are added up, and comments count.
+    Repetitions are multiplied out. Alternatives are added up, and comments are counted, so the
+    result may be too large, but is never too small.
     """
     groups = [0]
     last = 0

@@ -1,12 +1,13 @@
-"""Questions to the user through the MCP client (elicitation), and how the client is asked.
+"""Questions to the user through the MCP client (elicitation).
 
-A client of the protocol of 2025 gets a request (`ask_by_request`). In that of 2026 a server sends
-no requests: the call returns a question, and the client repeats the call with the answer (`Jobs`).
-The work of such a call runs in a task of its own, which lives from the first request to the last.
+A client of the protocol of 2025 is sent a request (`ask_by_request`). In the protocol of 2026, a
+server sends no requests: the call returns a question, and the client repeats the call with the
+answer (`Jobs`). The work of such a call is a job, with a task of its own from the first request to
+the last one.
 
-States of a job: *working* → *asking* (a question waits for its answer) → *working* → *done*. A job
-that is not asked for within `ANSWER_TIMEOUT_S` continues without an answer. Cancelling a request of
-a job cancels the job.
+States of a job: *working* → *asking* (a question waits for its answer) → *working* → *done*. If the
+client does not answer within `ANSWER_TIMEOUT_S`, the job continues without an answer. Cancelling a
+request of a job cancels the job.
 """
 
 import secrets
@@ -23,7 +24,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 ANSWER_TIMEOUT_S: Final = 300.0
 _KEY: Final = "question"
 _DONE_MAX: Final = 20
-"""How many results are kept for a client that answers too late."""
+"""How many done jobs are retained, so that a client which answers too late gets their results."""
 
 
 class Question(NamedTuple):
@@ -34,7 +35,7 @@ class Question(NamedTuple):
 
 
 Ask: TypeAlias = Callable[[Question], Awaitable[types.ElicitResult | None]]
-"""Asks the user; None if there is no answer. Cancelling it withdraws the question."""
+"""Asks the user; returns None if there is no answer. Cancellation withdraws the question."""
 
 
 def can_ask(ctx: ServerRequestContext[Any]) -> bool:
@@ -49,7 +50,7 @@ def is_modern(ctx: ServerRequestContext[Any]) -> bool:
 
 
 def ask_by_request(ctx: ServerRequestContext[Any]) -> Ask:
-    """Return what asks the user by a request to the client, as part of the call of `ctx`."""
+    """Return the function that asks the user by a request to the client, during the call `ctx`."""
 
     async def ask(question: Question) -> types.ElicitResult | None:
         try:
@@ -77,11 +78,11 @@ class Job:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the work has ended."""
+        """Whether the work has ended."""
         return self.result is not None or self.error is not None
 
     async def run(self, work: Callable[[Ask], Awaitable[types.CallToolResult]]) -> None:
-        """Do the work, and store its result, or the error, which is that of the call."""
+        """Do the work, and store its result or error for `wait`."""
         with self.scope:
             try:
                 self.result = await work(self.ask)
@@ -90,9 +91,10 @@ class Job:
             self._changed.set()
 
     async def ask(self, question: Question) -> types.ElicitResult | None:
-        """Ask the user, when the client asks for the job the next time.
+        """Ask the user: `wait` returns the question to the client. Return the answer, if any.
 
-        A second question waits until the first one was answered or withdrawn.
+        Return None after `ANSWER_TIMEOUT_S`. A second question waits until the first one was
+        answered or withdrawn.
         """
         async with self._one_question:
             self.question, self._answer, self._answered = question, None, anyio.Event()
@@ -105,16 +107,16 @@ class Job:
                 self.question = None
 
     def answer(self, responses: dict[str, Any]) -> None:
-        """Record what the client has answered."""
+        """Pass the client's answer to `ask`; `responses` are those in the request."""
         answer = responses.get(_KEY)
         self._answer = answer if isinstance(answer, types.ElicitResult) else None
         self._answered.set()
         self.question = None
 
     async def wait(self) -> types.CallToolResult | Question:
-        """Return the result, or the question that has to be asked first.
+        """Wait for the end of the work or its next question; return the result or the question.
 
-        Raises what the work has raised.
+        Raises the error that the work has raised.
         """
         while True:
             if self.error is not None:
@@ -128,7 +130,7 @@ class Job:
 
 
 class Jobs:
-    """The jobs of a client; they run in `group`."""
+    """The jobs of one client. Their tasks run in `group`."""
 
     def __init__(self, group: TaskGroup) -> None:
         self._group: Final = group
@@ -139,7 +141,10 @@ class Jobs:
         params: types.CallToolRequestParams,
         work: Callable[[Ask], Awaitable[types.CallToolResult]],
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Begin or continue a job; return its result or its question."""
+        """Begin or continue the job of a request; return its result or its next question.
+
+        Raises `MCPError` if the request continues a job that is unknown or over.
+        """
         if params.request_state is None:
             job = Job()
             self._group.start_soon(job.run, work)

@@ -4,10 +4,10 @@
 screen. A client that subscribes is notified when there is new output or when the program has ended,
 at most every `UPDATE_INTERVAL_S` seconds.
 
-A task watches each URI that has a subscriber. It ends with the last subscription, or when the
-session was removed. Clients of the protocol of 2025 subscribe to a URI (`subscribe`), those of 2026
-listen to a stream (`listen`); the notifications of the first go out on the connection, those of the
-second through the bus of the SDK.
+One task watches each URI that has subscribers. It ends with the last subscription, when the program
+has ended, or when the session is removed. Clients of the protocol of 2025 subscribe to a URI
+(`subscribe`), and are notified on their connection. Clients of the protocol of 2026 listen to a
+stream (`listen`), and are notified through the bus of the SDK.
 """
 
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ _READ_WAIT_S: Final = 20.0
 
 
 class Resources:
-    """The resources of one client; the tasks that watch them run in `group`."""
+    """The resources of one client. The tasks that watch them run in `group`."""
 
     def __init__(self, group: TaskGroup) -> None:
         self._group: Final = group
@@ -50,7 +50,7 @@ class Resources:
         self._client: ServerSession | None = None
 
     def listed(self, sessions: Sessions) -> types.ListResourcesResult:
-        """Return the resources: the output of each session."""
+        """Return the list of resources: the output of each session."""
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
@@ -64,7 +64,7 @@ class Resources:
         )
 
     def templates(self) -> types.ListResourceTemplatesResult:
-        """Return the templates of the URIs."""
+        """Return the templates of the URIs of output and screen."""
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(
@@ -75,7 +75,10 @@ class Resources:
         )
 
     async def read(self, sessions: Sessions, uri: str) -> types.ReadResourceResult:
-        """Return the contents of a resource. Raises `MCPError` if there is none."""
+        """Return the contents of a resource.
+
+        Raises `MCPError` if there is no such resource, or if it cannot be read.
+        """
         session, is_screen = await _find(sessions, uri)
         try:
             if is_screen:
@@ -88,14 +91,17 @@ class Resources:
         return types.ReadResourceResult(contents=[contents])
 
     async def subscribe(self, sessions: Sessions, uri: str, client: ServerSession) -> None:
-        """Notify the client of changes of a resource from now on (2025)."""
+        """Notify the client of changes of a resource from now on (protocol of 2025).
+
+        Raises `MCPError` if there is no such resource.
+        """
         self._client = client
         watch = await self._watch(sessions, uri)
         self.unsubscribe(uri)  # an earlier subscription
         self._subscribed[uri] = watch
 
     def unsubscribe(self, uri: str) -> None:
-        """Notify the client of no more changes of a resource (2025)."""
+        """Stop to notify the client of changes of a resource (protocol of 2025)."""
         if (watch := self._subscribed.pop(uri, None)) is not None:
             self._unwatch(watch)
 
@@ -105,11 +111,14 @@ class Resources:
         ctx: ServerRequestContext[Any],
         params: types.SubscriptionsListenRequestParams,
     ) -> types.SubscriptionsListenResult:
-        """Serve one stream of notifications until the client ends it (2026)."""
+        """Serve one stream of notifications until the client ends it (protocol of 2026).
+
+        Raises `MCPError` if the client subscribes to a resource that does not exist.
+        """
         async with self._watching(sessions, params.notifications.resource_subscriptions or []):
             return await self._listen(ctx, params)
 
-    async def changed(self) -> None:
+    async def notify_list_changed(self) -> None:
         """Notify the client that sessions were added or removed."""
         await self._bus.publish(ResourcesListChanged())
         if self._client is not None:
@@ -128,10 +137,13 @@ class Resources:
                 self._unwatch(each)
 
     async def _watch(self, sessions: Sessions, uri: str) -> "_Watch":
-        """Return the watch of a URI with one more subscriber, for `_unwatch`."""
+        """Add a subscriber to the watch of a URI, and return the watch; `_unwatch` undoes this.
+
+        Raises `MCPError` if there is no such resource.
+        """
         if uri not in self._watches:
             session, _ = await _find(sessions, uri)
-            if uri not in self._watches:  # another request may have come first
+            if uri not in self._watches:  # another request may have added it meanwhile
                 watch = self._watches[uri] = _Watch(uri)
                 self._group.start_soon(self._follow, session, watch)
         watch = self._watches[uri]
@@ -164,7 +176,7 @@ class Resources:
             except AcptermError:
                 return  # the session was removed
             finally:
-                # Its id may be that of another session later.
+                # Another session may get its id, and so its URI, later.
                 self._forget(watch)
 
     async def _publish(self, uri: str) -> None:
@@ -181,7 +193,10 @@ class _Watch:
 
 
 async def _find(sessions: Sessions, uri: str) -> tuple[Session, bool]:
-    """Return the session of a URI, and whether its screen is meant. Raises `MCPError`."""
+    """Return the session of a URI, and whether the URI is that of its screen.
+
+    Raises `MCPError` if there is no such resource, or if the host cannot be reached.
+    """
     identifier = uri.removeprefix(PREFIX)
     is_screen = identifier.endswith(SCREEN)
     try:

@@ -1,4 +1,4 @@
-"""`acpterm mcp`: serve one MCP client on stdin and stdout."""
+"""The work of `acpterm mcp`: serve one MCP client on stdin and stdout."""
 
 import os
 from contextlib import AbstractAsyncContextManager, suppress
@@ -12,21 +12,23 @@ from acpterm.api.questions import Asks
 from acpterm.client.session_sockets.server_entry import CWD_VARIABLE, SOCKET_VARIABLE
 from acpterm.config import Settings
 from acpterm.mcp.invalid_lines import answering_invalid
-from acpterm.mcp.profiles import ToolProfile, policy_profile
 from acpterm.mcp.server import create_server, initialization_options
+from acpterm.mcp.tool_set_names import ToolSetName
+from acpterm.mcp.tool_sets import policy_profile
 
 
 class Options(Struct, kw_only=True):
-    """What the command line says. `profile` is an additional profile of the policy."""
+    """The options of the command: a set of tools, and an additional policy profile, if any."""
 
-    tools: ToolProfile = "session"
+    tools: ToolSetName = "session"
     profile: str | None = None
 
 
 async def serve(settings: Settings, options: Options) -> None:
-    """Serve the client until it closes stdin. Its terminals end then."""
+    """Serve the client until it closes stdin. Then its terminals are ended."""
     if directory := os.environ.get(CWD_VARIABLE):
-        # Paths are relative to the directory of the session, wherever the agent starts its servers.
+        # The agent may start its servers elsewhere, but paths are relative to this directory, that
+        # of its session.
         with suppress(OSError):
             os.chdir(directory)
     cwd = os.getcwd()

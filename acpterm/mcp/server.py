@@ -1,8 +1,8 @@
-"""The MCP server: lists the tools of a profile, and executes calls.
+"""The MCP server: lists the tools of one set, and executes calls.
 
-One server serves one client. It opens the connection to the host at the first call, with the name
-that the client has sent. An error that the model can do something about is a result with `isError`;
-a tool that does not exist is an error of the protocol.
+One server serves one client. The first call opens the connection to the host, with the name that
+the client has sent. An error that the model can correct is a result with `isError`. A call of a
+tool that does not exist is an error of the protocol.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -24,7 +24,6 @@ from acpterm.config import Settings
 from acpterm.config.tools import ToolSettings, resolve_tools
 from acpterm.mcp.call import Call, Report
 from acpterm.mcp.host_link import Connect, HostLink
-from acpterm.mcp.profiles import INSTRUCTIONS, PROFILES, ToolProfile
 from acpterm.mcp.questions import Ask, Jobs, ask_by_request, can_ask, is_modern
 from acpterm.mcp.resources import Resources
 from acpterm.mcp.sessions import Sessions
@@ -33,20 +32,22 @@ from acpterm.mcp.starting import ApprovalPendingError, Starts
 from acpterm.mcp.states import SessionResult, call_text
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.tool_error import ToolError, shortened
+from acpterm.mcp.tool_set_names import ToolSetName
+from acpterm.mcp.tool_sets import INSTRUCTIONS, TOOL_SETS
 
 DEFAULT_AGENT: Final = "mcp"
-"""The name of a client that sends none."""
+"""The name of a client that sends no name."""
 
 
 class TerminalServer:
-    """Executes the calls of one client. `group` is where the connection to the host is held.
+    """Executes the calls of one client. Its background tasks run in `group`.
 
-    `cwd` is the directory of programs that name none.
+    `cwd` is the directory of programs for which the client names none.
     """
 
     def __init__(
         self,
-        tools: ToolProfile,
+        tools: ToolSetName,
         settings: Settings,
         link: HostLink,
         group: TaskGroup,
@@ -57,7 +58,7 @@ class TerminalServer:
         self._cwd: Final = cwd
         self._shells: Final = shells
         self.resources: Final = Resources(group)
-        self._tools: Final[Mapping[str, Tool[Any]]] = {tool.name: tool for tool in PROFILES[tools]}
+        self._tools: Final[Mapping[str, Tool[Any]]] = {tool.name: tool for tool in TOOL_SETS[tools]}
         self._settings: Final = settings
         self._link: Final = link
         self._group: Final = group
@@ -66,7 +67,7 @@ class TerminalServer:
         self._sessions: Sessions | None = None
 
     def sessions(self, ctx: ServerRequestContext[Any]) -> Sessions:
-        """Return the sessions of the client, whose name the first request has."""
+        """Return the sessions of the client; create them with its name at the first call."""
         if self._sessions is None:
             agent = _client_name(ctx)
             provider = _tool_settings(self._settings, agent).provider
@@ -79,17 +80,17 @@ class TerminalServer:
         changed = sessions.changed
         while True:
             await changed.wait()
-            changed = sessions.changed  # of the changes that come while this one is published
-            await self.resources.changed()
+            changed = sessions.changed  # set by changes during the notification
+            await self.resources.notify_list_changed()
 
     def list_tools(self) -> types.ListToolsResult:
-        """Return all tools."""
+        """Return the response to `tools/list`: all tools of the set."""
         return types.ListToolsResult(tools=[tool.describe() for tool in self._tools.values()])
 
     async def call_tool(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Execute a call, with progress and questions to the user if the client wants any."""
+        """Execute a call. Raises `MCPError` if there is no such tool."""
         tool = self._tools.get(params.name)
         if tool is None:
             known = ", ".join(self._tools)
@@ -124,14 +125,14 @@ class TerminalServer:
 async def _execute(
     tool: Tool[Any], call: Call, arguments: Mapping[str, Any] | None
 ) -> types.CallToolResult:
-    """Return the result of a call; an error that the model should see is one, too."""
+    """Execute a call; return its result, or a result with the error that the model should see."""
     try:
         try:
             reply = await tool.run(call, arguments)
         except ApprovalPendingError as error:
             if error.start.id is None:
                 return await _pending(tool, call, error)
-            # The call is about an earlier start.
+            # The call names the id of an earlier start: wait for the user again.
             call.doing = "waiting for the user's approval"
             with anyio.move_on_after(call.remaining_approval):
                 await error.start.done.wait()
@@ -148,9 +149,10 @@ async def _execute(
 async def _pending(
     tool: Tool[Any], call: Call, error: ApprovalPendingError
 ) -> types.CallToolResult:
-    """Return the result of a call whose program the user has not decided about.
+    """Return the result of a call if the user has not decided about its program in time.
 
-    Tools whose result has no state for that fail, and withdraw a question that is new.
+    The start is kept, and the result names its id. A tool whose result has no state for this fails;
+    if the question is that of this call, it is withdrawn.
     """
     if tool.result is not SessionResult:
         if error.start.id is None:
@@ -186,7 +188,7 @@ def _tool_settings(settings: Settings, agent: str) -> ToolSettings:
 
 
 def _report(ctx: ServerRequestContext[Any]) -> Report | None:
-    """Return what sends progress to the client; None if the client has not asked for it."""
+    """Return the function that sends progress; None if the client has not requested progress."""
     if ctx.meta is None or ctx.meta.get("progress_token") is None:
         return None
 
@@ -209,12 +211,12 @@ def _failure(error: Exception) -> types.CallToolResult:
 
 
 def initialization_options(server: Server[Any]) -> InitializationOptions:
-    """Return what a server from `create_server` says in the handshake."""
+    """Return the options with which a server of `create_server` runs: its handshake."""
     return server.create_initialization_options(NotificationOptions(resources_changed=True))
 
 
 def create_server(
-    tools: ToolProfile, settings: Settings, connect: Connect, cwd: str
+    tools: ToolSetName, settings: Settings, connect: Connect, cwd: str
 ) -> Server[Any]:
     """Return the server for one client, which opens its connection to the host with `connect`.
 

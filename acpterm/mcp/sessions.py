@@ -1,11 +1,12 @@
-"""The terminal sessions of an MCP client: which there are, and how far each was read.
+"""The terminal sessions of an MCP client, and the position up to which each was read.
 
-A session is *running* until its program has ended, then *ended*; it is *removed* when the client
-stops it, or when it is the oldest of more than `ENDED_MAX` that have ended. The list shows sessions
-until a result has reported their end. An ended session can be read until it is removed.
+A session is *running* until its program has ended, then *ended*. It is *removed* when the client
+stops it, or when more than `ENDED_MAX` sessions have ended and it is the oldest of these. Sessions
+are listed until a result has reported their end. An ended session can be read until it is removed.
 
-The host names a session: `term-1`, `term-2`, … The host's own id is accepted as well, also that of
-a terminal that the host knows and this process does not, such as one from before a restart.
+The id of a session is the name that the host has given to its terminal: `term-1`, `term-2`, … The
+id of a terminal on the host is accepted as well, even if this process has no session for it, such
+as after a restart.
 """
 
 import os
@@ -29,7 +30,7 @@ NAME: Final = "term-#"
 
 
 class Launch(NamedTuple):
-    """What to start: the arguments of `Client.create`."""
+    """A program to start: the arguments of `Client.create`, which describes them."""
 
     command: str
     args: list[str] | None = None
@@ -44,11 +45,13 @@ class Launch(NamedTuple):
 
 @dataclass(eq=False)
 class Session:
-    """A terminal session. `position` is where the next read begins, in bytes of output.
+    """A terminal session.
 
-    `input_position` is the position at the last input: what a pattern is searched in begins there.
-    `began` is the time of the start. `prompt` is the last line of output. `argv` is the command as
-    words, if it was given so. `is_reported` is true when a result has had the exit.
+    `position` is the position in the output, in bytes, at which the next read begins.
+    `input_position` is the position at the last input; patterns are searched in the output after
+    it. `began` is the time of the start (`anyio.current_time`). `exit` is set once a read has seen
+    the end of the program, `is_reported` once a result has reported it. `prompt` is the last line
+    of output. `argv` is the command as words, if it was given as words.
     """
 
     id: str
@@ -65,7 +68,7 @@ class Session:
 
     @property
     def uptime(self) -> float:
-        """Return the seconds since the start, or the run time of a program that has ended."""
+        """The seconds since the start, or the run time of a program that has ended."""
         if self.exit is not None:
             return self.exit.wall_seconds
         return anyio.current_time() - self.began
@@ -74,8 +77,9 @@ class Session:
 class Sessions:
     """The sessions of one MCP client, which is the agent `agent` to the host.
 
-    `cwd` is the directory of programs that name none. `provider` is where its terminals run, if not
-    where the host says. `asks` asks the user the host's questions about commands.
+    `cwd` is the directory of programs for which the client names none. `provider` is the provider
+    of the terminals; None if the host chooses. `asks` asks the user the host's questions about
+    commands; None if the client cannot ask.
     """
 
     def __init__(
@@ -95,7 +99,7 @@ class Sessions:
         self._sessions: Final[dict[str, Session]] = {}
         self._client: Client | None = None
         self.changed = anyio.Event()
-        """Set, and replaced, when a session was added or removed."""
+        """Is set when a session is added or removed, and then replaced by another event."""
 
     async def client(self) -> Client:
         """Return the connection to the host. Raises `ToolError` if it cannot be reached."""
@@ -111,10 +115,10 @@ class Sessions:
         return client
 
     def disconnected(self, error: ClosedError) -> ToolError:
-        """Forget the connection if it is closed; return the error for the model.
+        """Return the error for the model after `error`: the connection was lost.
 
-        The next call opens another one. `error` may come from an earlier connection, after another
-        call has opened the present one.
+        If the current connection is closed, forget it, so that the next call opens another one.
+        `error` may also come from an earlier connection, which another call has replaced already.
         """
         if self._client is not None and self._client.is_closed:
             self._link.close(self._client)
@@ -147,7 +151,7 @@ class Sessions:
         return self.add(terminal, launch.command, cwd)
 
     def add(self, terminal: Terminal, command: str, cwd: str) -> Session:
-        """Add a session for a terminal that was started elsewhere."""
+        """Add a session for a terminal that exists, and return the session."""
         session = Session(terminal.name or terminal.id, terminal, command, cwd)
         # The host may use the name of a released terminal again.
         self._sessions.pop(session.id, None)
@@ -156,14 +160,21 @@ class Sessions:
         return session
 
     async def get(self, identifier: str) -> Session:
-        """Return the session with this id, or with this id of the host. Raises `ToolError`."""
+        """Return the session with this id, or with this id on the host.
+
+        Raises `ToolError` if there is none, or if the host cannot be reached.
+        """
         session = await self.find(identifier)
         if session is None:
             raise self.unknown(identifier)
         return session
 
     async def find(self, identifier: str) -> Session | None:
-        """Return the session with this id, or with this id of the host; None if there is none."""
+        """Return the session with this id, or with this id on the host; None if there is none.
+
+        Add a session for a terminal of the host that has none. Raises `ToolError` if the host
+        cannot be reached.
+        """
         client = await self.client()
         session = self._find(identifier)
         if session is not None:
@@ -192,7 +203,7 @@ class Sessions:
         return session
 
     def unknown(self, identifier: str) -> ToolError:
-        """Return the error for an id that no session has."""
+        """Return the error for the model about an id that no session has."""
         known = ", ".join(self._sessions) or "none"
         return ToolError(
             f"there is no terminal session {shortened(identifier)!r}: it was stopped, or never "
@@ -207,7 +218,7 @@ class Sessions:
         """Return the sessions whose end no result has reported yet."""
         return [each for each in self._sessions.values() if not each.is_reported]
 
-    async def ended(self, session: Session) -> None:
+    async def mark_reported(self, session: Session) -> None:
         """Record that a result has reported the end of a session; remove the oldest ended ones."""
         session.is_reported = True
         ended = [each for each in self._sessions.values() if each.is_reported]
@@ -215,13 +226,13 @@ class Sessions:
             await self.remove(oldest)
 
     def forget(self, session: Session) -> None:
-        """Remove a session whose terminal the host does not know any more."""
+        """Remove a session whose terminal no longer exists on the host, or is to be released."""
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
             self._notify()
 
     async def remove(self, session: Session) -> None:
-        """Remove a session and release its terminal, which ends its processes."""
+        """Remove a session and release its terminal, which ends the terminal's processes."""
         self.forget(session)
         try:
             await session.terminal.release()

@@ -1,6 +1,6 @@
-"""The results of commands in persistent shells."""
+"""The results of tools about commands in persistent shells (`shells`)."""
 
-from acpterm.api.shell import Completed
+from acpterm.api.results import Completed
 from acpterm.mcp.cropping import crop
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import SessionResult, State, call_text
@@ -8,7 +8,7 @@ from acpterm.mcp.tool import Reply
 
 
 def state_of_command(completed: Completed) -> State:
-    """Return the state of a command in one word: a command that is done counts as exited."""
+    """Return the state of a command; `exited` if the command or its shell has ended."""
     match completed.state:
         case "running":
             return "running"
@@ -28,9 +28,11 @@ def command_reply(
     text: str | None = None,
     note: str | None = None,
 ) -> Reply:
-    """Return the result of a command: `text`, or `heading` and the output, cut to `limit`.
+    """Return the result of a command.
 
-    `note` says how to read what was left out; by default with `terminal_output`.
+    Its text is `text`, or by default `heading` and the output. The output is cropped to `limit`
+    characters. `next_call` is the call that the first line suggests. `note` says how to read the
+    output that was left out, by default with `terminal_output`.
     """
     output = crop(completed.output, limit)
     if note is None:
@@ -83,7 +85,7 @@ def _attach(session: Session, state: State) -> str:
 
 
 def exit_heading(session: Session, completed: Completed) -> str:
-    """Return the text of `terminal_bash` for a command in a shell, before its output."""
+    """Return the text before the output of a command: its exit code, or where it continues."""
     detail = f"{completed.detail}\n" if completed.detail and completed.boundary == "unknown" else ""
     if state_of_command(completed) != "exited":
         why = "waits for input" if completed.state == "waiting_for_input" else "has not ended yet"

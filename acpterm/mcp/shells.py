@@ -1,16 +1,20 @@
 """Persistent shells: commands that share directory, variables and functions.
 
 A shell has a name, and starts with its first command. It is *idle*, or *busy* with a command that
-has not ended when its call had to return. A busy shell can be continued like any session. Calls
-that name the same shell take turns.
+has not ended. Its session can be continued like any session, also after the call that ran the
+command has returned. Calls that name the same shell take turns.
 
-What happens at the time limit of a command is up to the call: it *continues* in the busy shell; it
-is *killed*; or its shell is *set aside*, as a background session: the name gets a new shell, and
-the shell is closed once the end of the command was reported. A command whose call is cancelled is
-interrupted, and if it does not end by that, its shell does.
+The call decides what happens at the time limit of a command:
 
-A shell belongs to the connection to the host, and to its session. If the connection was lost, or
-the session removed, the next command starts another shell.
+- The command *continues* in the busy shell.
+- The command is *killed*: interrupted, and if that does not end it, the shell is ended.
+- The shell is *set aside* as a background session: the name gets a new shell, and the old shell is
+  closed once the end of the command was reported.
+
+A command whose call is cancelled is killed.
+
+A shell belongs to a connection to the host, and to a session. If the connection was lost, or the
+session removed, the next command starts another shell.
 """
 
 import os
@@ -23,8 +27,10 @@ from msgspec.structs import replace
 
 from acpterm.api.client import Client
 from acpterm.api.errors import AcptermError
-from acpterm.api.shell import Completed, Shell
+from acpterm.api.results import Completed
+from acpterm.api.shell import Shell
 from acpterm.api.shell_process import ShellOptions, in_thread
+from acpterm.mcp.named_shell import NamedShell, turn
 from acpterm.mcp.sessions import NAME, Launch, Session
 from acpterm.mcp.tool_error import ToolError
 
@@ -34,33 +40,17 @@ if TYPE_CHECKING:
     from acpterm.mcp.call import Call
 
 AtLimit: TypeAlias = Literal["continue", "kill", "set_aside"]
-"""What happens to a command at its time limit."""
+"""What happens to a command at its time limit: see the module."""
 
 CATCH_UP_S: Final = 0.3
-"""How long it takes at most to read what a shell has reported already."""
+"""For how long to wait for the end of a command that the shell may have reported already."""
 _CLOSE_TIMEOUT_S: Final = 5.0
 _INTERRUPT_S: Final = 2.0
 """How long an interrupted command may take to end."""
 
 
-class NamedShell:
-    """A shell, and its session once it has started. `reported` bytes of text were in results.
-
-    One task at a time uses it, with `lock`. `runs` is the number of commands so far.
-    """
-
-    def __init__(self, shell: Shell, client: Client, cwd: str) -> None:
-        self.shell: Final = shell
-        self.client: Final = client
-        self.lock: Final = anyio.Lock()
-        self.session: Session | None = None
-        self.reported = 0
-        self.runs = 0
-        self.cwd = cwd
-
-
 class Ran(NamedTuple):
-    """What became of a command, and whether it was killed at its time limit."""
+    """The result of a command, its session, and whether it was killed at its time limit."""
 
     session: Session
     completed: Completed
@@ -68,7 +58,7 @@ class Ran(NamedTuple):
 
 
 class Shells:
-    """The persistent shells of one MCP client, within `closing`."""
+    """The persistent shells of one MCP client, to be used in the block of `closing`."""
 
     def __init__(self) -> None:
         self.group: TaskGroup | None = None
@@ -87,19 +77,22 @@ class Shells:
         cwd: str | None = None,
         at_limit: AtLimit = "continue",
     ) -> Ran:
-        """Run a command in the shell `name`; a new shell starts in `cwd`.
+        """Run a command in the shell `name`; start the shell in `cwd` if there is none.
 
-        Raises `ToolError`, and `AcptermError` if the command is refused.
+        Return when the command ends, when it has run for `timeout_s`, or when the call has to
+        return; `at_limit` says what happens to a command that has not ended. Raises `ToolError` if
+        the shell is busy or in a directory other than `cwd`, and `AcptermError` if the command is
+        refused.
         """
         call.doing = f"waiting for the shell {name}"
         lock = self._turns.setdefault(name, anyio.Lock())
         busy = f"another call still runs a command in the shell {name!r}, so this one was not run"
-        async with _turn(lock, call.remaining, f"{busy}; call again"):
+        async with turn(lock, call.remaining, f"{busy}; call again"):
             named = await self._get(call, name, cwd)
             call.doing = f"running the command in the shell {name}"
             began = anyio.current_time()
             completed = await self._run(call, named, command, timeout_s)
-            session = self._result(call, named, command, completed)
+            session = named.record(call.sessions, command, completed)
             if not named.shell.busy:
                 return Ran(session, completed)
             left = timeout_s - (anyio.current_time() - began)
@@ -117,7 +110,10 @@ class Shells:
     async def _run(
         self, call: "Call", named: NamedShell, command: str, timeout_s: float
     ) -> Completed:
-        """Return what has become of the command when it ends, or the call has to return."""
+        """Run a command; return its result when it ends, or when the call has to return.
+
+        If cancelled, kill the command. Raises `ToolError` if the command was not run in time.
+        """
         completed: Completed | None = None
         deadline = anyio.current_time() + call.remaining
         named.runs += 1
@@ -128,7 +124,8 @@ class Shells:
                     async with call.starts.asking(Launch(command), call.ask):
                         completed = await named.shell.run(command, timeout=call.limited(timeout_s))
                 if completed is None and named.shell.busy:
-                    # It was typed: it took the call's time to be approved, or the shell to start.
+                    # The command was typed, but approval or the start of the shell took all the
+                    # time of the call.
                     completed = await named.shell.wait(0)
         except anyio.get_cancelled_exc_class():
             if named.shell.busy:
@@ -145,10 +142,11 @@ class Shells:
     async def wait(
         self, call: "Call", session: Session, timeout_s: float, *, until_input: bool = True
     ) -> tuple[Completed, str] | None:
-        """Wait for the command of a busy shell; return its state, and its output that is new.
+        """Wait for the command in the shell of `session`; return its result and its new output.
 
-        Without `until_input`, a program that waits for input does not end the wait. Return None if
-        the session is not that of a shell that runs a command.
+        The wait ends when the command ends, after `timeout_s`, or when the program waits for input,
+        unless `until_input` is false. Return None if no shell of this session runs a command.
+        Raises `ToolError` if another call waits for the command for too long.
         """
         await self._sweep(call, await call.sessions.client())
         named = next((each for each in self._all() if each.session is session), None)
@@ -156,7 +154,7 @@ class Shells:
             return None
         deadline = anyio.current_time() + call.limited(timeout_s)
         busy = f"another call waits for the command of {session.id}: call again"
-        async with _turn(named.lock, max(CATCH_UP_S, call.limited(timeout_s)), busy):
+        async with turn(named.lock, max(CATCH_UP_S, call.limited(timeout_s)), busy):
             if not self.is_busy(session):
                 return None
             remaining = max(0.0, deadline - anyio.current_time())
@@ -171,7 +169,7 @@ class Shells:
         return completed, new
 
     def is_busy(self, session: Session) -> bool:
-        """Return whether the session is that of a shell that runs a command."""
+        """Return whether a shell of this session runs a command."""
         return any(each.session is session and each.shell.busy for each in self._all())
 
     async def close(self) -> None:
@@ -186,7 +184,10 @@ class Shells:
         return [*self._shells.values(), *self._aside]
 
     async def _get(self, call: "Call", name: str, cwd: str | None) -> NamedShell:
-        """Return the shell `name`, which is idle or has not started."""
+        """Return the shell `name`, idle or not started; create it if there is none.
+
+        Raises `ToolError` if it is busy, or if it runs in a directory other than `cwd`.
+        """
         client = await call.sessions.client()
         await self._sweep(call, client)
         named = self._shells.get(name)
@@ -205,13 +206,13 @@ class Shells:
         return named
 
     async def _catch_up(self, named: NamedShell, name: str) -> None:
-        """Raise `ToolError` if the last command of the shell has not ended."""
+        """Read what the shell has reported; raise `ToolError` if its last command has not ended."""
         if named.shell.busy:
             what = "" if named.session is None else f": {named.session.command!r}"
             how = "" if named.session is None else f" as the session {named.session.id}"
             busy = f"a command still runs in the shell {name!r}{what}; continue or stop it{how}, "
             busy += "or use another name"
-            async with _turn(named.lock, CATCH_UP_S, busy):
+            async with turn(named.lock, CATCH_UP_S, busy):
                 if named.shell.busy:
                     await named.shell.wait(CATCH_UP_S)
             if named.shell.busy:
@@ -226,7 +227,7 @@ class Shells:
                 await self._drop(named)
 
     async def _drop(self, named: NamedShell) -> None:
-        """Close a shell; its name gets a new one."""
+        """Close a shell, and forget it: the next command under its name starts a new shell."""
         for name, each in list(self._shells.items()):
             if each is named:
                 del self._shells[name]
@@ -235,16 +236,16 @@ class Shells:
         await named.shell.close()
 
     async def _kill_after(self, named: NamedShell, seconds: float) -> None:
-        """End the command that runs now, if it still runs after `seconds`."""
+        """Kill the command that runs now, if it still runs after `seconds`."""
         runs = named.runs
         await anyio.sleep(seconds)
         if named.runs == runs and named.shell.busy:
             await self._end_command(named)
 
     async def _end_command(self, named: NamedShell) -> dict[str, object]:
-        """Interrupt a command; end its shell if that does not end it.
+        """Interrupt a command; if that does not end it, end the shell.
 
-        Return the fields of the result that have changed.
+        Return the fields of `Completed` that have changed, with their new values.
         """
         completed: Completed | None = None
         with anyio.move_on_after(_INTERRUPT_S), suppress(AcptermError):
@@ -258,41 +259,9 @@ class Shells:
             await self._drop(named)
         return {"state": "shell_ended", "detail": "the shell was ended with its command"}
 
-    def _result(
-        self, call: "Call", named: NamedShell, command: str, completed: Completed
-    ) -> Session:
-        """Return the session of the shell that has run a command, with what is known of it."""
-        terminal = named.shell.terminal
-        session = named.session
-        if terminal is None:
-            if session is None:
-                raise ToolError(f"the shell has ended: {completed.detail}")
-        elif session is None or session.terminal.id != terminal.id:
-            session = named.session = call.sessions.add(terminal, command, completed.cwd or "")
-        named.cwd = completed.cwd or named.cwd
-        named.reported = completed.output_begin + len(completed.output.encode())
-        session.command = command
-        session.cwd = completed.cwd or session.cwd
-        session.position = session.input_position = completed.position
-        session.prompt = completed.output.rpartition("\n")[2].strip()
-        return session
-
 
 async def _is_same(directory: str, other: str) -> bool:
     return await in_thread(lambda: os.path.realpath(directory) == os.path.realpath(other))
-
-
-@asynccontextmanager
-async def _turn(lock: anyio.Lock, seconds: float, otherwise: str) -> AsyncIterator[None]:
-    """Hold the lock in the block. Raises `ToolError` if it is not free after `seconds`."""
-    with anyio.move_on_after(seconds) as scope:
-        await lock.acquire()
-    if scope.cancelled_caught:
-        raise ToolError(otherwise)
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @asynccontextmanager

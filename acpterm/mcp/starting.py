@@ -1,17 +1,18 @@
 """Starting a program, which may need the user's approval first.
 
-The host asks the user (see policy.md). A call cannot wait as long as the user may take, so a start
-has a life of its own:
+The host asks the user (see docs/policy.md). The user may take longer than a call can wait, so a
+start may outlive its call:
 
     begun ──▶ done: a session, or an error
       └── the call has to return ──▶ pending, under an id ──▶ done
 
-A pending start is continued by a call with its id: it waits again, and then has the session. If the
-call of a start that is not pending is cancelled, so is the start, and the question is withdrawn.
+A later call with the id of a pending start waits for it again, and then uses its session. If the
+call of a start that is not pending is cancelled, the start is cancelled, and the question to the
+user is withdrawn.
 
-If the MCP client can ask its user, the user is asked there. Whether the answer counts is up to the
-host (`mcp_elicitation_approves`): only then it sends the question to this connection. Otherwise the
-client shows where the user can answer, and an answer there changes nothing.
+If the MCP client can ask its user, there are two cases. With the setting
+`mcp_elicitation_approves`, the host sends its question to this connection, and the answer in the
+client counts. Without the setting, the client only shows the user where to answer.
 """
 
 import itertools
@@ -33,23 +34,23 @@ from acpterm.mcp.tool_error import ToolError
 from acpterm.runtime.command_line import command_line
 
 PENDING: Final = "pending-"
-"""How the ids of starts begin that the user has not decided about; a number follows."""
+"""The beginning of the ids of pending starts; a number follows."""
 INFORM_AFTER_S: Final = 0.5
-"""A start that takes longer probably waits for the user."""
+"""Seconds after which a start that is not done probably waits for the user."""
 _DISCARD_TIMEOUT_S: Final = 2.0
 _DONE_MAX: Final = 20
-"""How many starts are kept that were pending once: a call may still name their ids."""
+"""How many starts that were pending are retained when done, for calls that name their ids."""
 
 
 class Start:
-    """The start of a program. `ask` asks the user through the client, if it can."""
+    """The start of a program. `ask` asks the user through the client; None if the client cannot."""
 
     def __init__(self, launch: Launch, ask: Ask | None) -> None:
         self.launch: Final = launch
         self.command: Final = command_line(launch.command, launch.args)
         self.ask: Final = ask
         self.id: str | None = None
-        """The id under which it was kept, if it was."""
+        """The id of a start that is or was pending; None otherwise."""
         self.is_asked = False
         """Whether the host has sent the question to this connection."""
         self.done: Final = anyio.Event()
@@ -58,7 +59,7 @@ class Start:
         self._error: Exception | None = None
 
     async def run(self, sessions: Sessions) -> None:
-        """Create the session, and store it or the error."""
+        """Create the session; store it, or the error, for `result`."""
         try:
             with self._scope:
                 self._session = await sessions.start(self.launch)
@@ -72,7 +73,7 @@ class Start:
     async def discard(self, sessions: Sessions) -> None:
         """Cancel the start, and withdraw the question to the user.
 
-        The program may have started meanwhile, and no call has its session: then it is ended.
+        If the program has started meanwhile, remove its session, since no call knows it.
         """
         self._scope.cancel()
         with anyio.move_on_after(_DISCARD_TIMEOUT_S, shield=True):
@@ -82,7 +83,11 @@ class Start:
                     await sessions.remove(self._session)
 
     def result(self) -> Session:
-        """Return the session. Raises what has prevented the start: `ToolError`, `AcptermError`."""
+        """Return the session.
+
+        Raises `ToolError` or `AcptermError` if the start has failed, and `ApprovalPendingError` if
+        it is not done.
+        """
         if self._error is not None:
             raise self._error
         if self._session is None:
@@ -102,7 +107,7 @@ class ApprovalPendingError(ToolError):
 
 
 class Starts:
-    """The starts of one MCP client; they run in `group`."""
+    """The starts of one MCP client. Their tasks run in `group`."""
 
     def __init__(self, group: TaskGroup) -> None:
         self._group: Final = group
@@ -118,9 +123,11 @@ class Starts:
         timeout_s: float,
         approval_s: float = math.inf,
     ) -> Session:
-        """Start a program. Raises `ToolError`: `ApprovalPendingError` after `timeout_s` seconds.
+        """Start a program, and return its session.
 
-        If the user is asked about the program, it comes after `approval_s` seconds already.
+        Raises `ToolError` if the program cannot start, and `ApprovalPendingError` if it has not
+        started after `timeout_s` seconds, or after `approval_s` seconds if the user is asked. If
+        cancelled, discard the start.
         """
         start = Start(launch, ask)
         self._running.append(start)
@@ -139,7 +146,7 @@ class Starts:
 
     @asynccontextmanager
     async def asking(self, launch: Launch, ask: Ask | None) -> AsyncIterator[None]:
-        """Ask the user the host's question about a command that is judged in the block."""
+        """Let `decide` ask the user about this command, which the block sends to the host."""
         start = Start(launch, ask)
         self._running.append(start)
         try:
@@ -171,7 +178,7 @@ class Starts:
                 tasks.cancel_scope.cancel()
 
     def keep(self, start: Start) -> str:
-        """Keep a start that the user has not decided about; return its id."""
+        """Make a start that the user has not decided about pending; return its id."""
         if start.id is None:
             start.id = f"{PENDING}{next(self._numbers)}"
             self._pending[start.id] = start
@@ -181,17 +188,17 @@ class Starts:
         return start.id
 
     def pending(self) -> list[str]:
-        """Return the ids of the starts that the user has not decided about."""
+        """Return the ids of the pending starts."""
         return [
             identifier for identifier, start in self._pending.items() if not start.done.is_set()
         ]
 
     def find(self, identifier: str) -> Start | None:
-        """Return the start that was kept under this id."""
+        """Return the start with this id, pending or done; None if there is none."""
         return self._pending.get(identifier)
 
     async def withdraw(self, sessions: Sessions, identifier: str) -> bool:
-        """Cancel the start that was kept under this id; return whether there was one."""
+        """Cancel the pending start with this id. Return False if there is none."""
         start = self._pending.get(identifier)
         if start is None or start.done.is_set():
             return False
@@ -200,7 +207,10 @@ class Starts:
         return True
 
     async def decide(self, info: ApprovalInfo) -> Decision | None:
-        """Ask the user a question of the host, as part of the call that has caused it."""
+        """Ask the user a question of the host, through the call that has caused the question.
+
+        Return None if no call has caused it, or if the user has not decided.
+        """
         for start in self._running:
             if start.command == info.command and not start.is_asked:
                 return await _decide(start, info)
@@ -219,7 +229,7 @@ async def _is_asked(start: Start, sessions: Sessions) -> bool:
 
 
 async def _inform(start: Start, sessions: Sessions) -> None:
-    """Show the user where to answer, unless the host has sent the question to this client."""
+    """Show the user where to answer, unless the host has sent the question to this connection."""
     if start.ask is None or start.is_asked:
         return
     await start.ask(
@@ -233,7 +243,7 @@ async def _inform(start: Start, sessions: Sessions) -> None:
 
 
 async def _decide(start: Start, info: ApprovalInfo) -> Decision | None:
-    """Ask the user the host's question about a start; return the decision, if there is one."""
+    """Ask the user the host's question about a start; return None if the user does not decide."""
     if start.ask is None:
         return None
     start.is_asked = True
@@ -261,5 +271,5 @@ async def _decide(start: Start, info: ApprovalInfo) -> Decision | None:
 
 
 def _shown(command: str) -> str:
-    """Return a command for a question: indented, so that no line of it looks like our text."""
+    """Return a command for a question: indented, so that no line looks like text of acpterm."""
     return indent(escape_invisible_text(command), "    ", lambda _: True)

@@ -1,6 +1,6 @@
-"""The state of a session: the first line of a result, and the same as structured content.
+"""The state of a session, in the first line of a result and in its structured content.
 
-The line says what the program does, and what can be done next, as calls that the model can copy:
+The line says what the program does, and which calls can follow, as text that the model can copy:
 ``[running 10.0 s, waits for input at "Continue? " · terminal_continue {…} · …]``.
 """
 
@@ -22,7 +22,7 @@ _SECRET_WORDS: Final = ("password", "passphrase", "passcode", "pin", "secret", "
 class SessionResult(Struct, kw_only=True, omit_defaults=False):
     """The structured content of a result about one session.
 
-    `status` is the line with the state: some clients give the model nothing but this.
+    `status` is the line with the state, since some clients show the model only structured content.
     """
 
     id: Annotated[str, Meta(description="the id of the terminal session")]
@@ -44,10 +44,13 @@ class SessionResult(Struct, kw_only=True, omit_defaults=False):
 
 
 class View(Struct, kw_only=True):
-    """What a result shows of a session: its output, cropped, and whether it waits for input.
+    """What a result shows of a session.
 
-    `text` is all of the output that is new. `lost` is the number of bytes that are no longer
-    retained. `prompt` is the last line.
+    `text` is all new output, from the position `since` to `position`; `cropped` is the part of it
+    that is shown. `lost` is the number of bytes in between that are no longer retained. `exit` is
+    None while the program runs. `is_waiting` says whether the program waits for input,
+    `hides_input` whether it does not echo the input. `prompt` is the last line of output. `matched`
+    is the text that the pattern of a wait has matched.
     """
 
     text: str
@@ -63,21 +66,21 @@ class View(Struct, kw_only=True):
 
     @property
     def is_secret(self) -> bool:
-        """Return whether the program asks for a password, or probably does."""
+        """Whether the program probably waits for a password."""
         prompt = self.prompt.lower()
         is_named = any(re.search(rf"\b{word}\b", prompt) for word in _SECRET_WORDS)
         return self.is_waiting and (self.hides_input or is_named)
 
 
 def state_of(view: View) -> State:
-    """Return the state in one word."""
+    """Return the state of a session."""
     if view.exit is None:
         return "waiting_for_input" if view.is_waiting else "running"
     return "exited" if view.exit.ended_by in (None, "exited") else "killed"
 
 
 def state_line(session: Session, view: View, *, next_calls: "tuple[str, ...]") -> str:
-    """Return the first line of a result. `next_calls` are the calls that make sense now."""
+    """Return the first line of a result. `next_calls` are the calls that it suggests."""
     parts = [_what(session, view)]
     if view.exit is None:
         if not view.is_secret:
@@ -89,7 +92,10 @@ def state_line(session: Session, view: View, *, next_calls: "tuple[str, ...]") -
 
 
 def call_text(tool: str, **arguments: object) -> str:
-    """Return a call as text: `terminal_continue {"sessionId":"term-1"}`. `...` stays open."""
+    """Return a call as text: `terminal_continue {"sessionId":"term-1"}`.
+
+    The argument `...` becomes `…`: the model has to choose the value.
+    """
     pairs = (
         f"{json.dumps(name)}:{'…' if value is ... else json.dumps(value, ensure_ascii=False)}"
         for name, value in arguments.items()
@@ -134,7 +140,7 @@ def _quoted(text: str) -> str:
 
 
 def session_result(session: Session, view: View, status: str, note: str) -> SessionResult:
-    """Return the structured content. `note` says how to read what was left out."""
+    """Return the structured content. `note` says how to read the output that was left out."""
     end = view.exit
     return SessionResult(
         id=session.id,

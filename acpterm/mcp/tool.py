@@ -18,7 +18,10 @@ P = TypeVar("P", bound=msgspec.Struct)
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """The result of a call: the line with the state, if there is one, the text, and the data."""
+    """The result of a call: a text, and structured content (`data`) if the tool has any.
+
+    `state` is the line that is sent before the text, such as `[running 10.0 s · …]`.
+    """
 
     text: str
     state: str | None = None
@@ -32,7 +35,11 @@ def as_json(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Tool(Generic[P]):
-    """A tool. `execute` may raise `ToolError`; its message becomes the result."""
+    """A tool. `execute` may raise `ToolError`; its message becomes the result.
+
+    `params` is the type of the arguments, `result` that of the structured content, if the tool has
+    any. `reads_only`, `destructive` and `idempotent` are MCP's annotations.
+    """
 
     name: str
     description: str
@@ -44,7 +51,7 @@ class Tool(Generic[P]):
     idempotent: bool = False
 
     def describe(self) -> types.Tool:
-        """Return the tool as `tools/list` has it."""
+        """Return the description of the tool for `tools/list`."""
         return types.Tool(
             name=self.name,
             description=self.description,
@@ -59,12 +66,18 @@ class Tool(Generic[P]):
         )
 
     async def run(self, call: Call, arguments: Mapping[str, Any] | None) -> Reply:
-        """Execute a call with the arguments that the client sent. Raises `ToolError`."""
+        """Execute a call with the arguments that the client has sent.
+
+        Raises `ToolError` if an argument is wrong, or if the tool fails.
+        """
         return await self.execute(call, decode(self.name, arguments, self.params))
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of params without null: a parameter is left out instead."""
+    """Remove null from the schema of params, and return the schema.
+
+    To a model, an optional parameter is one that can be left out; null would be a second way.
+    """
     for value in schema["properties"].values():
         kinds = [kind for kind in value.pop("anyOf", ()) if kind != {"type": "null"}]
         if len(kinds) == 1:

@@ -1,4 +1,4 @@
-"""The error that a tool reports to the model."""
+"""The error that a tool reports to the model, and the shortening of texts in its message."""
 
 from typing import Final
 
@@ -10,5 +10,5 @@ class ToolError(Exception):
 
 
 def shortened(text: str) -> str:
-    """Return a text that the model has sent as a message repeats it: at most its beginning."""
+    """Return a text of the model for use in a message: at most `QUOTED_CHARS_MAX` characters."""
     return text if len(text) <= QUOTED_CHARS_MAX else f"{text[: QUOTED_CHARS_MAX - 1]}…"

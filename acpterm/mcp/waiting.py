@@ -1,7 +1,7 @@
-"""Waiting for output of a session, and reading what is new in it.
+"""Waiting for output of a session, reading its new output, and typing into it.
 
-A wait never moves the read position: `read_new` does, and returns everything from the position of
-the last result on. So output that came while no call was waiting is in the next result.
+A wait does not move the read position. `read_new` moves it, and returns all output since the last
+result. So output that came while no call was waiting is in the next result.
 """
 
 from collections.abc import AsyncIterator
@@ -22,12 +22,16 @@ from acpterm.mcp.states import View
 from acpterm.mcp.tool_error import ToolError
 
 _READS_MAX: Final = 64
-"""How often one result reads: a program that floods its terminal has always more."""
+"""How many reads one result makes: a program that floods its terminal always has more output."""
 _REMOVE_TIMEOUT_S: Final = 2.0
 
 
 async def settle(call: Call, session: Session) -> None:
-    """Wait for output as the settings say: at least, until it settles, at most."""
+    """Wait for output, with the intervals of the settings.
+
+    Wait at least `min_interval`, then until there is no output for `settle_interval`, and at most
+    `max_interval`, or until the call has to return.
+    """
     settings = call.settings
     longest = call.limited(settings.max_interval)
     call.doing = f"waiting for output of {session.id}"
@@ -49,9 +53,11 @@ async def wait_until(
     until_input: bool = True,
     timeout_s: float,
 ) -> Waited:
-    """Wait until the program exits or waits for input, or `pattern` is in new output.
+    """Wait until the program exits, or one of the given conditions is met.
 
-    The pattern is searched in the output that came after the last input.
+    The conditions: `pattern` matches output after the last input; there was no output for `idle`
+    seconds; the program waits for input (`until_input`); `timeout_s` seconds have passed, or the
+    call has to return. The result says which is met.
     """
     call.doing = f"waiting for {session.id}"
     return await session.terminal.wait_for(
@@ -64,7 +70,7 @@ async def wait_until(
 
 
 async def read_all(terminal: Terminal, since: int) -> tuple[str, int, Output]:
-    """Return the text after `since`, how many bytes of it are lost, and the last read.
+    """Return the text from the position `since` on, the number of lost bytes, and the last read.
 
     The text ends at the position of the last read.
     """
@@ -81,7 +87,10 @@ async def read_all(terminal: Terminal, since: int) -> tuple[str, int, Output]:
 
 
 async def read_new(call: Call, session: Session, waited: Waited | None = None) -> View:
-    """Return what is new since the last result, and move the read position to its end."""
+    """Return the output since the last result, and move the read position to its end.
+
+    `waited` is the result of the wait before, if there was one.
+    """
     since = session.position
     text, lost, output = await read_all(session.terminal, since)
     is_waiting = bool(output.waiting_for_input)
@@ -110,7 +119,7 @@ async def type_into(
 ) -> None:
     """Type text and then keys into a session. Raises `ToolError` if that is not possible.
 
-    What a pattern is searched in begins at the output that comes now.
+    Patterns of later waits are searched in the output from now on.
     """
     now = await session.terminal.read(session.position, max_bytes=1)
     if now.exit is None:
@@ -127,11 +136,11 @@ async def type_into(
 
 @asynccontextmanager
 async def removed_on_failure(call: Call, session: Session) -> AsyncIterator[None]:
-    """Remove the session if the block fails or is cancelled: the client does not know its id."""
+    """Remove the session if the block fails or is cancelled, since the client has no id for it."""
     try:
         yield
     except BaseException:
         with anyio.move_on_after(_REMOVE_TIMEOUT_S, shield=True):
-            with suppress(AcptermError):  # what has ended the block is reported
+            with suppress(AcptermError):  # the error of the block is reported instead
                 await call.sessions.remove(session)
         raise

@@ -1,4 +1,16 @@
-"""The HTTP server of a daemon: the page, the user API and the agents' API over WebSocket.
+"""The HTTP server of a daemon: the page, both APIs over WebSocket, `/mcp`, and a PTY pool (`pool`).
 
-Needs the extra `web`. Only `service`, `access` and `endpoint` can be imported without it.
+Needs the extra `web`. Without it, only `service` and the modules that `service` imports at its top
+can be imported.
+
+- `service`: when the server listens; `start`: imports and the listening socket; `endpoint`: its
+  address, hosts and origins; `tls`: its certificate;
+- `server`: accepting of connections; `http_connection`: one connection; `request_task`: one
+  request; `request_body`: the body of a request;
+- `app`: the paths; `guard`: checks of each request; `access`, `access_file`: links, logins, shares
+  and tokens;
+- `pages`: the files of the page; `login`: `/login`, `/logout`, `/access`; `mcp_handler`,
+  `mcp_sessions`: `/mcp`; `json_rpc_websockets`: `/user` and `/acp`; `pool`: `/ws` and `/pty/spawn`;
+- `login_websocket`: WebSockets that end with their login; `websocket_stream`: a WebSocket as a
+  stream of lines.
 """

@@ -1,21 +1,27 @@
-"""Who may use the HTTP server: one-use links, logins, shares and the bearer token.
+"""Who may use the HTTP server: one-use links, logins, shares and the bearer tokens.
 
 A *link* logs one browser in, once, within `LINK_LIFETIME_S`. A *share* lets any number of browsers
 use one terminal until it expires or is revoked. Both are tokens, which a browser exchanges for a
-*login*: a cookie, and a key that the page has made. A cookie is sent to every port of a host, so
-another server on this machine could see it; the key is not, so it takes both to use a login.
+*login*: a cookie, and a key that the page has made. Browsers send a cookie to every port of a
+host, so another server on this machine could see it. The page sends the key only to this server.
+A request uses a login only if it has both.
 
-State: the records, which `AccessFile` writes before any secret is handed out or given up, so that a
-worker that dies forgets nothing; and the cancel scopes of the connections that use each access,
-which are cancelled when the access ends. Expiry needs no write: what has expired is dropped when it
-is read. If a write fails, because the disk is full for example, then what was revoked has ended all
-the same: it is written over the old records, and if that fails too, `maintain` writes later.
+State:
 
-Only SHA-256 hashes of secrets are stored, except of the bearer token, which is in a file of its own
-for the user's programs. Secrets are 256 random bits, so that a plain hash is enough, and are
+- the records. `AccessFile` stores each change before the response to it is sent, so that the next
+  worker knows it. Expiry is not stored: expired records are dropped when they are read.
+- the cancel scopes of the connections that use each login. They are cancelled when the login ends.
+
+If a write fails, for example because the disk is full, a new link, share or login is not created. A
+share or login that was ended stays ended: the records are written over the old file, and if that
+fails too, `maintain` repeats the write.
+
+Only SHA-256 hashes of secrets are stored, except of the bearer tokens, which are in files of their
+own for the user's programs. Secrets are 256 random bits, so that a plain hash is enough, and are
 compared in constant time.
 
-The file is long because the records and the connections that end with them change together.
+Longer than 300 lines because each change of a record must also be stored, be undone or repeated if
+storing fails, and end connections: a split would put parts of one change into different modules.
 """
 
 import hashlib
@@ -43,15 +49,16 @@ LOGIN_LIFETIME_S: Final = 30 * 86400.0
 KEY_LENGTHS: Final = range(32, 129)
 """How many characters a page's key may have."""
 SHARES_MAX: Final = 64
-# The oldest are dropped when there are more: of the logins of the user, and of those of each share,
-# so that the users of a share cannot end the user's logins. Of a share's, those with an open
-# WebSocket stay, so that no visitor can end the others: there are fewer of these than logins.
+# Over these limits, the oldest links and logins are dropped. The limit of logins applies to the
+# user, and separately to each share, so that visitors cannot end the user's logins. A share's login
+# with an open WebSocket is never dropped, so that no visitor can disconnect another visitor. There
+# is always a login to drop: a share has at most `SHARE_CONNECTIONS_MAX` WebSockets.
 _LINKS_MAX: Final = 32
 _LOGINS_MAX: Final = 32
-# The system may have been suspended, in which time trio's clock may have stopped.
+# Deadlines of scopes are not enough: trio's clock may stop while the system is suspended.
 _EXPIRY_PERIOD_S: Final = 30.0
 SHARE_CONNECTIONS_MAX: Final = 16
-"""How many WebSockets may use one share: they must leave room for the user's."""
+"""How many WebSockets may use one share, so that its visitors leave room for the user."""
 
 _log = structlog.get_logger("acpterm.web")
 
@@ -59,17 +66,17 @@ R = TypeVar("R", LinkRecord, LoginRecord, ShareRecord)
 
 
 class Access(NamedTuple):
-    """What a request may use: everything, as the user, or only the terminal of a share."""
+    """What a request may use: all that the user may, a share's terminal, or agents' paths."""
 
     login: str | None
-    """The id of the login; None with the bearer token."""
+    """The id of the login; None if the request has a bearer token."""
     share: ShareRecord | None = None
-    """The share that the login is restricted to; None for the user."""
+    """The share that the login is restricted to; None if it is not restricted."""
     ends_at: float | None = None
-    """When the login or its share expires, in seconds since 1970; None for the bearer token."""
+    """When the login or its share expires, in seconds since 1970; None for a bearer token."""
 
     is_agent: bool = False
-    """Whether it is that of the agents' token, which can do nothing as the user."""
+    """Whether the request has the agents' token, with which only `/mcp` and `/acp` can be used."""
 
     @property
     def is_bearer(self) -> bool:
@@ -86,13 +93,14 @@ class Login(NamedTuple):
 
 
 class TooManySharesError(Exception):
-    """There are as many shares as there may be."""
+    """No share can be created: `SHARES_MAX` shares exist."""
 
 
 class AccessStore:
-    """All links, logins and shares of one daemon, and its bearer token.
+    """All links, logins and shares of one daemon, and its bearer tokens.
 
-    `clock` returns the seconds since 1970.
+    `clock` returns the seconds since 1970. Raises `AccessFileError` if a bearer token cannot be
+    read or created.
     """
 
     def __init__(self, file: AccessFile, clock: Callable[[], float] = time.time) -> None:
@@ -108,7 +116,7 @@ class AccessStore:
 
     @property
     def revoked_shares(self) -> set[str]:
-        """The ids of shares that have ended here, but are still in the file."""
+        """The ids of shares that have ended, but are still in the file, since a write failed."""
         return set(self._unwritten_shares)
 
     @property
@@ -119,17 +127,17 @@ class AccessStore:
 
     @property
     def last_address(self) -> str | None:
-        """The address that the server listened on last."""
+        """The address that the server listened on last; None if it never did."""
         return self._records.address
 
     def set_last_address(self, address: str) -> None:
-        """Store the address that the server listens on."""
+        """Store the address that the server listens on. Raises `AccessFileError` if that fails."""
         if self._records.address != address:
             self._records.address = address
             self._write()
 
     def new_link(self) -> str:
-        """Return the token of a new link."""
+        """Return the token of a new link. Raises `AccessFileError` if it cannot be stored."""
         self._drop_expired()
         token = secrets.token_urlsafe(32)
         links = self._records.links
@@ -147,7 +155,8 @@ class AccessStore:
     ) -> tuple[ShareRecord, str]:
         """Create a share of a terminal; return the share and its token.
 
-        Raises `TooManySharesError`.
+        `write` says whether its visitors may type. Raises `TooManySharesError` if `SHARES_MAX`
+        shares exist, and `AccessFileError` if the share cannot be stored.
         """
         self._drop_expired()
         if len(self._records.shares) >= SHARES_MAX:
@@ -171,10 +180,11 @@ class AccessStore:
         return share, token
 
     def revoke_share(self, identifier: str) -> bool:
-        """End a share and its logins; close their connections. Return whether there was one.
+        """End a share and its logins, and close their connections.
 
-        A share that has ended, but is still in the file, is removed from it. Raises
-        `AccessFileError` if that fails; the share has ended all the same.
+        A share that has ended, but is still in the file, is removed from the file. Return False if
+        no share has this id. Raises `AccessFileError` if the file cannot be written; the share has
+        ended all the same.
         """
         self._drop_expired()
         shares = [one for one in self._records.shares if one.id == identifier]
@@ -186,10 +196,11 @@ class AccessStore:
         return True
 
     def exchange(self, token: str, key: str) -> Login | None:
-        """Log a browser in with the token of a link or a share; return None if it is not valid.
+        """Log a browser in with the token of a link or a share, and with the page's key.
 
-        `key` is the page's key. A link is used up, even if the browser never gets the cookie.
-        Raises `AccessFileError` if the login cannot be stored: then there is none.
+        Return None if no link or share has this token, or if the length of `key` is not in
+        `KEY_LENGTHS`. A link is used up, even if the browser never gets the cookie. Raises
+        `AccessFileError` if the login cannot be stored: the browser is not logged in then.
         """
         self._drop_expired()
         link = _find(self._records.links, token)
@@ -224,7 +235,11 @@ class AccessStore:
         return Login(cookie, login.ends_at - self._clock(), Access(login.id, share, login.ends_at))
 
     def _make_room(self, share: ShareRecord, key: str) -> None:
-        """Drop the login of a page that logs in again with a share, or one that is not used."""
+        """Drop logins of a share, before a page with this key logs in.
+
+        A login with the same key is dropped, since the page logs in again. If the share has too
+        many logins, the oldest are dropped. A login with an open WebSocket is not dropped.
+        """
         logins = [one for one in self._records.logins if one.share == share.id]
         unused = [one for one in logins if one.id not in self._scopes]
         again = [one for one in unused if hmac.compare_digest(one.key_hash, _hash(key))]
@@ -233,7 +248,7 @@ class AccessStore:
         self._drop_logins([*again, *[one for one in unused if one not in again][:surplus]])
 
     def of_cookie(self, cookie: str, key: str) -> Access | None:
-        """Return what the login with this cookie and key may use; None if there is none."""
+        """Return what the login with this cookie and key may use; None if no login has both."""
         self._drop_expired()
         login = _find(self._records.logins, cookie)
         if login is None or not hmac.compare_digest(login.key_hash, _hash(key)):
@@ -254,15 +269,18 @@ class AccessStore:
         return sum(len(self._scopes.get(login, ())) for login in logins)
 
     def log_out(self, access: Access) -> None:
-        """End a login and close its connections.
+        """End the login of `access`, and close its connections.
 
-        Raises `AccessFileError` if that cannot be stored; the login has ended all the same.
+        Raises `AccessFileError` if the end cannot be stored; the login has ended all the same.
         """
         self._drop_logins([one for one in self._records.logins if one.id == access.login])
         self._write_end()
 
     def end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> list[ShareRecord]:
-        """End the shares of terminals that are removed, and return these shares."""
+        """End the shares for which `is_ended` returns true, and return them.
+
+        An error of the file is logged; the shares have ended all the same.
+        """
         ended = [one for one in self.shares if is_ended(one)]
         for share in ended:
             try:
@@ -273,7 +291,10 @@ class AccessStore:
 
     @contextmanager
     def cancelling(self, access: Access) -> Iterator[trio.CancelScope]:
-        """Cancel the block when `access` ends: a logout, a revoked share, or expiry."""
+        """Cancel the block when `access` ends: on logout, when its share is revoked, on expiry.
+
+        Yield the scope that is cancelled. A bearer token never ends.
+        """
         scope = trio.CancelScope()
         if access.login is None or access.ends_at is None:
             with scope:
@@ -283,7 +304,7 @@ class AccessStore:
         scopes = self._scopes[access.login]
         scopes.add(scope)
         if all(one.id != access.login for one in self._records.logins):
-            # It has ended since the request was checked.
+            # The login has ended since the request was checked.
             scope.cancel()
         try:
             with scope:
@@ -294,7 +315,10 @@ class AccessStore:
                 self._scopes.pop(access.login, None)
 
     async def maintain(self) -> None:
-        """End what has expired, and repeat a write that has failed, until cancelled."""
+        """End expired shares and logins, and repeat a write that has failed, until cancelled.
+
+        If cancelled, repeat the write once more.
+        """
         try:
             while True:
                 await trio.sleep(_EXPIRY_PERIOD_S)
@@ -311,13 +335,16 @@ class AccessStore:
                 _log.error("what has ended may be valid for the next worker", why=str(error))
 
     def _write(self) -> None:
-        """Store the records. Raises `AccessFileError`."""
+        """Store the records. Raises `AccessFileError` if they cannot be written."""
         self._is_unwritten = True
         self._file.write(self._records)
         self._set_written()
 
     def _write_end(self) -> None:
-        """Store the records after something has ended, also on a full disk if possible."""
+        """Store the records after a share or login has ended, also on a full disk if possible.
+
+        Raises `AccessFileError` if they cannot be written.
+        """
         try:
             self._write()
         except AccessFileError:
@@ -352,7 +379,10 @@ def _hash(secret: str) -> str:
 
 
 def _find(records: Iterable[R], secret: str) -> R | None:
-    """Return the record with this secret; compare it with each, so that time reveals nothing."""
+    """Return the record with this secret; None if there is none.
+
+    All records are compared, so that the duration does not reveal which one has it.
+    """
     wanted, found = _hash(secret), None
     for record in records:
         if hmac.compare_digest(record.hash, wanted):

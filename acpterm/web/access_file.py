@@ -1,9 +1,9 @@
 """The files of `AccessStore`: the records, and the bearer tokens. All have mode 0600.
 
 They are in a directory of mode 0700 that belongs to one daemon, so a file has one writer. A file is
-replaced as a whole. A damaged file is logged and treated as empty: then browsers must log in again.
-If the disk is full, what has ended is written over the old contents, which takes no room: should
-that fail half-way, all logins and shares have ended for the next worker.
+replaced as a whole. If the file of the records is damaged, an error is logged, and the file is
+treated as empty: browsers must log in again. If the disk is full, the end of a login or share is
+stored by writing over the old records (`overwrite`), which takes no more space.
 """
 
 import contextlib
@@ -25,18 +25,22 @@ _log = structlog.get_logger("acpterm.web")
 
 
 class AccessFileError(Exception):
-    """A file cannot be written; the message says which, and why."""
+    """A file cannot be read or written; the message says which, and why."""
 
 
 class LinkRecord(Struct, kw_only=True):
-    """A link that was not used yet. A time `…_at` is in seconds since 1970."""
+    """A link that was not used yet. `ends_at` is in seconds since 1970."""
 
     hash: str
     ends_at: float
 
 
 class LoginRecord(Struct, kw_only=True):
-    """A login of one browser; `share` is the id of the share that it is restricted to."""
+    """A login of one browser. `share` is the id of the share that it is restricted to, if any.
+
+    `hash` is that of the cookie, `key_hash` that of the page's key. `ends_at` is in seconds since
+    1970.
+    """
 
     id: str
     hash: str
@@ -46,7 +50,10 @@ class LoginRecord(Struct, kw_only=True):
 
 
 class ShareRecord(Struct, kw_only=True):
-    """A link to one terminal."""
+    """A share: a link to one terminal. `write` says whether visitors may type.
+
+    A time `…_at` is in seconds since 1970.
+    """
 
     id: str
     hash: str
@@ -57,13 +64,13 @@ class ShareRecord(Struct, kw_only=True):
 
 
 class AccessRecords(Struct, kw_only=True):
-    """The contents of the file."""
+    """The contents of the file of the records."""
 
     links: list[LinkRecord] = field(default_factory=list)
     logins: list[LoginRecord] = field(default_factory=list)
     shares: list[ShareRecord] = field(default_factory=list)
     address: str | None = None
-    """The address that the server listened on last."""
+    """The address that the server listened on last; None if it never did."""
 
 
 class AccessFile:
@@ -87,13 +94,15 @@ class AccessFile:
             return AccessRecords()
 
     def write(self, records: AccessRecords) -> None:
-        """Store the records. Raises `AccessFileError`."""
+        """Store the records in place of the file. Raises `AccessFileError` if that fails."""
         self._replace(self._path, msgspec.json.encode(records))
 
     def overwrite(self, records: AccessRecords) -> None:
-        """Store the records in the old file, which works on a full disk if they are no longer.
+        """Store the records by writing over the existing file.
 
-        Raises `AccessFileError`.
+        This works on a full disk if the new records are not longer than the old ones. It is not
+        atomic: if only a part of the records can be written, the file is emptied. Raises
+        `AccessFileError` if the records cannot be written.
         """
         data = msgspec.json.encode(records)
         try:
@@ -106,18 +115,24 @@ class AccessFile:
             raise AccessFileError(self._message(error.strerror or str(error))) from error
 
     def bearer_token(self) -> str:
-        """Return the user's bearer token; create it once. Raises `AccessFileError`."""
+        """Return the user's bearer token; create it if there is none.
+
+        Raises `AccessFileError` if its file cannot be read or written.
+        """
         return self._token(self.token_path)
 
     def agent_token(self) -> str:
-        """Return the agents' bearer token; create it once. Raises `AccessFileError`."""
+        """Return the agents' bearer token; create it if there is none.
+
+        Raises `AccessFileError` if its file cannot be read or written.
+        """
         return self._token(self.agent_token_path)
 
     def _token(self, path: str) -> str:
         try:
             with open(path, encoding="ascii") as file:
                 if token := file.read().strip():
-                    # Should the user have copied the file, it becomes private again.
+                    # The user may have restored the file from a copy that others can read.
                     os.chmod(path, 0o600)
                     return token
         except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The ASGI application: which path is served by what, and which access it needs.
+"""The ASGI application: the handler of each path, and the access that the path needs.
 
-Requests pass `ResponseHeaders`, then `Guard`, then the routes. Each route except the page's and the
-login is `Protected`, and says there which access it needs.
+Requests pass `ResponseHeaders`, then `Guard`, then the routes. Each route is `Protected`, with the
+access that it needs, except the routes of the page and `/login`.
 """
 
 from typing import Final
@@ -14,11 +14,11 @@ from acpterm.host.host import Host
 from acpterm.web.access import AccessStore
 from acpterm.web.endpoint import Endpoint
 from acpterm.web.guard import Guard, Protected
+from acpterm.web.json_rpc_websockets import JsonRpcWebSockets
 from acpterm.web.login import Logins
-from acpterm.web.mcp_door import McpDoor
+from acpterm.web.mcp_handler import McpHandler
 from acpterm.web.pages import DIRECTORY, ResponseHeaders, page_routes
-from acpterm.web.pool_door import PoolDoor
-from acpterm.web.sockets import JsonRpcSockets
+from acpterm.web.pool.handlers import PoolHandlers
 
 _USER: Final = Middleware(Protected)
 _USER_OR_SHARE: Final = Middleware(Protected, share=True)
@@ -33,8 +33,8 @@ def make_app(
     `page` is the directory of the page's files.
     """
     logins = Logins(endpoint, access, host.state.trail)
-    sockets = JsonRpcSockets(host, access)
-    mcp, pool = McpDoor(host), PoolDoor(host, access)
+    sockets = JsonRpcWebSockets(host, access)
+    mcp, pool = McpHandler(host), PoolHandlers(host, access)
     app = Starlette(
         routes=[
             *page_routes(page),
@@ -54,6 +54,6 @@ def make_app(
         ],
         lifespan=mcp.lifespan,
     )
-    # A path is served as it is documented, or not at all.
+    # Otherwise starlette would redirect a path with a slash at its end, which is not documented.
     app.router.redirect_slashes = False
     return app

@@ -1,7 +1,8 @@
 """Where the HTTP server listens, and under which hosts and origins browsers may reach it.
 
-Hosts are compared exactly: a page of another site that has made its name resolve to this machine
-(DNS rebinding) sends its own name. So are origins: a page of another site sends its own.
+`Host` and `Origin` of a request are compared exactly. If another site makes its name resolve to
+this machine (DNS rebinding), its page sends that name as `Host`; a page of another site sends that
+site's `Origin`.
 """
 
 import socket
@@ -15,7 +16,7 @@ BACKLOG: Final = 128
 
 
 class Endpoint:
-    """The listening socket of the HTTP server, with what follows from its address."""
+    """The listening socket of the HTTP server, with its hosts, origins and cookies."""
 
     def __init__(self, sock: socket.socket, settings: Settings) -> None:
         self.socket: Final = sock
@@ -34,21 +35,24 @@ class Endpoint:
         """The values of `Host` that are accepted."""
         others = [] if self.address.is_loopback else settings.http_origins
         self.origin: Final = [*others, *own][0]
-        """The origin of the links that the server makes."""
+        """The origin of the links that the server creates."""
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie. Cookies are sent to every port of a host, so it has the port."""
+        """The name of the cookie of the user's login.
+
+        It contains the port, since browsers send a cookie to every port of its host.
+        """
         return f"acpterm-{self.address.port}"
 
     @property
     def share_cookie(self) -> str:
-        """The name of the cookie of a share's login, which must not replace the user's."""
+        """The name of the cookie of a share's login, which must not replace the user's cookie."""
         return f"acpterm-share-{self.address.port}"
 
 
 def bind(address: HttpAddress) -> socket.socket:
-    """Return a listening socket. Raises `OSError`."""
+    """Return a TCP socket that listens on `address`. Raises `OSError` if the system refuses it."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -1,16 +1,17 @@
-"""Checks each request before any other code of the server gets it.
+"""Checks each HTTP request before its handler: host, origin, and login or bearer token.
 
 `Guard` refuses, on the upgrade to a WebSocket as well:
 
-- a `Host` other than those of the server: another site's name that resolves to this machine;
-- an `Origin` other than those of the server: a page of another site;
-- a query: no path takes one, and a secret in it would end up in logs and histories;
-- a wrong bearer token, and HTTP/2, which no browser uses without TLS.
+- a `Host` that is not the server's: another site's name that resolves to this machine;
+- an `Origin` that is not the server's: a page of another site;
+- a query: no path takes a query, and a secret in a query would end up in logs and histories;
+- a wrong bearer token;
+- HTTP/2, which no browser uses without TLS.
 
-`Guard` finds out what the request may use, its `Access`. `Protected` then refuses the requests that
-need an access which they do not have. A cookie counts only together with the page's key, and only
-with an `Origin`, which browsers send with each WebSocket and each POST. A browser may send a cookie
-of the user and one of a share: the key says which of them is meant.
+`Guard` determines what the request may use, its `Access`. `Protected` then refuses a request whose
+access is not enough for the path. A cookie counts only together with the page's key, and only with
+an `Origin`, which browsers send with each WebSocket and each POST. If a browser sends a cookie of
+the user and one of a share, the key selects the login.
 """
 
 from typing import Final
@@ -29,7 +30,7 @@ _ACCESS: Final = "acpterm.access"
 
 
 class RefusedError(Exception):
-    """A request is refused, with an HTTP status; the message says why."""
+    """A request is refused with the HTTP status `status`; the message says why."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -37,7 +38,7 @@ class RefusedError(Exception):
 
 
 def access_of(scope: Scope) -> Access:
-    """Return what a request may use, behind `Protected`."""
+    """Return what a request may use, once it has passed `Protected`."""
     access: Access = scope[_ACCESS]
     return access
 
@@ -51,7 +52,7 @@ class Guard:
         self._access: Final = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
+        """Check a request; pass it to the application, or refuse it."""
         try:
             scope[_ACCESS] = self._check(scope)
         except RefusedError as refusal:
@@ -104,10 +105,10 @@ class Guard:
 
 
 class Protected:
-    """An ASGI application that only requests with an access can reach.
+    """ASGI middleware: passes a request on if its access is enough for the path.
 
-    `share`: also with the access of a share. `bearer_only`: only with the bearer token, since no
-    page uses the path.
+    The user's login and token are enough. With `share`, the login of a share is enough, too. With
+    `bearer_only`, only a bearer token is enough, the user's or the agents': no page uses the path.
     """
 
     def __init__(self, app: ASGIApp, *, share: bool = False, bearer_only: bool = False) -> None:
@@ -116,7 +117,7 @@ class Protected:
         self._bearer_only: Final = bearer_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
+        """Pass a request to the application, or refuse it."""
         access: Access | None = scope[_ACCESS]
         if self._bearer_only and (access is None or not access.is_bearer):
             refusal = RefusedError(401, "this path needs the bearer token: Authorization: Bearer …")
@@ -133,7 +134,7 @@ class Protected:
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send, refusal: RefusedError) -> None:
-    """Send the response to a refused request, also to a request for a WebSocket."""
+    """Send the response to a refused request, which may be a request for a WebSocket."""
     headers = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {}
     headers["Connection"] = "close"
     response = PlainTextResponse(f"{refusal}\n", refusal.status, headers)

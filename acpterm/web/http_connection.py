@@ -1,18 +1,21 @@
 """One TCP connection of the HTTP server: hypercorn's HTTP/1.1 and WebSocket protocols on trio.
 
-hypercorn's own server for trio is not used, for these reasons: an error in one connection would end
-all; a peer that does not read could not be disconnected, since it sends in a shielded scope; it
-accepts HTTP/2 without TLS; it decompresses WebSocket messages, so that 64 KiB become 64 MiB; it
-sends pings but does not wait for a response.
+hypercorn's own server for trio is not used, for these reasons:
+
+- An error in one connection would end all connections.
+- It sends in a shielded scope, so a peer that does not read could not be disconnected.
+- It accepts HTTP/2 without TLS.
+- It decompresses WebSocket messages, so that 64 KiB can become 64 MiB.
+- It sends pings, but does not check that a response comes.
 
 States:
 
 - *idle*: no request is being handled. After `IDLE_TIMEOUT_S` the connection is closed; this also
   limits the time in which a request's headers must arrive.
-- *busy*: a request is handled, without a time limit.
-- *WebSocket*: the peer must send something every `SILENCE_TIMEOUT_S`. It responds to pings.
-- *closing*: the last response was sent. What the peer still sends is read and dropped, for
-  `LINGER_S`: otherwise the system would discard the response with the connection.
+- *busy*: a request is being handled, without a time limit.
+- *WebSocket*: the peer must send something every `SILENCE_TIMEOUT_S`; responses to pings suffice.
+- *closing*: the last response was sent. Data that the peer still sends is read and dropped, for
+  `LINGER_S`: otherwise the system could reset the connection, and the peer lose the response.
 
 Tasks: the reader, and one for each request, which runs the application (`request_task`).
 """
@@ -55,7 +58,10 @@ Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 
 def server_config(max_message_bytes: int) -> Config:
-    """Return hypercorn's configuration: no log of its own, and small queues."""
+    """Return hypercorn's configuration: no logs, no header `Server`, and pings for WebSockets.
+
+    `max_message_bytes` is the size of the largest WebSocket message that is accepted.
+    """
     config = Config()
     config.accesslog = config.errorlog = None
     config.include_server_header = False
@@ -81,7 +87,7 @@ class HttpConnection:
         """Whether a request on this connection had an access."""
 
     def admit(self) -> None:
-        """Count the connection as one that has an access from now on."""
+        """Count the connection as one with an access from now on: see `server.STRANGERS_MAX`."""
         self.is_admitted = True
 
     def limit_messages(self, max_bytes: int) -> None:
@@ -102,7 +108,7 @@ class HttpConnection:
                     self._protocol = self._make_protocol(requests, helpers)
                     self._set_idle()
                     await self._read()
-                # The task that sends pings.
+                # End the task that sends pings.
                 helpers.cancel_scope.cancel()
         finally:
             await trio.aclose_forcefully(self._stream)
@@ -114,7 +120,7 @@ class HttpConnection:
         names = transport.socket.getpeername(), transport.socket.getsockname()
         client, server = ((str(name[0]), int(name[1])) for name in names)
         return _Http1(
-            # `_Requests` calls it, with ASGI's three arguments.
+            # hypercorn's type has more arguments than the three with which `_Requests` calls it.
             cast("Any", self._app),
             self._config,
             WorkerContext(None),
@@ -133,7 +139,7 @@ class HttpConnection:
 
     @property
     def _deadline(self) -> float:
-        """When the peer must have sent something, on trio's clock."""
+        """The time on trio's clock by which the peer must send something."""
         if isinstance(self._protocol.stream, WSStream):
             return trio.current_time() + SILENCE_TIMEOUT_S
         return math.inf if self._is_busy else self._idle_until
@@ -172,7 +178,7 @@ class HttpConnection:
                 await self._stream.send_eof()
 
     async def _send(self, event: Event) -> None:
-        """Do what the protocol requests: send bytes, close, or start or stop the idle timeout."""
+        """Do what hypercorn's protocol requests: send bytes, close, start or stop the idle time."""
         if isinstance(event, RawData):
             if not await self._send_data(event.data):
                 await self._protocol.handle(Closed())
@@ -188,12 +194,12 @@ class HttpConnection:
                 self._is_busy = True
 
     async def _send_data(self, data: bytes) -> bool:
-        """Send `data`; return whether it was sent. A peer that takes too long is disconnected."""
+        """Send `data`; return False if the peer is gone, or takes longer than `SEND_TIMEOUT_S`."""
         view = memoryview(data)
         async with self._sending:
             if self._is_broken:
                 return False
-            # If cancelled, a part may have been sent: nothing may follow it.
+            # Set in case of cancellation: a part may have been sent, and nothing may follow it.
             self._is_broken = True
             try:
                 for start in range(0, len(view), _CHUNK):
@@ -208,8 +214,8 @@ class HttpConnection:
 class _Http1(H11Protocol):
     """hypercorn's HTTP/1.1 protocol, without HTTP/2, compression, and messages over the limit.
 
-    It sends responses of its own, without the application, if a request is not valid: these have
-    the headers of the page, too.
+    hypercorn itself responds to a request that is not valid. Such a response gets the headers of
+    the page, too.
     """
 
     async def stream_send(self, event: Any) -> None:
@@ -228,7 +234,7 @@ class _Http1(H11Protocol):
         await super().handle(event)
         stream = self.stream
         if isinstance(stream, WSStream) and stream.buffer.length > stream.buffer.max_length:
-            # hypercorn has sent the reason, and would store what the peer sends until it closes.
+            # hypercorn has sent the reason, but would buffer messages until the peer closes.
             stream.buffer.clear()
             await self.send(Closed())
 
@@ -273,12 +279,12 @@ class _Requests:
     async def spawn_app(
         self, app: App, config: Config, scope: Any, send: Callable[[Any], Awaitable[None]]
     ) -> Callable[[Any], Awaitable[None]]:
-        """Start the application; return the function that sends it a message."""
+        """Start the application for one request; return the function that sends it a message."""
         del config
         mailbox = Mailbox()
         self._requests.start_soon(run_app, app, scope, mailbox, send)
         return mailbox.put
 
     def spawn(self, work: Callable[..., Awaitable[object]], *arguments: Any) -> None:
-        """Run a task of the connection that ends with it."""
+        """Start a task, such as that for pings, which is cancelled when the connection ends."""
         self._helpers.start_soon(work, *arguments)

@@ -1,6 +1,6 @@
 """`POST /login`, `/logout` and `/access`: how a browser gets, ends and describes its login.
 
-Each needs an `Origin`. No response contains a secret but the cookie, which scripts cannot read.
+The only secret in a response is the cookie, which scripts of the page cannot read.
 """
 
 from typing import Final
@@ -29,7 +29,7 @@ class _LoginRequest(Struct):
 
 
 class Logins:
-    """The handlers of the paths about logins."""
+    """The handlers of `/login`, `/logout` and `/access`."""
 
     def __init__(self, endpoint: Endpoint, access: AccessStore, trail: AuditTrail) -> None:
         self._trail: Final = trail

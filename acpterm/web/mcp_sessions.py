@@ -1,22 +1,26 @@
-"""The sessions of the MCP clients at `/mcp`: each has a server of its own, as on stdio.
+"""The sessions of the MCP clients at `/mcp`: each has an MCP server of its own, as on stdio.
 
-A session begins with `initialize`. It has its own connection to the host, as an agent with the
-client's name, which its first call opens; the host ends the terminals of that connection with it. A
-session ends when the client deletes it, when no request of it was open for `IDLE_TIMEOUT_S` (the
-stream of a GET is one), or when the daemon's worker is replaced, which knows no sessions. Requests
-that name an ended session are answered with 404, so that the client initializes again.
+A session begins with `initialize`. Its first tool call opens a connection to the host, as an agent
+with the client's name. When the session ends, the connection is closed, and the host ends the
+connection's terminals. A session ends
 
-The protocol of 2026 has no sessions over HTTP, and so nothing that terminals could belong to. It is
-refused, with the versions that are served: clients then use the handshake.
+- when the client deletes it;
+- when none of its requests was open for `IDLE_TIMEOUT_S`; the stream of a GET is a request;
+- when the daemon's worker is replaced: the next worker knows no sessions.
 
-A session that fails ends, and is logged; no failure leaves its task.
+A request that names an ended session is answered with 404, so that the client initializes again.
+
+In the protocol of 2026, HTTP has no sessions to which terminals could belong. Its requests are
+refused with a list of the versions that are served, so that clients use the handshake.
+
+An error in a session ends that session only, and is logged.
 """
 
 import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final, NamedTuple, TypeGuard, get_args
+from typing import Final, NamedTuple, TypeGuard
 
 import mcp_types as types
 import msgspec
@@ -31,12 +35,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from acpterm.api.client import Client, connect_stream
+from acpterm.api.client import Client
+from acpterm.api.connect import connect_stream
 from acpterm.api.errors import DaemonError
 from acpterm.api.questions import Asks
 from acpterm.host.host import Host
-from acpterm.mcp.profiles import ToolProfile, policy_profile
 from acpterm.mcp.server import create_server, initialization_options
+from acpterm.mcp.tool_set_names import TOOL_SET_NAMES, ToolSetName
+from acpterm.mcp.tool_sets import policy_profile
 
 SESSIONS_MAX: Final = 64
 IDLE_TIMEOUT_S: Final = 30 * 60.0
@@ -47,15 +53,15 @@ _log = structlog.get_logger("acpterm.web")
 
 
 class _Options(NamedTuple):
-    """What a client has chosen: its tools, its directory, and an additional profile."""
+    """What a client has chosen: set of tools, working directory, and additional profile, if any."""
 
-    tools: ToolProfile
+    tools: ToolSetName
     cwd: str
     profile: str | None
 
 
 class _Envelope(msgspec.Struct):
-    """The part of a request that an error needs."""
+    """The member of a request that the response with an error repeats."""
 
     id: str | int | None = None
 
@@ -78,9 +84,9 @@ class McpSessions:
         cwd: str,
         profile: str | None,
     ) -> None:
-        """Serve one request; the options apply if it begins a session."""
-        if not _is_tool_profile(tools):
-            known = ", ".join(get_args(ToolProfile))
+        """Serve one request. `tools`, `cwd` and `profile` apply if it begins a session."""
+        if not _is_tool_set(tools):
+            known = ", ".join(TOOL_SET_NAMES)
             await _failure(404, f"there are no such tools; there are {known}")(scope, receive, send)
             return
         options = _Options(tools, cwd, profile)
@@ -113,7 +119,7 @@ class McpSessions:
         await response(request.scope, request.receive, send)
 
     async def _open(self, options: _Options, request: Request, send: Send) -> None:
-        """Begin a session, and end it again if its first request fails."""
+        """Begin a session, and end it at once if its first request fails."""
         identifier = secrets.token_hex(16)
         transport = StreamableHTTPServerTransport(identifier, idle_timeout=IDLE_TIMEOUT_S)
         self._transports[identifier] = transport
@@ -167,8 +173,8 @@ class McpSessions:
 class _Connecting:
     """Connects the agent of a session to the host in this process. Implements `Connect`.
 
-    The host's end is served in `nursery`, where it outlives the client's end until the host has
-    noticed that the agent is gone.
+    The host's end is served by a task in `nursery`, which ends after the client's end: when the
+    host has noticed that the agent is gone.
     """
 
     def __init__(self, host: Host, nursery: trio.Nursery, options: _Options) -> None:
@@ -206,12 +212,12 @@ class _Connecting:
             _log.error("a connection failed", exc_info=error)
 
 
-def _is_tool_profile(name: str) -> TypeGuard[ToolProfile]:
-    return name in get_args(ToolProfile)
+def _is_tool_set(name: str) -> TypeGuard[ToolSetName]:
+    return name in TOOL_SET_NAMES
 
 
 async def _unsupported(request: Request, version: str) -> Response:
-    """Return the response to a request in a protocol that is not served."""
+    """Return the response to a request in a version of MCP that is not served."""
     try:
         identifier = msgspec.json.decode(await request.body(), type=_Envelope).id
     except msgspec.MsgspecError:
@@ -228,7 +234,7 @@ def _failure(
     data: object = None,
     identifier: str | int | None = None,
 ) -> Response:
-    """Return a response with an error of JSON-RPC."""
+    """Return a response with this HTTP status and a JSON-RPC error; `code` is that of the error."""
     error = {"code": code, "message": message} | ({} if data is None else {"data": data})
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": identifier, "error": error})
     return Response(body, status, media_type="application/json")

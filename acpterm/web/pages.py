@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 DIRECTORY: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
-# Higher levels take several times as long for a few percent.
+# Higher levels take several times as long, and save only a few percent more.
 _GZIP_LEVEL: Final = 5
 _RESPONSE_STARTS: Final = ("http.response.start", "websocket.http.response.start")
 
@@ -34,7 +34,10 @@ HEADERS: Final = {
 
 
 def page_routes(directory: str = DIRECTORY) -> list[BaseRoute]:
-    """Return the routes of the page. The page itself handles the paths of links and shares."""
+    """Return the routes of the page. Links and shares also lead to the page, which handles them.
+
+    `directory` has the page's files.
+    """
     files = StaticFiles(directory=directory, check_dir=False)
 
     async def index(request: Request) -> FileResponse:
@@ -49,14 +52,14 @@ def page_routes(directory: str = DIRECTORY) -> list[BaseRoute]:
 
 
 class ResponseHeaders:
-    """ASGI middleware: adds `HEADERS` to each response, and `Cache-Control` if it has none."""
+    """ASGI middleware: adds `HEADERS` to each response, and `Cache-Control` if missing."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app: Final = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
-        # Files are checked for changes each time, other responses are not stored.
+        """Pass a request on, and add the headers to its response."""
+        # Browsers check files for changes each time, and store no other responses.
         is_file = scope["path"].startswith("/assets/")
 
         async def send_with_headers(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""Reads the body of a request, up to a size and for a time."""
+"""Reads the body of an HTTP request, with limits of size and time."""
 
 from contextlib import aclosing
 from typing import Final
@@ -10,11 +10,15 @@ _TIMEOUT_S: Final = 10.0
 
 
 class BodyError(Exception):
-    """The body of a request is too large, or did not arrive."""
+    """The body of a request is too large, or did not arrive in time."""
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """Return the body of a request. Raises `BodyError`."""
+    """Return the body of a request.
+
+    Raises `BodyError` if it has more than `max_bytes`, or if the client disconnects or takes longer
+    than `_TIMEOUT_S` to send it.
+    """
     body = b""
     with trio.move_on_after(_TIMEOUT_S) as timeout:
         try:

@@ -1,8 +1,8 @@
-"""The task of one request: runs the ASGI application, between the protocol and its messages.
+"""The task of one request: runs the ASGI application, and passes messages between it and hypercorn.
 
-The application ends when it has answered, or some time after the peer has disconnected: then it
-receives the disconnect, and everything that it sends raises an `OSError`. An error in it is logged,
-and ends no other request.
+The application ends when it has sent its response, or some time after the peer has disconnected:
+then it receives ASGI's disconnect message, and `send` raises an `OSError`. An error in the
+application is logged, and ends no other request.
 """
 
 from collections import deque
@@ -21,15 +21,15 @@ App: TypeAlias = Callable[..., Awaitable[None]]
 
 
 class _PeerGoneError(OSError):
-    """The application sends to a peer that has disconnected. ASGI says: an `OSError`."""
+    """The application sends to a peer that has disconnected. ASGI requires an `OSError`."""
 
 
 class Mailbox:
-    """The messages from the protocol to the application: at most one, and the disconnect.
+    """The queue of messages to the application: at most one, and then the disconnect message.
 
-    The sender waits while there is a message, so that a peer which sends faster than the
-    application reads is not read. It never waits to send the disconnect, since that may be sent by
-    the application's own task, nor once the application has ended.
+    `put` waits while there is a message. So no more data is read from a peer that sends faster than
+    the application receives. `put` does not wait with a disconnect message, since the application's
+    own task may send it, nor once the application has ended.
     """
 
     def __init__(self) -> None:
@@ -37,14 +37,14 @@ class Mailbox:
         self._changed = trio.Event()
         self._is_closed = False
         self.is_disconnected = False
-        """Whether the disconnect was sent: nothing can be sent to the peer any more."""
+        """Whether the disconnect message was put: nothing can be sent to the peer any more."""
 
     def _set_changed(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
     async def put(self, message: Any) -> None:
-        """Send a message to the application."""
+        """Queue a message for the application; drop it if the application has ended."""
         if message["type"].endswith(".disconnect"):
             self.is_disconnected = True
         else:
@@ -55,7 +55,7 @@ class Mailbox:
             self._set_changed()
 
     async def receive(self) -> Any:
-        """Wait for the next message; ASGI's `receive`."""
+        """Wait for the next message, and return it: ASGI's `receive`."""
         await trio.lowlevel.checkpoint()
         while not self._messages:
             await self._changed.wait()
@@ -73,7 +73,7 @@ class Mailbox:
 async def run_app(
     app: App, scope: Any, mailbox: Mailbox, send: Callable[[Any], Awaitable[None]]
 ) -> None:
-    """Run the application for one request; log its errors, and then `send` None, for its end."""
+    """Run the application for one request; log its errors; at its end, call `send(None)`."""
 
     async def send_to_peer(message: Any) -> None:
         if mailbox.is_disconnected:

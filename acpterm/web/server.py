@@ -1,9 +1,10 @@
 """Accepts the connections of the HTTP server, up to a limit.
 
-At most `CONNECTIONS_MAX` are open at a time. Of these, `STRANGERS_MAX` have not shown an access:
-any program on the machine, and any page in a browser, can open connections. More get the status
-503. A refused connection costs a task for `_REFUSAL_S` at most; while there are `_REFUSALS_MAX` of
-these, further connections are closed without a response.
+At most `CONNECTIONS_MAX` are open at a time. Of these, at most `STRANGERS_MAX` may be connections
+without a request that had a login or token: any program on the machine, and any page in a browser,
+can open such connections. Further connections get the status 503. A refused connection costs a
+task, for `_REFUSAL_S` at most. While there are `_REFUSALS_MAX` such tasks, and always with TLS,
+further connections are closed without a response.
 """
 
 import ssl
@@ -31,7 +32,7 @@ _log = structlog.get_logger("acpterm.web")
 
 
 class HttpServer:
-    """Serves `app` on a listening socket; with `tls`, by HTTPS."""
+    """Serves `app` on a listening socket: by HTTPS with the context `tls`, by HTTP without one."""
 
     def __init__(self, app: App, config: Config, tls: ssl.SSLContext | None) -> None:
         self._app: Final = app
@@ -89,7 +90,8 @@ class HttpServer:
                 async with stream:
                     await stream.send_all(_REFUSAL)
                     await stream.send_eof()
-                    # Otherwise the request, if it was not read, would discard the response.
+                    # If the request is not read, closing may reset the connection, and the peer
+                    # lose the response.
                     while await stream.receive_some():
                         pass
         except trio.BrokenResourceError:

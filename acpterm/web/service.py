@@ -1,15 +1,15 @@
-"""The HTTP server of a daemon: when it starts, where it listens, and what later workers take over.
+"""The HTTP server of a daemon as a service: when it starts, and what later workers take over.
 
-States: *off*; *listening*. It starts listening when the worker starts, if the setting `http` or the
-previous worker's socket says so, or on `open`. It stops with the daemon, or if it fails: then
-`status` has the error, and `open` starts it again. Nothing that fails here ends the worker.
+States: *off* and *listening*. The server starts to listen when the worker starts, if the setting
+`http` is set or the previous worker listened; otherwise on `open` or `new_share`. It stops when the
+daemon ends, or if it fails: then `status` returns the error, and `open` starts it again. An error
+of the server does not end the worker.
 
-The listening socket is in the keeper's store, as those of the daemon are: a browser that connects
-while no worker runs waits for the next one. The socket is closed if the setting `http` has changed.
+The listening socket is in the keeper's store, like the daemon's other listening sockets: a browser
+that connects while no worker runs waits for the next worker. The next worker closes the socket if
+the setting `http` has changed.
 """
 
-import errno
-import importlib
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -25,33 +25,28 @@ from acpterm.config.http import HttpAddress, check_exposure, parse_address
 from acpterm.host.host import Host
 from acpterm.host.state.records import HttpRecord, StateError
 from acpterm.host.state.store import HTTP_KEY, StoredEntry
-from acpterm.host.web_door import Share
+from acpterm.host.web_interface import Share
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.web.access import AccessStore, TooManySharesError
 from acpterm.web.access_file import AccessFile, AccessFileError, ShareRecord
-from acpterm.web.endpoint import Endpoint, bind
+from acpterm.web.endpoint import Endpoint
+from acpterm.web.start import StartError, import_packages, listening_socket
 from acpterm.web.tls import TlsError, tls_context
 
 T = TypeVar("T")
 
-_ANY_PORT: Final = HttpAddress("127.0.0.1", 0)
-
 _log = structlog.get_logger("acpterm.web")
 
 
-class StartError(Exception):
-    """The server cannot listen; the message says why, and what to do."""
-
-
 class _Running(NamedTuple):
-    """What exists while the worker serves: the host, and the nursery of the server's task."""
+    """The host, and the nursery of the server's task: what exists while `run` runs."""
 
     host: Host
     nursery: trio.Nursery
 
 
 class WebService:
-    """The HTTP server of a daemon. Implements `host.web_door.WebDoor`."""
+    """The HTTP server of a daemon. Implements `host.web_interface.WebInterface`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings: Final = settings
@@ -67,11 +62,11 @@ class WebService:
 
     @property
     def private_paths(self) -> list[str]:
-        """The paths of its files, which programs in a sandbox must not reach."""
+        """The paths of the server's files, which programs in a sandbox must not reach."""
         return [self._directory]
 
     def restore(self, entry: StoredEntry | None) -> None:
-        """Take over the previous worker's socket."""
+        """Take over the previous worker's socket from `entry`, unless the setting has changed."""
         if entry is None or not entry.fds:
             return
         sock = socket.socket(fileno=entry.fds[0])
@@ -87,7 +82,7 @@ class WebService:
             self._is_outdated = True
 
     async def run(self, host: Host) -> None:
-        """Serve requests to `host` until cancelled."""
+        """Serve requests to `host` until cancelled, whenever the server listens."""
         async with trio.open_nursery() as nursery:
             self._running = _Running(host, nursery)
             if self._is_outdated:
@@ -101,7 +96,11 @@ class WebService:
             await trio.sleep_forever()
 
     async def open(self, address: str | None) -> WebOpenResponse:
-        """Listen, if the server does not; return a new link. Raises `RpcError`."""
+        """Start to listen if the server does not listen yet; return a new link.
+
+        Raises `RpcError` if `address` is not valid, if the server cannot listen, if it listens on
+        an address other than `address`, or if the link cannot be stored.
+        """
         try:
             wanted = None if address is None else parse_address(address)
         except ValueError as error:
@@ -118,7 +117,11 @@ class WebService:
     async def new_share(
         self, terminal_id: str, *, write: bool, lifetime_s: float
     ) -> tuple[Share, str]:
-        """Listen, if the server does not; return a new share and its link. Raises `RpcError`."""
+        """Start to listen if the server does not listen yet; return a new share and its link.
+
+        Raises `RpcError` if the server cannot listen, if there are too many shares, or if the share
+        cannot be stored.
+        """
         try:
             endpoint, (record, token) = await self._listening(
                 None,
@@ -131,13 +134,19 @@ class WebService:
         return _share(record, 0), f"{endpoint.origin}/share#{token}"
 
     def shares(self) -> list[Share]:
-        """Return the shares that are valid, oldest first. Raises `RpcError`."""
+        """Return the shares that are valid, oldest first.
+
+        Raises `RpcError` if a file of the server cannot be read.
+        """
         with _failing():
             access = self._store()
             return [_share(one, access.connections_of(one.id)) for one in access.shares]
 
     def revoke_share(self, identifier: str) -> None:
-        """End a share, and close the connections that use it. Idempotent. Raises `RpcError`."""
+        """End a share, and close the connections that use it. Idempotent.
+
+        Raises `RpcError` if the end cannot be stored; the share has ended all the same.
+        """
         try:
             self._store().revoke_share(identifier)
         except AccessFileError as error:
@@ -148,18 +157,21 @@ class WebService:
             ) from error
 
     def end_shares_of(self, terminal_id: str) -> None:
-        """End the shares of a terminal that was removed."""
+        """End the shares of a terminal that was removed. Raises no error."""
         self._end_shares(lambda share: share.terminal_id == terminal_id)
 
     def revoked_shares(self) -> set[str]:
-        """Return the ids of shares that have ended, which could not be stored yet."""
+        """Return the ids of shares that have ended, but whose end could not be stored yet."""
         with _failing():
             return self._store().revoked_shares
 
     async def _listening(
         self, wanted: HttpAddress | None, make: Callable[[AccessStore], T]
     ) -> tuple[Endpoint, T]:
-        """Listen, if the server does not; return what `make` makes then. Raises `RpcError`."""
+        """Start to listen if the server does not; return its endpoint, and what `make` returns.
+
+        Raises `RpcError` if the server cannot listen, or if `make` cannot store a record.
+        """
         if self._running is None:
             raise RpcError(INTERNAL_ERROR, "the daemon is starting: try again")
         async with self._starting:
@@ -187,7 +199,7 @@ class WebService:
         return self._access
 
     def _end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> None:
-        """End shares of which the terminal was removed."""
+        """End the shares for which `is_ended` returns true, since their terminal was removed."""
         if self._access is not None and self._running is not None:
             for share in self._access.end_shares(is_ended):
                 self._running.host.state.trail.share(
@@ -195,14 +207,14 @@ class WebService:
                 )
 
     async def _start(self, running: _Running, wanted: HttpAddress | None) -> Endpoint:
-        """Listen and start to serve. Raises `StartError`, which `status` then reports."""
+        """Listen and start to serve. Raises `StartError` if that fails; `status` reports it."""
         sock, self._restored = self._restored, None
         try:
-            # Importing takes some 300 ms, and the worker is not to stop for that long.
-            await trio.to_thread.run_sync(_import_packages)
+            # Importing takes some 300 ms: too long to block the event loop.
+            await trio.to_thread.run_sync(import_packages)
             tls = await trio.to_thread.run_sync(tls_context, self._settings)
             access = self._store()
-            sock = sock or self._bind(access, wanted)
+            sock = sock or listening_socket(self._settings, wanted, access.last_address)
             endpoint = Endpoint(sock, self._settings)
             check_exposure(self._settings, endpoint.address)
             access.set_last_address(str(endpoint.address))
@@ -221,25 +233,10 @@ class WebService:
             _log.warning("other machines can reach the HTTP server", address=str(endpoint.address))
         return endpoint
 
-    def _bind(self, access: AccessStore, wanted: HttpAddress | None) -> socket.socket:
-        """Return a new listening socket: see `WebOpenRequest` for the address."""
-        chosen = wanted
-        if chosen is None and self._settings.http is not None:
-            chosen = parse_address(self._settings.http)
-        if chosen is not None:
-            check_exposure(self._settings, chosen)
-            return _listen(chosen)
-        try:
-            last = parse_address(access.last_address or str(_ANY_PORT))
-            check_exposure(self._settings, last)
-            return _listen(last)
-        except (ValueError, StartError):
-            return _listen(_ANY_PORT)
-
     async def _serve(
         self, host: Host, endpoint: Endpoint, access: AccessStore, tls: ssl.SSLContext | None
     ) -> None:
-        # They need the extra `web`.
+        # These modules need the extra `web`.
         from acpterm.web.app import make_app  # noqa: PLC0415
         from acpterm.web.http_connection import server_config  # noqa: PLC0415
         from acpterm.web.server import HttpServer  # noqa: PLC0415
@@ -263,7 +260,7 @@ class WebService:
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """Raise `RpcError` if the server cannot start, or its files cannot be used."""
+    """Raise the errors of the block as `RpcError`: the server cannot start, or its files fail."""
     try:
         yield
     except StartError as error:
@@ -281,27 +278,6 @@ def _share(record: ShareRecord, connections: int) -> Share:
         ends_at=record.ends_at,
         connections=connections,
     )
-
-
-def _import_packages() -> None:
-    """Import what the extra `web` installs. Raises `StartError`."""
-    try:
-        importlib.import_module("acpterm.web.app")
-        importlib.import_module("acpterm.web.server")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "acpterm":
-            raise
-        raise StartError(
-            f"it needs more packages ({error.name} is missing): pip install 'acpterm[web]'"
-        ) from error
-
-
-def _listen(address: HttpAddress) -> socket.socket:
-    try:
-        return bind(address)
-    except OSError as error:
-        advice = ": choose another port" if error.errno == errno.EADDRINUSE else ""
-        raise StartError(f"cannot listen on {address}: {error.strerror}{advice}") from error
 
 
 def _is_same(wanted: HttpAddress, found: HttpAddress) -> bool:

@@ -1,7 +1,7 @@
-"""The TLS files of the settings `http_certificate` and `http_key`.
+"""The TLS certificate of the HTTP server: the files of `http_certificate` and `http_key`.
 
-OpenSSL would read from a FIFO without end, and ask for a pass phrase at the terminal: the worker
-would hang. Both are refused.
+OpenSSL would wait for a FIFO, and ask for a pass phrase at the terminal: the worker would hang. So
+FIFOs and keys with a pass phrase are refused.
 """
 
 import os
@@ -13,7 +13,7 @@ from acpterm.config import Settings
 
 _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 _KEY: Final = b"PRIVATE KEY-----"
-# What OpenSSL says if the key is of another pair, or of another type.
+# OpenSSL's errors if the key does not belong to the certificate, or is of another type.
 _OTHER_KEY: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 
 
@@ -22,9 +22,10 @@ class TlsError(Exception):
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """Return the context with the certificate of the settings; None if there is none.
+    """Return the context with the certificate of the settings; None if the settings name none.
 
-    Raises `TlsError`.
+    Raises `TlsError` if the certificate or the key cannot be read, is not in PEM format or does not
+    match, or if the key has a pass phrase.
     """
     certificate, key = settings.http_certificate, settings.http_key
     if certificate is None or key is None:

@@ -1,13 +1,13 @@
 """A WebSocket as a stream of lines, so that `host.server.connection` serves it like a socket.
 
-Each text frame has one JSON message. On the stream it is a line: a line end inside a frame is only
-white space between the tokens of JSON, and becomes a space.
+Each text frame has one JSON message. On the stream, the message is a line. A line end inside a
+frame is only white space between JSON tokens, and is replaced by a space.
 
-States: *open*; *ended*, since the peer has closed the WebSocket, or has sent a frame that is
-refused: the stream reads as ended, and nothing can be sent; *closed* by `aclose`.
+States: *open*; *ended*, after the peer has closed the WebSocket or sent a frame that is too large:
+`receive_some` returns b"", and nothing can be sent; *closed* by `aclose`.
 
-What was received and not yet read is at most one frame here, and one in the server's queue: the
-server reads no more while they wait. `send_all` waits while the peer does not read.
+At most two frames are received and not yet read: one here, and one in the server's queue. The
+server reads no more until they are read. `send_all` waits while the peer does not read.
 """
 
 import contextlib
@@ -56,7 +56,10 @@ class WebSocketStream(trio.abc.Stream):
         return bytes(part)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send complete lines, each as a text frame."""
+        """Send lines, each as a text frame; `data` ends with a line end.
+
+        Raises `trio.BrokenResourceError` if the WebSocket has ended.
+        """
         for line in bytes(data).split(b"\n")[:-1]:
             if self._ended or _is_closed(self._websocket):
                 raise trio.BrokenResourceError("the WebSocket has ended")
@@ -66,7 +69,7 @@ class WebSocketStream(trio.abc.Stream):
                 raise trio.BrokenResourceError("the peer has disconnected") from error
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Return at once: `send_all` waits."""
+        """Return at once, although `send_all` may wait."""
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
@@ -76,7 +79,7 @@ class WebSocketStream(trio.abc.Stream):
 
 
 async def close(websocket: WebSocket, code: int, reason: str | None = None) -> None:
-    """Close a WebSocket, if it is open; wait at most `CLOSE_TIMEOUT_S` for a peer to read that."""
+    """Close a WebSocket, if it is open. Wait for the peer to read, at most `CLOSE_TIMEOUT_S`."""
     if _is_closed(websocket):
         return
     with trio.move_on_after(CLOSE_TIMEOUT_S):
@@ -85,7 +88,7 @@ async def close(websocket: WebSocket, code: int, reason: str | None = None) -> N
 
 
 def _is_closed(websocket: WebSocket) -> bool:
-    """Return whether one of both ends has closed the WebSocket."""
+    """Return whether either end has closed the WebSocket."""
     return WebSocketState.DISCONNECTED in (websocket.client_state, websocket.application_state)
 
 

@@ -9,7 +9,6 @@ import anyio
 import pytest
 
 import acpterm
-from acpterm.api import shell as api_shell
 from acpterm.api import shell_process
 from acpterm.providers import landlock_exec
 from tests.support.backends import on_both_backends
@@ -172,7 +171,7 @@ async def test_second_task_is_refused(settings, home):
 @pytest.mark.long
 @on_both_backends
 async def test_users_own_command_in_the_shell_is_not_disturbed(settings, home, monkeypatch):
-    monkeypatch.setattr(api_shell, "_PROMPT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(shell_process, "PROMPT_TIMEOUT_S", 0.3)
     async with connect(settings) as client, shell_of(client, home) as shell:
         await shell.run("true")
         await shell.terminal.write("cat; echo users\r")
@@ -180,7 +179,7 @@ async def test_users_own_command_in_the_shell_is_not_disturbed(settings, home, m
         with pytest.raises(acpterm.ShellBusyError, match="the user runs a command"):
             await shell.run("echo never")
         await shell.terminal.write("\x04")
-        monkeypatch.setattr(api_shell, "_PROMPT_TIMEOUT_S", DEADLINE_S)
+        monkeypatch.setattr(shell_process, "PROMPT_TIMEOUT_S", DEADLINE_S)
         done = await shell.run("echo works")
         assert (done.output, done.boundary) == ("works\n", "exact")
 

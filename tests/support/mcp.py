@@ -15,8 +15,8 @@ from acpterm.api.client import Client as ApiClient
 from acpterm.api.questions import Asks
 from acpterm.config import Settings
 from acpterm.host.host import Host
-from acpterm.mcp.profiles import ToolProfile
 from acpterm.mcp.server import create_server
+from acpterm.mcp.tool_set_names import ToolSetName
 from tests.support.hosts import host_here
 
 QUICK: dict[str, Any] = {
@@ -85,7 +85,7 @@ async def listening(host: Host, path: str) -> AsyncIterator[None]:
 @asynccontextmanager
 async def mcp_tools(
     tmp_path: Path,
-    tools: ToolProfile = "session",
+    tools: ToolSetName = "session",
     *,
     mode: str = "legacy",
     pool_profile: str | None = None,

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from acpterm.host.host import Host
-from acpterm.web.pool_socket import serve_pool
+from acpterm.web.pool.websocket import serve_pool
 from tests.support.depth import DEADLINE_S
 
 Message = dict[str, Any]

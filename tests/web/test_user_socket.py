@@ -3,7 +3,7 @@
 import pytest
 
 from acpterm.jsonrpc import RpcError
-from acpterm.web.sockets import PAGE_METHODS
+from acpterm.web.json_rpc_websockets import PAGE_METHODS
 from tests.support.agent import Agent, agent_of, agent_on
 from tests.support.asking import asking_settings
 from tests.support.polling import poll

@@ -1,5 +1,5 @@
 """The terminal service: commands, scripts and sessions in exchangeable providers.
 
 - `service`: `TerminalService`; `state`: its state; `types`: options, results, `TerminalProvider`;
-- `provider`: the built-in providers; `compound`: words of a compound command.
+- `provider`: the built-in providers; `command_words`: words of a compound command.
 """

@@ -3,8 +3,8 @@
 A session is a terminal, whose name is the session's id (``term-1``). The terminal runs the
 session's command itself, so that its exit is known.
 
-Unhappy orders: a command that is cancelled, or takes too long, is ended with its terminal. A
-session whose terminal was removed by the user has no status.
+A command that is cancelled or takes too long is ended with its terminal. If the user has removed
+the terminal of a session, the status of the session is None.
 """
 
 import shlex
@@ -53,19 +53,22 @@ class DaemonProvider:
     def __init__(self, client: Client, name: str) -> None:
         self._client = client
         self._name = name
-        # An agent cannot ask for less isolation than the user has selected.
+        # An agent must not request less isolation than the user has selected.
         self._provider = None if name == "local" and client.role == "agent" else name
         self._sessions: dict[str, Terminal] = {}
 
     def get_isolation_level(self) -> TerminalIsolationLevel:
-        """Return how programs are isolated."""
+        """Return how the provider isolates programs."""
         # Places, such as `ssh:build1`, do not isolate.
         return _ISOLATION.get(self._provider or self._client.settings.provider, "none")
 
     async def execute_command(
         self, command: str, args: list[str], options: ExecuteCommandOptions
     ) -> ExecuteCommandResult:
-        """Execute `command`, which is shell text, with `args` quoted and appended."""
+        """Execute `command`, which is shell text, with `args` quoted and appended.
+
+        An error of the API becomes the result `UnknownError`.
+        """
         try:
             return await self._execute(command, args or None, options)
         except AcptermError as error:
@@ -118,13 +121,13 @@ class DaemonProvider:
         return id_
 
     async def send_input(self, session_id: str, input: str) -> None:  # noqa: A002
-        """Type `input`."""
+        """Type `input` into a session."""
         await self._session(session_id).write(input)
 
     async def collect_output(
         self, session_id: str, from_position: int, wait_options: OutputWaitOptions
     ) -> InteractiveTerminalOutput:
-        """Wait for output after `from_position`, and return it."""
+        """Wait for output after `from_position`, as `wait_options` says, and return it."""
         waited = await collect(
             self._session(session_id),
             from_position,
@@ -173,7 +176,7 @@ class DaemonProvider:
 
 
 def _exit_code(ended: Exit) -> int:
-    """Return an exit code, as a shell has it: 128 + N if signal N has ended the program."""
+    """Return the exit code as a shell reports it: 128 + N after signal N, 255 if it is unknown."""
     if ended.code is not None:
         return ended.code
     try:
@@ -183,7 +186,10 @@ def _exit_code(ended: Exit) -> int:
 
 
 def _with_input(command: str, args: list[str] | None, text: str) -> str:
-    """Return shell text that executes a command with `text`, and a line end, as its stdin."""
+    """Return shell text that executes a command with `text` as its stdin.
+
+    The stdin always ends with a line end.
+    """
     line = command if args is None else f"{command} {shlex.join(args)}"
     end = f"END_{token_hex(8)}"
     return f"{{ {line}\n}} <<'{end}'\n{text.removesuffix(chr(10))}\n{end}\n"

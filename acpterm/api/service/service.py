@@ -1,11 +1,12 @@
 """`TerminalService`: commands, scripts and sessions, in exchangeable providers.
 
-A provider is looked up by name: first those that were registered, then the built-in ones, then the
-entry points of the group ``acpterm.providers``, which are loaded when they are used.
+A provider is looked up by name: first among the registered ones, then the built-in ones and the
+places of the settings, then the entry points of the group ``acpterm.providers``, which are loaded
+when they are used.
 
-Unhappy orders: what a provider raises, its caller gets. A session whose program has ended is
-removed from the state with the output that says so; its complete output can be read until it is
-terminated. `shutdown` continues with the other sessions if one cannot be terminated.
+An error of a provider is raised unchanged. A session whose program has ended is removed from the
+state when its end was returned; its complete output can be read until it is terminated. `shutdown`
+continues with the other sessions if one cannot be terminated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Final, Literal, Protocol, runtime_checkable
 from acpterm.api.client import Client
 from acpterm.api.errors import AcptermError
 from acpterm.api.judge import LocalJudge
-from acpterm.api.service.compound import parse_compound_command
+from acpterm.api.service.command_words import parse_compound_command
 from acpterm.api.service.provider import PROVIDERS, DaemonProvider
 from acpterm.api.service.state import TerminalState
 from acpterm.api.service.types import (
@@ -27,7 +28,7 @@ from acpterm.api.service.types import (
 )
 
 ENTRY_POINTS: Final = "acpterm.providers"
-"""The group of entry points whose objects make providers."""
+"""The group of entry points for providers: functions from a client to a provider."""
 _DEFAULT: Final = ExecuteCommandOptions()
 _AT_ONCE: Final = OutputWaitOptions(0.0, 0.0, 0.0)
 
@@ -39,10 +40,11 @@ class _HasCompleteOutput(Protocol):
 
 
 class TerminalService:
-    """Executes commands with `client`, which stays open as long as the service is used.
+    """Executes commands with `client`, which must stay open while the service is used.
 
-    `provider` is the name of the provider to begin with, and `intervals` how long to wait for the
-    output of sessions. `profile` is the profile whose lists give the levels of commands.
+    `provider` is the name of the first active provider. `intervals` says how long to wait for the
+    output of sessions. `profile` is the policy profile that determines the levels of commands; by
+    default, that of the directory `/`.
     """
 
     name: Final = "TerminalService"
@@ -97,7 +99,10 @@ class TerminalService:
         await self._provider_of(session_id).send_input(session_id, input)
 
     async def retrieve_session_output(self, session_id: str) -> SessionOutput:
-        """Wait for output of a session by its intervals; return what is new since the last call."""
+        """Wait for output of a session, with the intervals of the service.
+
+        Return the output since the last call.
+        """
         provider = self._provider_of(session_id)
         record = self.state.get_session(session_id)
         found = await provider.collect_output(
@@ -136,7 +141,7 @@ class TerminalService:
     def get_command_safety_level(
         self, shell_string: str
     ) -> Literal["safe", "unknown", "dangerous"]:
-        """Return the level of a command by the policy's lists; nothing is executed or asked."""
+        """Return the level of a command by the policy; do not execute it or ask the user."""
         return self._judge.check(shell_string, None, "/").level
 
     def parse_compound_command(self, command: str) -> list[str]:

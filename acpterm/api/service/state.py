@@ -1,4 +1,4 @@
-"""The state of a service for one agent: its provider, its options and its sessions."""
+"""The state of a terminal service: its active provider, its options and its sessions."""
 
 import time
 from typing import Any
@@ -10,14 +10,18 @@ from acpterm.api.service.types import OutputWaitOptions
 
 
 class BashOptions(Struct, rename="camel", frozen=True):
-    """Options of commands: characters of output to show, and the time limit in seconds."""
+    """Options of commands: how many characters of output to show, and a time limit in seconds."""
 
     crop_output: int = 10000
     timeout_seconds: float = 60.0
 
 
 class SessionRecord(Struct, rename="camel"):
-    """One session; `start_time` is in seconds since 1970."""
+    """One session.
+
+    `last_position` is the position up to which its output was read. `start_time` is in seconds
+    since 1970.
+    """
 
     id: str
     command: str
@@ -39,12 +43,12 @@ class TerminalState(Struct, rename="camel"):
         self.sessions[id] = SessionRecord(id, command)
 
     def update_session_position(self, id: str, position: int) -> None:  # noqa: A002
-        """Record up to where the output of a session was read."""
+        """Record the position up to which the output of a session was read."""
         if (session := self.sessions.get(id)) is not None:
             session.last_position = position
 
     def get_session(self, id: str) -> SessionRecord | None:  # noqa: A002
-        """Return the session with this id, if there is one."""
+        """Return the session with this id; None if there is none."""
         return self.sessions.get(id)
 
     def remove_session(self, id: str) -> None:  # noqa: A002
@@ -61,7 +65,10 @@ class TerminalState(Struct, rename="camel"):
         return stored
 
     def deserialize(self, data: dict[str, Any]) -> None:
-        """Replace the state by one that `serialize` has returned."""
+        """Replace the state by `data`, which `serialize` has returned.
+
+        Raises `msgspec.ValidationError` if `data` is not valid.
+        """
         found = msgspec.convert(data, TerminalState)
         for name in self.__struct_fields__:
             setattr(self, name, getattr(found, name))

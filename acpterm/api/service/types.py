@@ -15,8 +15,9 @@ TerminalIsolationLevel: TypeAlias = Literal["none", "sandbox", "container"]
 class ExecuteCommandOptions(Struct, rename="camel", frozen=True):
     """How a command is executed.
 
-    `input` is what the command reads from its stdin. After `timeout_seconds` it is ended. A
-    variable of `env` that is None is left out. `working_directory` is a path.
+    `input` is the text that the command reads from its stdin. The command is ended after
+    `timeout_seconds`. `env` has variables to add; a variable whose value is None is not added.
+    `working_directory` is a path; None means the directory of the client.
     """
 
     timeout_seconds: float = 120.0
@@ -33,7 +34,7 @@ class Success(Struct, rename="camel", frozen=True):
 
 
 class BadExitCode(Struct, rename="camel", frozen=True):
-    """The command has exited with another status; 128 + N if signal N has ended it."""
+    """The command has exited with a status other than 0; 128 + N if signal N has ended it."""
 
     output: str
     exit_code: int
@@ -59,7 +60,7 @@ ExecuteCommandResult: TypeAlias = Success | BadExitCode | Timeout | UnknownError
 class OutputWaitOptions(Struct, rename="camel", frozen=True):
     """How long to wait for output, in seconds.
 
-    Wait at least `min_interval`, then until nothing has come for `settle_interval`, and at most
+    Wait at least `min_interval`, then until there is no output for `settle_interval`, and at most
     `max_interval`.
     """
 
@@ -69,7 +70,11 @@ class OutputWaitOptions(Struct, rename="camel", frozen=True):
 
 
 class InteractiveTerminalOutput(Struct, rename="camel", frozen=True):
-    """Output of a session, from a position on."""
+    """Output of a session from a position on, from `TerminalProvider.collect_output`.
+
+    `new_position` is where the next output begins. `is_complete` says whether the program has
+    ended; `exit_code` is None before.
+    """
 
     output: str
     new_position: int
@@ -78,7 +83,10 @@ class InteractiveTerminalOutput(Struct, rename="camel", frozen=True):
 
 
 class SessionOutput(Struct, rename="camel", frozen=True):
-    """Output of a session since the last one, from `TerminalService.retrieve_session_output`."""
+    """Output of a session since the last call of `TerminalService.retrieve_session_output`.
+
+    `position` is its end. `complete` says whether the program has ended.
+    """
 
     output: str
     position: int
@@ -86,7 +94,11 @@ class SessionOutput(Struct, rename="camel", frozen=True):
 
 
 class SessionStatus(Struct, rename="camel", frozen=True):
-    """The state of a session; `start_time` is in seconds since 1970."""
+    """The state of a session.
+
+    `start_time` is in seconds since 1970, `output_length` in bytes. `exit_code` is None while the
+    program runs.
+    """
 
     id: str
     running: bool
@@ -96,10 +108,11 @@ class SessionStatus(Struct, rename="camel", frozen=True):
 
 
 class TerminalProvider(Protocol):
-    """What executes the commands of the service: a place, or a backend of your own.
+    """Executes the commands of the service, in terminals of the daemon or in a backend of your own.
 
-    Register one with `TerminalService.register_terminal_provider`, or by an entry point of the
-    group ``acpterm.providers``: a function that takes the service's client and returns a provider.
+    Register a provider with `TerminalService.register_terminal_provider`, or by an entry point of
+    the group ``acpterm.providers``: a function that takes the service's client and returns a
+    provider.
     """
 
     async def execute_command(
@@ -114,12 +127,12 @@ class TerminalProvider(Protocol):
         """Start `command` in a terminal; return the id of the session."""
 
     async def send_input(self, session_id: str, input: str) -> None:  # noqa: A002
-        """Type `input`."""
+        """Type `input` into a session."""
 
     async def collect_output(
         self, session_id: str, from_position: int, wait_options: OutputWaitOptions
     ) -> InteractiveTerminalOutput:
-        """Wait for output after `from_position`, and return it."""
+        """Wait for output after `from_position`, as `wait_options` says, and return it."""
 
     async def terminate_session(self, session_id: str) -> None:
         """End the session's program, and forget the session."""
@@ -128,4 +141,4 @@ class TerminalProvider(Protocol):
         """Return the state of a session; None if there is none with this id."""
 
     def get_isolation_level(self) -> TerminalIsolationLevel:
-        """Return how programs are isolated."""
+        """Return how the provider isolates programs."""

@@ -1,6 +1,7 @@
 """The handlers of the user's methods about shares, `_acpterm/share/*`.
 
-The HTTP server stores the shares (`host.web_door`), and ends those of a terminal that is removed.
+The HTTP server (`host.web_interface`) stores the shares. It ends the shares of a terminal that is
+removed.
 """
 
 import msgspec
@@ -16,8 +17,8 @@ from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams
 from acpterm.host.host_state import HostState
 from acpterm.host.user.connection import UserConnection
-from acpterm.host.user.web_methods import door_of
-from acpterm.host.web_door import Share
+from acpterm.host.user.web_methods import web_of
+from acpterm.host.web_interface import Share
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 
 
@@ -28,7 +29,7 @@ async def create(user: UserConnection, params: ShareCreateRequest) -> ShareCreat
     rather than an agent's. Raises `RpcError` (-32602) if the terminal was released, or if the share
     would allow typing into an agent's terminal.
     """
-    door = door_of(user)
+    web = web_of(user)
     entry = user.entry(params.terminal_id, own=True)
     if entry.released_at is not None:
         raise RpcError(
@@ -41,7 +42,7 @@ async def create(user: UserConnection, params: ShareCreateRequest) -> ShareCreat
             "over first (acpterm promote), or share it without `write`",
         )
     with user.cancel_on_close():
-        share, url = await door.new_share(
+        share, url = await web.new_share(
             entry.id, write=params.write, lifetime_s=params.for_ms / 1000
         )
     user.host.trail.share(
@@ -57,8 +58,8 @@ async def create(user: UserConnection, params: ShareCreateRequest) -> ShareCreat
 def list_all(user: UserConnection, params: NoParams) -> SharesResponse:
     """`_acpterm/share/list`: return the shares that are valid."""
     del params
-    door = door_of(user)
-    return SharesResponse([_info(user.host, share) for share in door.shares()])
+    web = web_of(user)
+    return SharesResponse([_info(user.host, share) for share in web.shares()])
 
 
 def revoke(user: UserConnection, params: ShareRevokeRequest) -> Empty:
@@ -66,9 +67,9 @@ def revoke(user: UserConnection, params: ShareRevokeRequest) -> Empty:
 
     Raises `RpcError`: -32002 if no share matches the id, -32602 if several match.
     """
-    door, wanted = door_of(user), params.share_id
+    web, wanted = web_of(user), params.share_id
     # A share whose end could not be stored can be revoked again, to store it.
-    ids = [*(share.id for share in door.shares()), *sorted(door.revoked_shares())]
+    ids = [*(share.id for share in web.shares()), *sorted(web.revoked_shares())]
     found = [wanted] if wanted in ids else [one for one in ids if wanted and one.startswith(wanted)]
     if not found:
         raise RpcError(
@@ -78,7 +79,7 @@ def revoke(user: UserConnection, params: ShareRevokeRequest) -> Empty:
     if len(found) > 1:
         raise RpcError(INVALID_PARAMS, f"{len(found)} shares begin with {quote(wanted)}")
     user.host.trail.share("unshare", found[0], by="user")
-    door.revoke_share(found[0])
+    web.revoke_share(found[0])
     return Empty()
 
 

@@ -3,7 +3,7 @@
 from acpterm.acp.user_api import NoParams
 from acpterm.acp.web_api import WebOpenRequest, WebOpenResponse, WebStatusResponse
 from acpterm.host.user.connection import UserConnection
-from acpterm.host.web_door import WebDoor
+from acpterm.host.web_interface import WebInterface
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 
@@ -14,18 +14,18 @@ async def open_page(user: UserConnection, params: WebOpenRequest) -> WebOpenResp
     itself.
     """
     with user.cancel_on_close():
-        return await door_of(user).open(params.address)
+        return await web_of(user).open(params.address)
 
 
 def status(user: UserConnection, params: NoParams) -> WebStatusResponse:
     """`_acpterm/web/status`: return whether and where the HTTP server listens."""
     del params
-    return door_of(user).status()
+    return web_of(user).status()
 
 
-def door_of(user: UserConnection) -> WebDoor:
+def web_of(user: UserConnection) -> WebInterface:
     """Return the daemon's HTTP server. Raises `RpcError` if the host is not in a daemon."""
-    door = user.host.daemon_info.web
-    if door is None:
+    web = user.host.daemon_info.web
+    if web is None:
         raise RpcError(INVALID_REQUEST, "only a daemon has an HTTP server: run acpterm serve")
-    return door
+    return web

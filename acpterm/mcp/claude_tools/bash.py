@@ -1,8 +1,8 @@
 """`Bash`: run a command in a persistent shell, or in the background.
 
-Commands share the shell's directory, variables and functions. One that has not ended at its time
-limit keeps its shell, as a background session, and the next command gets a new shell in the last
-directory.
+Commands share the shell's directory, variables and functions. A command that has not ended at its
+time limit keeps its shell, which becomes a background session. The next command gets a new shell,
+which starts in the last directory.
 """
 
 from typing import Annotated, Final
@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, REST, cropped, session_reply
+from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, REST, crop_output, session_reply
 from acpterm.mcp.sessions import Launch
 from acpterm.mcp.shell_replies import command_reply, state_of_command
 from acpterm.mcp.states import SessionResult, call_text
@@ -55,7 +55,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     async with removed_on_failure(call, session):
         await wait_until(call, session, timeout_s=_BACKGROUND_WAIT_S)
         view = await read_new(call, session)
-    note = cropped(view)
+    note = crop_output(view)
     output = view.cropped.with_note(note)
     text = f"Command running in background with ID: {session.id}\n{output}"
     if view.exit is not None:
@@ -64,7 +64,7 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _in_shell(call: Call, command: str, limit: float) -> Reply:
-    """Run a command in the persistent shell; one that has not ended gets a shell to itself."""
+    """Run a command in the persistent shell; if it has not ended after `limit` s, set it aside."""
     session, completed, _ = await call.shells.run(
         call, _SHELL, command, limit, at_limit="set_aside"
     )

@@ -1,4 +1,4 @@
-"""`BashOutput`: what is new in the output of a background shell."""
+"""`BashOutput`: return the new output of a background shell."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, REST, cropped, session_reply
+from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, REST, crop_output, session_reply
 from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.shell_replies import command_reply, state_of_command
 from acpterm.mcp.shells import CATCH_UP_S
@@ -45,7 +45,7 @@ async def _execute(call: Call, params: Params) -> Reply:
         )
     view = await read_new(call, session)
     view.text = await _matching(view.text, pattern)
-    note = cropped(view)
+    note = crop_output(view)
     status = {"exited": "completed", "killed": "killed"}.get(state_of(view), "running")
     code = None if view.exit is None else view.exit.code
     text = _text(status, code, view.cropped.with_note(note))
@@ -53,7 +53,7 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _matching(text: str, pattern: ModelPattern | None) -> str:
-    """Return the lines that match, or all of them without a pattern."""
+    """Return the lines that match the pattern; without a pattern, return all lines."""
     if pattern is None:
         return text
     found = await pattern.matching(text.splitlines(keepends=True))

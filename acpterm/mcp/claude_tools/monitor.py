@@ -1,7 +1,8 @@
 """`Monitor`: run a command, and report each line of its output as an event.
 
-Lines are batched for `BATCH_S`, and sent as progress while the call lasts. All of them are in the
-result, too. A command that floods its output is ended: its lines would be no events.
+Lines are batched for `BATCH_S`, and sent as progress while the call lasts. The result has all
+lines, too. A command that prints more than `FLOOD_LINES` in one batch is killed, since such lines
+are not events.
 """
 
 from typing import Annotated, Final
@@ -10,7 +11,7 @@ import anyio
 from msgspec import Meta, Struct
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.claude_tools.replies import cropped, session_reply
+from acpterm.mcp.claude_tools.replies import crop_output, session_reply
 from acpterm.mcp.sessions import Launch, Session
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
@@ -47,7 +48,7 @@ async def _execute(call: Call, params: Params) -> Reply:
             await session.terminal.kill()
             await session.terminal.wait(call.limited(5))
         view = await read_new(call, session)
-    note = cropped(view)
+    note = crop_output(view)
     why = "ended, because it flooded its output" if is_flood else "still monitored"
     if view.exit is not None and not is_flood:
         timed_out = view.exit.ended_by == "timeout"
@@ -59,7 +60,8 @@ async def _execute(call: Call, params: Params) -> Reply:
 async def _follow(call: Call, session: Session, what: str) -> bool:
     """Send each batch of lines as progress; return whether the command floods its output.
 
-    Returns when the command has ended, or the call has to. Does not move the read position.
+    Return when the command ends or floods its output, or when the call has to return. Do not move
+    the read position of the session.
     """
     position = session.position
     while call.remaining > 0:

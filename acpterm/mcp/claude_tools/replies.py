@@ -1,4 +1,4 @@
-"""What the results of these tools have in common."""
+"""What the results of the tools of Claude Code have in common."""
 
 from typing import Final
 
@@ -10,13 +10,13 @@ from acpterm.mcp.tool import Reply
 
 OUTPUT_CHARS_MAX: Final = 30_000
 REST: Final = "run the command again with its output in a file, and read the file"
-"""How to read what was left out: no tool of this set returns earlier output."""
+"""How to read output that was left out: no tool of this set returns earlier output."""
 
 
 async def session_reply(call: Call, session: Session, view: View, text: str, note: str) -> Reply:
-    """Return the result about a shell, and remove it if its end is reported by this.
+    """Return the result about a background shell; if it has ended, remove its session.
 
-    `note` says how to read what was left out.
+    `note` says how to read the output that was left out.
     """
     next_calls = (
         call_text("BashOutput", bash_id=session.id),
@@ -33,7 +33,7 @@ async def session_reply(call: Call, session: Session, view: View, text: str, not
     return reply
 
 
-def cropped(view: View) -> str:
-    """Crop the output of a view to what these tools return; return how to read the rest."""
+def crop_output(view: View) -> str:
+    """Crop the output of `view` to `OUTPUT_CHARS_MAX`; return the note on how to read the rest."""
     view.cropped = crop(view.text, OUTPUT_CHARS_MAX)
     return REST

@@ -1,1 +1,4 @@
-"""The tools of Codex: `exec_command` and `write_stdin`, with its schemas and defaults."""
+"""The tools of `--tools codex`: those of Codex, with its names, schemas and defaults.
+
+`exec_command` and `write_stdin`: one module each; `chunks`: their result.
+"""

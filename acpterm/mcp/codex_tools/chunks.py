@@ -1,6 +1,6 @@
-"""The result of both tools: a chunk of output, and whether the program continues.
+"""The result of the tools of Codex: a chunk of output, and the session if the program continues.
 
-A session has a number: that of its name, `term-7`.
+To Codex, a session has a number: the one in its name, 7 for `term-7`.
 """
 
 import secrets
@@ -20,7 +20,7 @@ _CHUNK_ID_BYTES: Final = 3
 
 
 class Chunk(Struct, kw_only=True, omit_defaults=True):
-    """The structured content of both tools."""
+    """The structured content of `exec_command` and `write_stdin`."""
 
     status: Annotated[
         str | UnsetType, Meta(description="What the program does, and what can be done next.")
@@ -47,14 +47,17 @@ class Chunk(Struct, kw_only=True, omit_defaults=True):
 async def chunk_reply(
     call: Call, session: Session, view: View, tokens: float, waited_s: float
 ) -> Reply:
-    """Return the result for what is new in a session, cut to `tokens` tokens."""
+    """Return the result with the new output of a session, cropped to about `tokens` tokens.
+
+    `waited_s` is the duration of the call. If the program has ended, remove the session.
+    """
     end = view.exit
     text = view.text
     output = crop(text, max(1, round(tokens)) * CHARS_PER_TOKEN)
     number = int(session.id.rpartition("-")[2])
     code: int | UnsetType = UNSET
     if end is not None:
-        # As a shell reports it, since the schema has no signal.
+        # The schema has no signal: 128 stands for every signal.
         code = end.code if end.code is not None else 128
     note = call_text("exec_command", cmd="… > file") + ", and read the file"
     poll = call_text("write_stdin", session_id=number, chars=... if view.is_waiting else "")

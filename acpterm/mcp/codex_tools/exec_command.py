@@ -1,4 +1,4 @@
-"""`exec_command`: run a command, and return its output or the id of a session that continues."""
+"""`exec_command`: run a command; return its output, and the session id if it continues."""
 
 import os
 from typing import Annotated, Final, Literal

@@ -1,4 +1,4 @@
-"""`write_stdin`: type into a session, or poll it, and return what is new."""
+"""`write_stdin`: type into a session, or wait for it, and return its new output."""
 
 from typing import Annotated, Final
 

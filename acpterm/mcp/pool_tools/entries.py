@@ -1,4 +1,4 @@
-"""What the pool tools share: the params for one terminal, and its description."""
+"""What the pool tools share: the parameters for one terminal, and its description in results."""
 
 from typing import Annotated
 
@@ -18,5 +18,5 @@ class TerminalParams(Struct, kw_only=True):
 
 
 def entry_of(info: TerminalInfo, session: Session | None) -> PoolTerminal:
-    """Return the entry of a terminal; `session` is the agent's session with it, if it has one."""
+    """Return the description of a terminal; `session` is the agent's session of it, if any."""
     return pool_terminal(info, None if session is None else session.argv)

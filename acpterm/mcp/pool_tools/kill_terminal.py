@@ -1,7 +1,7 @@
 """`kill_terminal`: end a background terminal of this agent.
 
-A terminal that does not exist counts as killed. One of the user's cannot be killed, also if it was
-promoted just before.
+A terminal that does not exist counts as killed. A terminal of the user cannot be killed, not even
+if it was promoted during the call.
 """
 
 from typing import Final
@@ -49,7 +49,7 @@ async def _execute(call: Call, params: TerminalParams) -> Reply:
 
 
 async def _info(session: Session) -> TerminalInfo | None:
-    """Return the state of a terminal; None if it does not exist any more."""
+    """Return the terminal of a session; None if it no longer exists."""
     try:
         return await session.terminal.info()
     except RequestError:

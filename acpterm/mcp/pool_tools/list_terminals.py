@@ -1,4 +1,4 @@
-"""`list_terminals`: all terminals that the agent can read."""
+"""`list_terminals`: list all running terminals that the agent can read."""
 
 from msgspec import Struct
 

@@ -1,4 +1,4 @@
-"""`promote_terminal`: give a terminal to the user."""
+"""`promote_terminal`: make the user the owner of a terminal."""
 
 from acpterm.acp.pool import PoolTerminal
 from acpterm.mcp.call import Call

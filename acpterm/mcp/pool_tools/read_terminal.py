@@ -1,4 +1,4 @@
-"""`read_terminal`: the end of a terminal's output."""
+"""`read_terminal`: return the end of a terminal's output."""
 
 from msgspec import Struct
 
@@ -28,7 +28,7 @@ async def _execute(call: Call, params: TerminalParams) -> Reply:
 
 
 def last_bytes(text: str, limit: int) -> str:
-    """Return the end of a text, of at most `limit` bytes; from the start of a line if possible."""
+    """Return the end of a text, at most `limit` bytes, from the start of a line if possible."""
     data = text.encode()
     if len(data) <= limit:
         return text
@@ -37,7 +37,7 @@ def last_bytes(text: str, limit: int) -> str:
         line_end = end.find(b"\n")
         if 0 <= line_end < len(end) - 1:
             end = end[line_end + 1 :]
-    # The cut may be within a character, if the line has no beginning in the text.
+    # If the last line is longer than `limit`, the cut may be within a character.
     return end.decode(errors="ignore")
 
 

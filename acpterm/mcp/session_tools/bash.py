@@ -1,8 +1,8 @@
 """`terminal_bash`: run a command, and return its exit code and output.
 
-A command that has not ended in time continues in the background under an id, unless the setting
-`tool_at_timeout` says that it is killed. So does one that waits for input: more time would not help
-it.
+A command that has not ended at its time limit continues in the background under an id, or is
+killed, as the setting `tool_at_timeout` says. If a command waits for input, the call returns at
+once with an id, since waiting longer would not help.
 """
 
 from typing import Annotated, Final
@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from acpterm.acp.agent_api import Positive
-from acpterm.api.shell import Completed
+from acpterm.api.results import Completed
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import crop
 from acpterm.mcp.session_tools.replies import session_reply
@@ -21,7 +21,7 @@ from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import read_new, removed_on_failure, wait_until
 
 _BACKGROUND_WAIT_S: Final = 0.5
-"""For how long a command in the background is watched: a wrong one ends at once."""
+"""Seconds to wait for a command in the background: one with a mistake ends within this time."""
 
 
 class Params(Struct, kw_only=True):
@@ -73,7 +73,7 @@ async def _execute(call: Call, params: Params) -> Reply:
             view = await _whole(call, session, view, params.max_output)
     reply = await session_reply(call, session, view, heading(session, view, limit))
     if view.exit is not None and not view.cropped.is_cropped:
-        # The client has all of it, and was never sent the id.
+        # The client has all output, and was never sent the id.
         await call.sessions.remove(session)
     return reply
 
@@ -108,7 +108,10 @@ def _next_call(name: str, session: Session, completed: Completed) -> str:
 
 
 async def _whole(call: Call, session: Session, view: View, max_output: int | None) -> View:
-    """Return the view with all retained output: its text outlives the raw output of a flood."""
+    """Set all retained output in the view, and return the view.
+
+    Of a command that prints much, the host retains more as text than as the bytes that were read.
+    """
     whole = await session.terminal.output()
     view.text = whole.text
     view.cropped = crop(whole.text, max_output or call.settings.crop_output)

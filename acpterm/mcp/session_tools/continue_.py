@@ -70,9 +70,10 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _ask_user(call: Call, session: Session) -> str:
-    """Return the line that the user types in the MCP client. Raises `ToolError`.
+    """Return the line that the user types in the MCP client, with a line end.
 
-    A password must not pass through the client and the model.
+    Raises `ToolError` if the client cannot ask, if the user does not answer, or if the program
+    waits for a password, which must not pass through the client and the model.
     """
     attach = f"the user can: acpterm attach {session.id}"
     view = await read_new(call, session)

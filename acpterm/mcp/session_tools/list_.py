@@ -1,4 +1,4 @@
-"""`terminal_list`: the active sessions."""
+"""`terminal_list`: list the active sessions."""
 
 from typing import Annotated, Final
 
@@ -93,7 +93,7 @@ async def _listed(session: Session) -> Listed:
 
 
 def _short(command: str) -> str:
-    """Return a command in one line that fits into the table."""
+    """Return a command as one line of at most `_COMMAND_WIDTH` characters."""
     line = " ".join(command.split())
     return line if len(line) <= _COMMAND_WIDTH else f"{line[: _COMMAND_WIDTH - 1]}…"
 

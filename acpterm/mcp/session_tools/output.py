@@ -1,4 +1,4 @@
-"""`terminal_output`: all retained output of a session, or pages of it, or the lines that match."""
+"""`terminal_output`: return all retained output of a session, a page of it, or matching lines."""
 
 from typing import Annotated, Final
 
@@ -34,7 +34,10 @@ class Params(Struct, kw_only=True):
 
 
 class Page(Struct, kw_only=True):
-    """The structured content of `terminal_output`. Lines are counted from 0."""
+    """The structured content of `terminal_output`. `firstLine` is counted from 0.
+
+    With `grep`, the matching lines are counted.
+    """
 
     id: str
     status: Annotated[str, Meta(description="whether it runs, and how to read the rest")]
@@ -95,7 +98,7 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _read(session: Session, since: int | None) -> _Text:
-    """Return the retained text, or the text from the position `since` on."""
+    """Return all retained text, or the text from the position `since` on, in bytes."""
     if since is None:
         whole = await session.terminal.output()
         return _Text(whole.text, whole.position, whole.truncated, whole.exit is not None)
@@ -106,7 +109,8 @@ async def _read(session: Session, since: int | None) -> _Text:
 def _page(lines: list[tuple[int, str]], params: Params) -> tuple[int, list[tuple[int, str]]]:
     """Return the index of the first line of the page, and the lines of the page.
 
-    Without any paging it is everything; otherwise it has at most `PAGE_CHARS_MAX` characters.
+    If the call has no parameter for paging, return all lines. Otherwise, the page has at most
+    `PAGE_CHARS_MAX` characters, but at least one line.
     """
     if (params.offset, params.limit, params.grep) == (None, None, None):
         return 0, lines

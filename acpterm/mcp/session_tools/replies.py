@@ -7,7 +7,7 @@ from acpterm.mcp.tool import Reply
 
 
 def how_to_read(session: Session, view: View) -> str:
-    """Return the call that reads what was left out of a result."""
+    """Return the call that reads the output that was left out of a result, as text."""
     since = {"since": view.since} if view.since else {}
     return call_text(
         "terminal_output", sessionId=session.id, **since, offset=view.cropped.head_lines
@@ -15,7 +15,7 @@ def how_to_read(session: Session, view: View) -> str:
 
 
 def next_calls(session: Session, view: View) -> tuple[str, ...]:
-    """Return the calls that make sense while the program runs."""
+    """Return the calls that a result suggests while the program runs, as text."""
     if view.is_waiting:
         return (call_text("terminal_continue", sessionId=session.id, stdin=...),)
     return (
@@ -27,7 +27,7 @@ def next_calls(session: Session, view: View) -> tuple[str, ...]:
 async def session_reply(call: Call, session: Session, view: View, heading: str) -> Reply:
     """Return the result about a session, with `heading` before the output.
 
-    Records that the end of the program was reported, if it has ended.
+    If the program has ended, record that its end was reported.
     """
     note = how_to_read(session, view)
     status = state_line(session, view, next_calls=next_calls(session, view))
@@ -37,5 +37,5 @@ async def session_reply(call: Call, session: Session, view: View, heading: str) 
         data=session_result(session, view, status, note),
     )
     if view.exit is not None:
-        await call.sessions.ended(session)
+        await call.sessions.mark_reported(session)
     return reply

@@ -1,4 +1,4 @@
-"""`terminal_stop`: end a session and its programs."""
+"""`terminal_stop`: end a session with its programs, or withdraw a pending start."""
 
 from typing import Annotated
 

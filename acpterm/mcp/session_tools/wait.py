@@ -7,8 +7,7 @@ import anyio
 from msgspec import Meta, Struct, field
 
 from acpterm.api.errors import AcptermError, RequestError
-from acpterm.api.results import Waited
-from acpterm.api.shell import Completed
+from acpterm.api.results import Completed, Waited
 from acpterm.mcp.call import Call
 from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.session_tools.replies import session_reply
@@ -120,9 +119,10 @@ async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[Ses
 async def _first(
     call: Call, sessions: list[Session], conditions: _Conditions
 ) -> tuple[Session, Waited | Completed]:
-    """Wait for all sessions at once; return the first one for which the wait has ended.
+    """Wait for all sessions at once; return the first whose wait ends, and the result of the wait.
 
-    For a session that has gone, the wait does not end, unless it is the only one.
+    An error, for example because a session was removed, does not end the wait for the others. It is
+    raised if the wait for all sessions fails.
     """
     found: list[tuple[Session, Waited | Completed]] = []
     failures: list[AcptermError | ToolError] = []
@@ -148,7 +148,7 @@ async def _first(
             is_shell = call.shells.is_busy(session)
             tasks.start_soon(wait, session, _command if is_shell else _program, conditions)
             if is_shell and (conditions.pattern is not None or conditions.idle is not None):
-                # What the shell reports says when its command ends, and waits for input.
+                # `_command` waits for the command's end and for input, this task for output.
                 only_output = conditions._replace(until_input=False)
                 tasks.start_soon(wait, session, _program, only_output)
     if not found:

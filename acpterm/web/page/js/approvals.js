@@ -1,12 +1,12 @@
-// The commands that wait for the user's approval, and their answers.
+// The view of the questions: commands that wait for the user's approval, and buttons to answer.
 //
-// The daemon owns the questions. This view subscribes to them itself, since it needs the answers
-// that are given elsewhere. A card is *pending*; *sending*, after a button was pressed; or
-// *answered*, by whatever was first, and then it disappears. After a reconnect the daemon sends the
-// pending questions again, and the cards of all others are removed.
+// The daemon owns the questions. This view subscribes to them itself, since it shows answers that
+// are given elsewhere. A card is *pending*; *sending*, after a button was pressed; or *answered*,
+// here or elsewhere, and then it disappears. After a reconnect the daemon sends the pending
+// questions again, and the cards of other questions are removed.
 //
-// A card that disappears moves the next one to where the pointer is, so a click just after that
-// answers nothing. Keys act only on the question that has the focus.
+// When a card disappears, the next card moves under the pointer, so a click just after that is
+// ignored. Keys act only on the question that has the focus.
 
 import { announce, notify } from "./dialog.js";
 import { el, newId, setText } from "./dom.js";
@@ -18,7 +18,7 @@ import { duration } from "./words.js";
 
 const TICK_MS = 1000;
 const LEAVE_MS = 1800;
-// No click counts for so long after a card has disappeared.
+// How long clicks are ignored after a card has disappeared.
 const SETTLE_MS = 600;
 const ANSWERED_MAX = 20;
 const SOON_S = 30;
@@ -46,7 +46,7 @@ export function answerText(answer) {
     : `${what}${always} ${how}${reason}`;
 }
 
-/** Return which commands an answer for always is for: words about them, and the command. */
+/** Return what the answer "always" covers: a text about the commands, and the command. */
 export function alwaysWords(question) {
   if (question.prefix === null) {
     return ["Always is not offered: no part of this command can be recognised safely.", ""];
@@ -117,7 +117,7 @@ class Card {
     this.update(question);
   }
 
-  /** Take over the question as it was sent again, with its remaining time. */
+  /** Update the card from the question that was sent again, which has its remaining time. */
   update(question) {
     this.question = question;
     this.endsAt = question.remainingMs === null ? null : performance.now() + question.remainingMs;
@@ -141,12 +141,12 @@ class Card {
 
   setSending(isSending) {
     this.isSending = isSending;
-    // A control that is disabled would lose the focus to the page.
+    // A disabled control loses the focus: keep it in the card.
     if (isSending && this.form.contains(document.activeElement)) this.element.focus({ preventScroll: true });
     for (const control of [...this.buttons, this.reason]) if (control) control.disabled = isSending;
   }
 
-  /** Show the answer, until the card is removed. */
+  /** Show `text`, the answer, until the card is removed. */
   finish(text) {
     this.isDone = true;
     this.setSending(true);
@@ -256,7 +256,7 @@ export function mount(container, { rpc }) {
       announce(`${text}: ${oneLine(command, 80)}`);
       close(approvalId, text);
     } catch (error) {
-      // After a reconnect, the daemon says whether the question is still pending.
+      // If the connection was lost, the daemon sends the pending questions after the reconnect.
       if (!(error instanceof LostError)) card.setSending(false);
       notify(error.message, { danger: true });
     }
@@ -270,7 +270,7 @@ export function mount(container, { rpc }) {
       for (const id of [...cards.keys()]) if (!pending.has(id)) close(id, "Answered or withdrawn meanwhile");
       render();
     } catch {
-      // The connection is lost again: the next one does this.
+      // The connection is lost again: `reconcile` is called after the next reconnect.
     }
   }
 
@@ -296,7 +296,7 @@ export function mount(container, { rpc }) {
     open[next].element.focus();
     open[next].element.scrollIntoView({ block: "nearest" });
   };
-  // Without a focused question, a key selects one instead: the user has to see what is answered.
+  // If no question has the focus, a key only gives a question the focus, so that the user sees it.
   const act = (run) => () => {
     const card = focused();
     if (card) run(card);

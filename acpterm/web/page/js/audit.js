@@ -1,9 +1,9 @@
 // The audit log: a table of entries, the newest first, with filters, older pages and a live tail.
 //
-// One request at a time is pending (`busy`). A change of a filter begins another list: the response
-// of an earlier request is dropped (`generation`). While "Live" is on and the page is visible, new
-// entries are asked for every `POLL_MS`; a lost connection only delays that. The table has at most
-// `ROWS_MAX` rows: then the oldest are dropped, and can be read again.
+// At most one request is pending (`busy`). When a filter changes, another list begins, and the
+// response of an earlier request is dropped (`generation`). While "Live" is on and the page is
+// visible, new entries are requested every `POLL_MS`; a lost connection only delays that. The table
+// has at most `ROWS_MAX` rows: the oldest ones are dropped, and can be read again.
 
 import { el, newId, setText } from "./dom.js";
 import { addShortcuts } from "./keys.js";
@@ -21,7 +21,7 @@ const TIMES = {
   between: "Between …",
 };
 const COLUMNS = ["Time", "Action", "Agent", "Session", "Terminal", "Details"];
-// What a member is called in the details; the others by their own names.
+// The names of members in the details; other members have their own names.
 const NAMES = { endedBy: "ended by", from: "gap from", to: "gap to" };
 
 /** Mount the view; see main.js. */
@@ -31,7 +31,7 @@ export function mount(container, { rpc, store }) {
   let busy = false;
   let next = null;
   let newest = null;
-  // Whether the oldest rows were dropped, so that only a new list leads to them.
+  // Whether the oldest rows were dropped, so that only a new list can show them.
   let isTrimmed = false;
   let typing;
 
@@ -142,7 +142,7 @@ export function mount(container, { rpc, store }) {
     setText(status, count ? `${count} ${count === 1 ? "entry" : "entries"}${more}` : next ? "No entry found yet" : "No entry matches");
     older.hidden = next === null && !isTrimmed;
     setText(older, page.entries.length === 0 && before ? "Search on" : "Older entries");
-    // A page searches a part of the log only, and may have found nothing in it.
+    // A page searches only a part of the log, in which there may be no matching entry.
     if (!after && next && count === 0) {
       const mine = generation;
       queueMicrotask(() => setTimeout(() => {

@@ -22,7 +22,7 @@ export const EVENTS = [
   "input", "release", "gap",
 ];
 
-/** The spans of time to choose from, in milliseconds. */
+/** The spans of time that the view offers, in milliseconds. */
 export const SPANS = { "1h": HOUR_MS, "24h": 24 * HOUR_MS, "7d": 7 * 24 * HOUR_MS, "30d": 30 * 24 * HOUR_MS };
 
 /** Return the columns of `acpterm audit` for an entry. */
@@ -48,7 +48,7 @@ export function filterParams(fields, now) {
   if (fields.time === "between") {
     const [from, to] = [fields.from, fields.to].map((text) => (text ? new Date(text).getTime() : NaN));
     if (from >= 0) params.since = from;
-    // A field has no seconds: the whole minute counts.
+    // A field has no seconds: include the whole minute.
     if (to >= 0) params.until = to + 59999;
   }
   return params;

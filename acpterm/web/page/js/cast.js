@@ -1,18 +1,18 @@
-// Reads asciicasts, versions 2 and 3, and when to play their events.
+// Parses asciicasts, versions 2 and 3, and computes when to play their events.
 //
 // The rules are those of `acpterm replay` (`acpterm/client/asciicast.py`); a test compares the two.
-// Only the header must be valid; lines that are no events are skipped and counted.
+// Only the header must be valid; lines that are not events are skipped and counted.
 
 const TIME_MAX = 1e12;
 const NUMBERS = { 2: ["width", "height"], 3: ["cols", "rows"] };
 
-/** The input is no asciicast; the message says why. */
+/** The input is not an asciicast; the message says why. */
 export class CastError extends Error {}
 
 /** Parses a cast that arrives in pieces. */
 export class CastParser {
   constructor() {
-    /** `{cols, rows, title, timestamp}`; null until the first line is there. */
+    /** `{cols, rows, title, timestamp}`; null until the first line was parsed. */
     this.header = null;
     /** `{time, code, data}`; the time is in seconds since the start, and never decreases. */
     this.events = [];
@@ -29,7 +29,7 @@ export class CastParser {
     for (const line of lines) this._line(line);
   }
 
-  /** Parse what follows the last line end. Throws CastError if there was no header. */
+  /** Parse the text after the last line end. Throws CastError if there was no header. */
   finish() {
     if (this._rest) this._line(this._rest);
     this._rest = "";

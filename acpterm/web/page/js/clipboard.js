@@ -2,17 +2,17 @@
 
 import { el } from "./dom.js";
 
-/** Copy text to the clipboard; return whether that worked. */
+/** Copy text to the clipboard; return a promise of whether that worked. */
 export async function copyText(text) {
   if (navigator.clipboard) {
     try {
       await navigator.clipboard.writeText(text);
       return true;
     } catch {
-      // Not allowed here: try the old way.
+      // The API is not allowed here: use `execCommand`.
     }
   }
-  // Without TLS on another host there is no clipboard API.
+  // Browsers have no clipboard API on pages without TLS from another host.
   const area = el("textarea", { class: "visually-hidden", "aria-hidden": "true" });
   area.value = text;
   const focused = document.activeElement;

@@ -1,8 +1,8 @@
 // Dialogs, notices and announcements.
 //
-// A dialog is modal, closes with Escape, and gives the focus back to where it was. Only one notice
-// is visible at a time; it is announced to screen readers, too. What notices and announcements say
-// may come from the daemon, and so from an agent: its invisible characters are shown as escapes.
+// A dialog is modal, closes with Escape, and then returns the focus to the element that had it. Only
+// one notice is visible at a time; it is announced to screen readers, too. The text of notices and
+// announcements may come from an agent, so invisible characters are shown as escapes.
 
 import { el, newId } from "./dom.js";
 import { visible } from "./text.js";
@@ -11,7 +11,7 @@ const NOTICE_MS = 6000;
 
 /**
  * Show a dialog. `fill(close)` returns its content; `close(value)` closes it. Return a promise of
- * that value; null if the dialog was cancelled.
+ * `value`, or of null if the dialog was cancelled.
  */
 export function openDialog(title, fill, { wide = false } = {}) {
   return new Promise((resolve) => {
@@ -51,8 +51,8 @@ function isOutside(dialog, { clientX, clientY }) {
 /**
  * Ask the user to confirm an action; return a promise of whether they did.
  *
- * `text` says what the action means, one paragraph an item. `code` is shown as it is. The button
- * that does not act has the focus first if the action is dangerous.
+ * `text` explains the action; each item is a paragraph. `code` is shown exactly, as code. If the
+ * action is dangerous (`danger`), the cancel button has the focus first.
  */
 export async function confirm({ title, text, code = null, action, danger = false }) {
   const paragraphs = [text].flat().map((line) => el("p", {}, line));
@@ -87,12 +87,12 @@ export function notify(text, { danger = false } = {}) {
   announce(text);
 }
 
-/** Show the error of a request. A lost connection is shown in the page's header already. */
+/** Show the error of a request, except a lost connection, which the page's header shows. */
 export function notifyError(error) {
   notify(error.message, { danger: true });
 }
 
-/** Have screen readers read `text`, after what they are reading now. */
+/** Make screen readers read `text`, after the text that they are reading now. */
 export function announce(text) {
   const live = document.getElementById("live");
   // The same text twice is announced twice only if it was removed in between.

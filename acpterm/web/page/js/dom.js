@@ -16,12 +16,12 @@ export function el(tag, props = {}, ...children) {
   return element;
 }
 
-/** Set an element's text if it is another one, so that nothing is laid out in vain. */
+/** Set an element's text unless it has this text, since setting it costs layout. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Set an attribute if it has another value; null removes it. */
+/** Set an attribute unless it has this value; null removes it. */
 export function setAttribute(element, name, value) {
   if (value === null) element.removeAttribute(name);
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
@@ -48,7 +48,7 @@ export function setChildren(parent, wanted) {
 
 let unique = 0;
 
-/** Return an id for an element that another one refers to. */
+/** Return a unique id, for an element to which another element refers. */
 export function newId(prefix) {
   unique += 1;
   return `${prefix}-${unique}`;

@@ -1,9 +1,9 @@
 // xterm.js, set up so that the output of a program can only draw.
 //
-// The daemon's emulator answers the program's queries, so this one answers none: handlers swallow the
-// queries, and what looks like an answer is not sent as input. The clipboard sequence (OSC 52) does
-// nothing, links open only after the user has confirmed their http or https address, and characters
-// that reorder text are removed.
+// The daemon's emulator answers the program's queries, so xterm.js must not: handlers drop the
+// queries, and data that looks like an answer is not sent as input. The clipboard sequence (OSC 52)
+// has no effect. Links open only after the user has confirmed their http or https address.
+// Characters that reorder text are removed.
 //
 // `vendor/` is built by `make page`. `loadLibraries` rejects if it is missing.
 
@@ -12,7 +12,7 @@ import { allowInlineStyles } from "./inline_styles.js";
 import { BidiFilter, visible, webLink } from "./text.js";
 
 const SCROLLBACK_LINES = 5000;
-// Contrast that colours are adjusted to: WCAG AA.
+// The minimum contrast of colours: that of WCAG AA.
 const CONTRAST = 4.5;
 // Ends an incomplete sequence.
 const CANCEL = "\x18";
@@ -61,12 +61,12 @@ export function fromBase64(text) {
   return bytes;
 }
 
-/** Return whether data of the emulator is an answer to a query instead of a key or a paste. */
+/** Return whether data from xterm.js is an answer to a query, and not a key or a paste. */
 export function isAnswer(data) {
   return ANSWER.test(data);
 }
 
-/** Ask the user whether to open a link of the output, which may lie about where it leads. */
+/** Ask the user whether to open a link in the output; its text may not show its address. */
 async function openLink(address) {
   const href = webLink(address);
   if (href === null) return;
@@ -117,14 +117,14 @@ export class Emulator {
     this._colours.addEventListener("change", this._onColours);
   }
 
-  /** Show a picture of the whole screen: what was incomplete before is given up. */
+  /** Show a picture of the whole screen; drop an incomplete sequence before it. */
   paint(bytes, done) {
     this._filter = new BidiFilter();
     this.term.write(CANCEL);
     this.write(bytes, done);
   }
 
-  /** Show output; call `done()` when it was drawn. */
+  /** Show output; call `done()` when it has been processed. */
   write(bytes, done) {
     this.term.write(this._filter.feed(bytes), done);
   }

@@ -1,11 +1,12 @@
 // Lets xterm.js style its elements under a Content-Security-Policy that forbids inline styles.
 //
-// xterm.js fills `<style>` elements and sets `style` attributes, which the policy blocks. The same
-// through the CSS object model is allowed. So a script that creates a `<style>` element gets another,
-// invisible element, whose text goes to a style sheet of the document until the element is removed;
-// and a `style` attribute that a script sets is set as `style.cssText`.
+// xterm.js fills `<style>` elements and sets `style` attributes, which the policy blocks. The policy
+// allows to set the same styles through the CSS object model. So a script that creates a `<style>`
+// element gets an invisible element of another kind, whose text is put into a style sheet of the
+// document until the element is removed. A `style` attribute that a script sets is set as
+// `style.cssText`.
 
-/** Replace the two ways to set inline styles, for all scripts of the page. */
+/** Replace the functions that create `<style>` elements and set `style` attributes, page-wide. */
 export function allowInlineStyles() {
   const createElement = Document.prototype.createElement;
   Document.prototype.createElement = function (name, ...rest) {

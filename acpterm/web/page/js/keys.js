@@ -8,7 +8,7 @@ import { openDialog } from "./dialog.js";
 import { el } from "./dom.js";
 
 const OFF = "acpterm.no-single-keys";
-// A second key, as in "g t", must follow within this time.
+// How long after the first key of a sequence, such as "g t", the second key must follow.
 const SEQUENCE_MS = 1500;
 
 const groups = new Map();
@@ -19,7 +19,7 @@ let prefixUntil = 0;
  * Register shortcuts under a heading of the dialog; return a function that removes them.
  *
  * A shortcut is `{keys, label, run}`. `keys` is a character ("/"), two ("g t"), or a combination
- * ("Ctrl+Shift+F"). Without `run` it is only listed: something else handles it.
+ * ("Ctrl+Shift+F"). A shortcut without `run` is only listed: other code handles it.
  */
 export function addShortcuts(heading, shortcuts) {
   groups.set(heading, shortcuts);
@@ -28,7 +28,7 @@ export function addShortcuts(heading, shortcuts) {
   };
 }
 
-/** Return the name of the key that was pressed, as shortcuts are written. */
+/** Return the name of the pressed key, in the form of `keys` of a shortcut. */
 function keyName(event) {
   if (event.ctrlKey && event.shiftKey && !event.altKey && !event.metaKey) {
     return `Ctrl+Shift+${event.code.replace(/^Key/, "")}`;
@@ -36,7 +36,7 @@ function keyName(event) {
   return event.ctrlKey || event.altKey || event.metaKey ? "" : event.key;
 }
 
-/** Return the shortcut for a pressed key, and the keys of a sequence that has begun. */
+/** Return the shortcut for a pressed key, if any, and the keys of a sequence that has begun. */
 export function findShortcut(shortcuts, begun, name) {
   if (!name) return { found: null, begun: "" };
   const typed = begun ? `${begun} ${name}` : name;
@@ -46,7 +46,7 @@ export function findShortcut(shortcuts, begun, name) {
   return { found, begun: continues ? typed : "" };
 }
 
-/** Handle the page's shortcuts from now on. */
+/** Start to handle the page's shortcuts. */
 export function startShortcuts() {
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.isComposing) return;
@@ -119,7 +119,7 @@ function keyCaps(keys) {
   return parts.map((part, at) => (at % 2 === 1 ? part : el("kbd", {}, part)));
 }
 
-// What a terminal receives for a key: the bytes without and with "application cursor keys".
+// The bytes that a terminal receives for a key: without and with "application cursor keys".
 const KEY_BYTES = {
   Esc: "\x1b",
   Tab: "\t",
@@ -133,7 +133,7 @@ const KEY_BYTES = {
   Right: ["\x1b[C", "\x1bOC"],
   Left: ["\x1b[D", "\x1bOD"],
 };
-// Name, text, and what a screen reader reads if the text is no word.
+// Name, text, and the label for screen readers if the text is not a word.
 const ROW = [
   ["Esc", "Esc"],
   ["Tab", "Tab"],
@@ -167,8 +167,8 @@ export function withCtrl(text) {
 }
 
 /**
- * A row of keys that phones lack. `send(bytes)` types; `isApplicationCursor()` says how arrows are
- * sent. Ctrl holds for one key: `apply(text)` returns typed text with it.
+ * A row of keys that phones lack. `send(bytes)` types; `isApplicationCursor()` says whether arrow
+ * keys are sent as "application cursor keys". Ctrl applies to the next key: see `apply`.
  */
 export class KeyRow {
   constructor({ send, isApplicationCursor, focus }) {
@@ -176,7 +176,7 @@ export class KeyRow {
     this._buttons = ROW.map(([name, text, label]) => {
       const button = el("button", { class: "key", type: "button", tabindex: "-1", "aria-label": label }, text);
       if (name === "Ctrl") button.setAttribute("aria-pressed", "false");
-      // The terminal keeps the focus, or the phone's keyboard would close.
+      // Keep the focus in the terminal: otherwise the phone's keyboard would close.
       button.addEventListener("pointerdown", (event) => event.preventDefault());
       button.addEventListener("click", () => {
         if (name === "Ctrl") this._setCtrl(!this._isCtrl);
@@ -190,7 +190,7 @@ export class KeyRow {
     this.element.addEventListener("keydown", (event) => this._rove(event));
   }
 
-  /** Return typed text, with Ctrl if it was pressed in the row. */
+  /** Return typed text as if Ctrl were held, if Ctrl was pressed in the row. */
   apply(text) {
     if (!this._isCtrl) return text;
     this._setCtrl(false);

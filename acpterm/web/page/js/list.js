@@ -1,8 +1,8 @@
 // The list of all terminals, grouped by agent and session.
 //
 // Groups and terminals that wait for the user come first. Every row is created once and changed in
-// place, so that 200 terminals that change cost little, and a row keeps the focus when it moves.
-// One row has the tab stop; the arrow keys move it, as in `acpterm ls --watch`.
+// place, so that changes of 200 terminals cost little, and a row keeps the focus when it moves.
+// One row has the tab stop, which the arrow keys move, as in `acpterm ls --watch`.
 
 import { el, newId, setAttribute, setChildren, setText } from "./dom.js";
 import { addShortcuts } from "./keys.js";
@@ -52,7 +52,7 @@ export function groupTerminals(terminals, sessions, { shown = "all", filter = ""
     group.running = group.terminals.filter((info) => info.state === "running").length;
     group.queued = group.terminals.filter((info) => info.state === "queued").length;
     group.waiting = group.terminals.filter(needsUser).length;
-    // Sorting is stable: the daemon's order, by age, remains.
+    // Sorting is stable, so otherwise the daemon's order, by age, remains.
     group.terminals.sort((a, b) => Number(isWaiting(b)) - Number(isWaiting(a)) || byState(a, b));
   }
   const rank = (group) => [group.waiting, group.session, group.connection == null, group.running || group.queued];
@@ -83,7 +83,7 @@ class Row {
     });
   }
 
-  /** Show a terminal; the texts that change with time are set by `tick`. */
+  /** Show the state of a terminal; `tick` sets the texts that change with time. */
   show(info) {
     this.info = info;
     this.element.dataset.id = info.terminalId;

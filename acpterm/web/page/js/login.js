@@ -28,7 +28,7 @@ export function connect() {
   return new WebSocket(`${scheme}//${location.host}/user`, protocols);
 }
 
-/** Return the token in the page's URL, and remove it from there; null if there is none. */
+/** Return the token in the page's URL, and remove it from the URL; null if there is none. */
 export function takeToken() {
   if (!["/login", "/share"].includes(location.pathname)) return null;
   const token = location.hash.slice(1);
@@ -37,7 +37,7 @@ export function takeToken() {
   return token;
 }
 
-/** Exchange a token for a login; return the server's answer. Reject with an Error if it refuses. */
+/** Exchange a token for a login; return the server's response. Reject with an Error if refused. */
 export async function login(token) {
   const key = newKey();
   const response = await fetch("/login", {
@@ -67,10 +67,10 @@ export async function readAccess() {
   }
 }
 
-/** End this browser's login. Reject with an Error if the server did not. */
+/** End this browser's login. Reject with an Error if the server cannot end it. */
 export async function logOut() {
   const response = await fetch("/logout", { method: "POST", headers: { "X-Acpterm-Key": storedKey() ?? "" } });
-  // The login may have ended before.
+  // With status 401, the login had ended before.
   if (!response.ok && response.status !== 401) throw new Error(`status ${response.status}`);
   localStorage.removeItem(keyName());
 }

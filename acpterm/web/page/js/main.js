@@ -1,10 +1,10 @@
 // Starts the page: logs in, connects, and shows the view of the URL's fragment.
 //
 // A view module exports `mount(container, {rpc, store, navigate, params})`, which returns
-// `unmount()`. It is loaded when it is first shown. The list of terminals stays mounted: beside a
-// terminal or a session on a wide window, alone on the page otherwise.
+// `unmount()`. A view module is loaded when its view is first shown. The list of terminals stays
+// mounted: on a wide window it is beside a terminal or a session, otherwise alone on the page.
 //
-// A share's page has one terminal, and no list, store or other view.
+// The page of a share has one terminal, and no list, store or other view.
 
 import { announce, confirm, notifyError } from "./dialog.js";
 import { el, setText } from "./dom.js";
@@ -28,7 +28,7 @@ const VIEWS = {
 };
 const STATES = { open: "", closed: "disconnected" };
 const FAILURES_BEFORE_CHECK = 3;
-// The server closes the connections of a login that has ended with this code.
+// The code with which the server closes the connections of a login when the login ends.
 const LOGIN_ENDED = 1008;
 
 const main = document.getElementById("main");
@@ -57,12 +57,12 @@ function route() {
     const [name, ...params] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
     if (Object.hasOwn(VIEWS, name)) return [name, params];
   } catch {
-    // The fragment is not encoded correctly.
+    // The encoding of the fragment is not valid.
   }
   return ["terminals", []];
 }
 
-/** Show the view of the fragment; `event` is a change of it. */
+/** Show the view of the fragment; `event` is the event of its change, if it has changed. */
 async function show(event = null) {
   if (isEnded || (location.hash && !location.hash.startsWith("#/"))) return;
   const [name, params] = route();
@@ -96,7 +96,7 @@ async function show(event = null) {
   }
 }
 
-/** Move the focus into the view, if what had it is not shown any more. */
+/** Move the focus into the view, if the element that had it is no longer shown. */
 function keepFocus() {
   const focused = document.activeElement;
   if (focused && focused !== document.body && focused.checkVisibility()) return;
@@ -176,7 +176,7 @@ function watchLogin(noticeName) {
   });
 }
 
-/** Show a notice in place of everything else, since the login has ended. */
+/** Show a notice instead of everything else, since the login has ended. */
 function end(noticeName) {
   if (isEnded) return;
   isEnded = true;

@@ -5,7 +5,7 @@ import { el } from "./dom.js";
 
 const SHELL = "exec \"${SHELL:-/bin/sh}\"";
 
-/** Ask for a command, run it in a new terminal, and show that. An empty command is a shell. */
+/** Ask for a command, run it in a new terminal, and show the terminal. Empty means a shell. */
 export async function openNewTerminal({ rpc, store, navigate }) {
   const order = await openDialog("New terminal", (close) => {
     const command = el("input", { class: "field field-wide mono", name: "command", autofocus: true, autocomplete: "off", autocapitalize: "off", spellcheck: "false", placeholder: "your shell" });

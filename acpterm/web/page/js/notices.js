@@ -1,4 +1,4 @@
-// Notices that take the place of a view: why there is nothing to show, and what to do.
+// Notices instead of a view: why it cannot be shown, and what the user can do.
 
 import { el } from "./dom.js";
 import { visible } from "./text.js";

@@ -1,12 +1,13 @@
-// Plays a cast on a screen. It knows no DOM: the screen and the frames come from the caller.
+// Plays a cast on a screen. It does not use the DOM: the caller provides the screen and the frames.
 //
-// States: paused, playing, and at the end, where it is paused. `frame(now)` moves the time on. While
-// the screen still writes (`isBusy`), the time stands still: a slow screen plays slower, and nothing
-// piles up. A frame counts for at most `FRAME_MAX_MS`, so a hidden page does not jump.
+// States: paused, playing, and at the end, where it is paused. `frame(now)` advances the time. While
+// the screen is still writing (`isBusy`), the time stands still: a slow screen plays more slowly, and
+// no output is queued. A frame advances the time by at most `FRAME_MAX_MS`, so playback does not jump
+// after the page was hidden.
 //
-// Only one task writes to the screen. A seek that comes while another one writes takes its place:
-// the older one stops after its current piece, and the screen is cleared and written from the start,
-// as it is for every seek to an earlier time.
+// Only one task writes to the screen. A seek during the writing of another seek replaces it: the
+// older one stops after its current piece, and the screen is cleared and written from the start, as
+// for every seek to an earlier time.
 
 import { parseSize, Timeline } from "./cast.js";
 
@@ -17,7 +18,7 @@ const PIECE_CHARS = 256 * 1024;
 const COLS_MAX = 500;
 const ROWS_MAX = 300;
 
-/** Return a size that the screen can have. */
+/** Return the nearest size that the screen can have. */
 export function clampSize({ cols, rows }) {
   return { cols: Math.min(cols, COLS_MAX), rows: Math.min(rows, ROWS_MAX) };
 }
@@ -55,7 +56,7 @@ export class Player {
   get marker() {
     for (let at = this._index - 1; at >= 0; at--) {
       if (this._events[at].code === "m") return this._events[at].data;
-      // A marker is shown until there is output again.
+      // A marker is shown until the next output.
       if (this._events[at].code === "o") return "";
     }
     return "";
@@ -113,7 +114,7 @@ export class Player {
     await this.seek(at < 0 ? this.duration : this._timeline.times[at]);
   }
 
-  /** Go on to the time of a frame, in milliseconds. */
+  /** Advance to the time `now` of a frame, in milliseconds. */
   frame(now) {
     const passed = this._now === null ? 0 : Math.min(now - this._now, FRAME_MAX_MS);
     this._now = now;
@@ -125,7 +126,7 @@ export class Player {
     if (this.time >= this.duration) this.pause();
   }
 
-  /** Write the events before `index`, unless a newer seek takes the place of this one. */
+  /** Write the events before `index`, until a newer seek replaces this one. */
   async _write(index, generation) {
     this.isBusy = true;
     let text = "";

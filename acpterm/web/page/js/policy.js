@@ -1,6 +1,6 @@
-// How the policy decides on a command that is typed in: nothing is run, asked or recorded.
+// The view that judges a typed command by the policy. It runs, asks and records nothing.
 //
-// A request is sent a moment after the last key, and only the newest response is shown.
+// A request is sent shortly after the last key, and only the newest response is shown.
 
 import { el, newId, setText } from "./dom.js";
 import { addShortcuts } from "./keys.js";

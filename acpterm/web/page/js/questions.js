@@ -6,7 +6,7 @@ import { oneLine } from "./text.js";
 const COMMAND_MAX = 120;
 const KNOWN_MAX = 1000;
 
-/** Return what to announce if `approvals` has questions that are not in `known`; null if not. */
+/** Return the announcement of the questions in `approvals` that are not in `known`; null without. */
 export function newQuestions(approvals, known) {
   const found = [...approvals.values()].filter((question) => !known.has(question.approvalId));
   if (!found.length) return null;

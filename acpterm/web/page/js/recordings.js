@@ -1,7 +1,7 @@
 // The recordings of terminals: their list, and the player.
 //
-// `#/recordings` is the list, `#/recordings/NAME` the player. A recording is read in pieces; leaving
-// the view ends that. A recording that is still being written is played as far as it is written.
+// `#/recordings` is the list, `#/recordings/NAME` the player. A recording is read in pieces, until the
+// user leaves the view. A recording that is still being written is played up to its present end.
 
 import { CastError, CastParser } from "./cast.js";
 import { el, newId, setText } from "./dom.js";
@@ -18,7 +18,7 @@ const SKIP_S = 5;
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16, 32, 64];
 const IDLE_LIMITS = { "": "Keep pauses", 5: "Cut pauses to 5 s", 2: "Cut pauses to 2 s", 1: "Cut pauses to 1 s" };
 const DEFAULT_IDLE_S = "2";
-// Sizes of the text, in pixels, and the width of a character in relation to it.
+// Sizes of the text in pixels, and the ratio of a character's width to the size.
 const FONT_MAX = 15;
 const FONT_MIN = 4;
 const READABLE = 11;
@@ -26,7 +26,7 @@ const READABLE_MIN = 7;
 const CHAR_WIDTH = 0.6021;
 const LINE_HEIGHT = 1.22;
 const FRAME_PX = 20;
-// Resets an emulator, also from the alternate screen.
+// Resets an emulator, even if it shows the alternate screen.
 const RESET = new TextEncoder().encode("\x1b[?1049l\x1bc");
 
 /** Mount the view; see main.js. */
@@ -35,7 +35,7 @@ export function mount(container, context) {
   return name ? mountPlayer(container, context, name) : mountList(container, context);
 }
 
-/** Return seconds as on a clock: "1:05", "1:00:05". */
+/** Return seconds in the form of a clock: "1:05", "1:00:05". */
 export function clock(seconds) {
   const whole = Math.floor(seconds);
   const two = (number) => String(number).padStart(2, "0");
@@ -153,7 +153,7 @@ function mountPlayer(container, { rpc }, name) {
       } }, "Try again"));
   }
 
-  // The first connection may not be there yet.
+  // The first connection may not be open yet.
   let endOpen = () => {};
   let isStarted = false;
   endOpen = rpc.onOpen(() => {
@@ -190,7 +190,7 @@ async function readCast(rpc, name, isCurrent, onProgress) {
   return parser;
 }
 
-/** Build the player in `stage`; return `{end()}`, or nothing if the view was left meanwhile. */
+/** Build the player in `stage`; return `{end()}`, or undefined if the user has left the view. */
 async function startPlayback(stage, cast, isCurrent) {
   await loadLibraries();
   if (!isCurrent()) return undefined;
@@ -215,7 +215,7 @@ async function startPlayback(stage, cast, isCurrent) {
   const bytes = new TextEncoder();
   const player = new Player(cast, {
     write: (text) => new Promise((resolve) => emulator.write(bytes.encode(text), resolve)),
-    // In order with what is still being written, which `term.reset()` is not.
+    // Unlike `term.reset()`, this takes effect after the output that is still being written.
     clear: () => emulator.paint(RESET),
     resize: ({ cols, rows }) => {
       terminal.resize(cols, rows);
@@ -227,7 +227,7 @@ async function startPlayback(stage, cast, isCurrent) {
   function fit() {
     const [width, height] = [stage.clientWidth - FRAME_PX, stage.clientHeight - controls.offsetHeight - FRAME_PX];
     const fitting = Math.min(width / (terminal.cols * CHAR_WIDTH), Math.max(height / (terminal.rows * LINE_HEIGHT), 0));
-    // On a phone a whole window is too small to read: then it is shown in part, unless the user wants it.
+    // On a phone the text of a whole window is too small to read: show a part, unless the user chooses.
     isWhole ??= fitting >= READABLE_MIN;
     whole.setAttribute("aria-pressed", String(isWhole));
     const wanted = isWhole ? fitting : READABLE;

@@ -1,18 +1,18 @@
 // JSON-RPC 2.0 over a WebSocket, with one message in each text frame.
 //
 // States: "connecting" (before the first connection), "open", "reconnecting" (the connection was
-// lost; it is tried again with growing delays), and "closed" (after `close`). Every change calls
+// lost; attempts to connect have growing delays), and "closed" (after `close`). Every change calls
 // the functions of `onState`; every connection calls the functions of `onOpen`.
 //
 // A request is sent only while the state is "open". If the connection is lost, every pending
 // request and stream is rejected with a LostError, and nothing is repeated: only the caller knows
-// whether a request may be repeated. `keep` is for streams, which may.
+// whether a request may be repeated. `keep` repeats a stream.
 //
-// Late messages: a response or notification whose id or token is not known any more is dropped.
+// A response or notification whose id or token is no longer known is dropped.
 
 const FIRST_DELAY_MS = 250;
 const DELAY_MAX_MS = 5000;
-// How long a connection may take to open before it is given up.
+// How long a connection may take to open before the attempt is given up.
 const OPEN_TIMEOUT_MS = 10000;
 
 export const REQUEST_CANCELLED = -32800;
@@ -72,7 +72,7 @@ export class Rpc {
     if (this._socket === null && this.state !== "closed") this._dial();
   }
 
-  /** Try to connect now instead of after the delay, such as when the network is back. */
+  /** Connect now instead of after the delay, for example because the network is back. */
   hurry() {
     if (this._timer !== undefined) {
       clearTimeout(this._timer);
@@ -121,8 +121,8 @@ export class Rpc {
   }
 
   /**
-   * Keep a streaming request going: send it on each connection. `onStart()` is called before.
-   * Return a function that ends it.
+   * Send a streaming request on each connection. `onStart()` is called before it is sent.
+   * Return a function that cancels it.
    */
   keep(method, params, onNotification, onStart = () => {}) {
     let current = null;
@@ -200,7 +200,7 @@ export class Rpc {
     const pending = [...this._pending.values()];
     this._pending.clear();
     this._streams.clear();
-    // The state must be right before a rejected caller reads it.
+    // Set the state first: a caller whose request is rejected may read it.
     if (this.state === "open") this._setState("reconnecting");
     for (const { reject } of pending) reject(new LostError());
   }

@@ -1,8 +1,8 @@
 // The bar that finds text in a terminal's screen and scrollback.
 //
-// The scrollback begins when the window is attached, and lacks what a window that fell behind was not
-// sent. So what is not found there is looked for in the retained output, once after each change of
-// what is typed; the bar then offers to show the output as text.
+// The scrollback begins when the window is attached, and lacks output that was skipped because the
+// window fell behind. If text is not found there, the retained output is searched, once after each
+// change of the pattern; if it is found, the bar offers to show the output as text.
 
 import { el, setText } from "./dom.js";
 
@@ -15,7 +15,7 @@ const COLOURS = {
 
 const TYPING_MS = 250;
 
-/** Return the regular expression for what is typed; throw a SyntaxError if it is none. */
+/** Return the regular expression for the typed text; throw a SyntaxError if it is not valid. */
 export function patternOf(text, isCase, isRegex) {
   const source = isRegex ? text : text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
   return new RegExp(source, isCase ? "m" : "im");
@@ -62,7 +62,7 @@ export function openSearch(container, emulator, onClose, output = null) {
       setText(result, "in the earlier output");
       earlier.hidden = false;
     } catch {
-      // Not a regular expression, or the connection is lost: the bar says so already.
+      // The expression is not valid, or the connection is lost: the page shows this already.
     }
   }
 

@@ -1,9 +1,9 @@
 // The view of a session: its tool calls in order, with the terminals that they embed.
 //
-// While the agent is connected, the daemon sends the calls and the output of their terminals, in
-// ACP v2's encoding; also of terminals that were released. The view keeps the end of each terminal's
-// output as plain text. After the agent has disconnected, what was received stays; without it, the
-// retained terminals of the session are listed by their tool calls.
+// While the agent is connected, the daemon sends the tool calls and the output of their terminals, in
+// ACP v2's encoding, even of terminals that were released. The view keeps the end of each terminal's
+// output as plain text. After the agent has disconnected, the view keeps what it has received. If it
+// has received nothing, it lists the retained terminals of the session by their tool calls.
 
 import { el, setAttribute, setChildren, setText } from "./dom.js";
 import { fromBase64 } from "./emulator.js";
@@ -12,7 +12,7 @@ import { sessionKey } from "./store.js";
 import { oneLine, stripControls, visible, visibleText } from "./text.js";
 import { dotOf, ended, shortId, state } from "./words.js";
 
-// How much of a terminal's output is kept and shown.
+// How many characters of a terminal's output are kept and shown.
 const TAIL_CHARACTERS = 16 << 10;
 const TAIL_LINES = 12;
 const TEXT_CHARACTERS_MAX = 20000;
@@ -52,7 +52,7 @@ export function tailLines(tail, lines = TAIL_LINES) {
   return visibleText(text.trimEnd().split("\n").slice(-lines).join("\n"));
 }
 
-/** Return what a line shows at last: what follows its last carriage return that is not its end. */
+/** Return the visible end of a line: the text after its last carriage return, except at its end. */
 function afterReturn(line) {
   const end = line.endsWith("\r") ? line.length - 1 : line.length;
   return line.slice(line.lastIndexOf("\r", end - 1) + 1, end);
@@ -89,7 +89,7 @@ export function mount(container, { rpc, store, params }) {
     });
   }
 
-  /** Return the tool calls in order; those that only retained terminals tell of come last. */
+  /** Return the tool calls in order; calls that are known only from retained terminals come last. */
   function calls() {
     const found = new Map([...known.calls].map(([id, call]) => [id, { ...call, ids: terminalIds(call.content) }]));
     for (const info of store.terminals.values()) {
@@ -145,7 +145,7 @@ export function mount(container, { rpc, store, params }) {
   const ends = [
     store.subscribe(schedule),
     rpc.onOpen(() => {
-      // The snapshot has everything again.
+      // The snapshot repeats all output.
       known.terminals.clear();
       subscribe();
     }),
@@ -209,7 +209,7 @@ class Card {
     }
     const element = this.parts.get(id);
     setText(element.name, oneLine(info?.command ?? streamed?.command ?? shortId(id), 300));
-    // What the daemon has forgotten has no page, but its output was received.
+    // A terminal that the daemon has forgotten has no page, but its output was received.
     setAttribute(element.name, "href", info ? `#/terminal/${encodeURIComponent(id)}` : null);
     setAttribute(element.dot, "data-state", info ? dotOf(info) : "ended");
     const status = streamed?.exitStatus;

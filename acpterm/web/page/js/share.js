@@ -1,13 +1,13 @@
 // The page of a share: one terminal, without the list and the other views.
 //
-// A share's connection may read that terminal, and gets no events. So the terminal is read again
-// while the page is visible.
+// The connection of a share may read its terminal, but is sent no events. So the state of the
+// terminal is read repeatedly while the page is visible.
 
 import { mount } from "./terminal.js";
 
 const REFRESH_MS = 2000;
 
-/** The part of the store that a terminal's view uses, for one terminal. */
+/** Replaces the store for the view of one terminal: it has the members that the view uses. */
 class SharedTerminal {
   constructor(rpc, id) {
     this.terminals = new Map();
@@ -47,7 +47,7 @@ class SharedTerminal {
   }
 }
 
-/** Show the terminal of a share; `access` is what the server says the login may use. */
+/** Show the terminal of a share; `access` is the result of `readAccess` (login.js). */
 export function startShare(container, { rpc, access, navigate }) {
   const store = new SharedTerminal(rpc, access.terminalId);
   const unmount = mount(container, { rpc, store, navigate, params: [access.terminalId], share: access });

@@ -1,4 +1,4 @@
-// The dialog that makes a link to one terminal, and lists and revokes such links.
+// The dialog that creates shares of one terminal, which are links, and lists and revokes them.
 
 import { copyText } from "./clipboard.js";
 import { notify, notifyError, openDialog } from "./dialog.js";
@@ -54,13 +54,13 @@ export async function openShare({ rpc, info }) {
       ),
     ];
   });
-  // After a reconnect it may be another daemon, whose shares are others.
+  // After a reconnect the daemon may be another one, with other shares.
   const end = rpc.onOpen(read);
   await opened;
   end();
 }
 
-/** Return a link with the origin of this page: the daemon does not know a proxy's. */
+/** Return a link with the origin of this page, since the daemon does not know that of a proxy. */
 function ofThisPage(url) {
   const { pathname, hash } = new URL(url);
   return `${location.origin}${pathname}${hash}`;
@@ -71,7 +71,7 @@ async function copyLink(text) {
   else notify("The browser does not allow to copy", { danger: true });
 }
 
-/** Show the shares of a terminal; return their ids, and null if the connection is lost. */
+/** Show the shares of a terminal; return their ids, or null if the connection is lost. */
 async function readShares({ rpc, info, list, read }) {
   let shares;
   try {

@@ -1,10 +1,10 @@
-// Shows untrusted commands exactly: what is invisible is shown as an escape, and marked, so that it
-// differs from the same characters typed as text.
+// Shows untrusted commands exactly: an invisible character is shown as an escape, and marked, so that
+// it differs from the same escape typed as text. Also shows times and levels.
 
 import { el } from "./dom.js";
 import { visible, visibleText } from "./text.js";
 
-// In the words of a part: what is known only when the command runs.
+// In the words of a part, this stands for text that is known only when the command runs.
 const COMPUTED = "\ufffd";
 
 const SAFE_WORD = /^[\w@%+=:,./-]+$/;
@@ -46,7 +46,7 @@ export function codeOf(command) {
   );
 }
 
-/** Return a `<code>` element with the words of a part of a command, as far as they are known. */
+/** Return a `<code>` element with the words of a part of a command; unknown text is marked. */
 export function partOf(words) {
   return el(
     "code",
@@ -60,12 +60,12 @@ export function partOf(words) {
   );
 }
 
-/** Return words as a shell would take them, as Python's `shlex.join` does. */
+/** Return words as one shell command, quoted like Python's `shlex.join`. */
 export function shellJoin(words) {
   return words.map((word) => (SAFE_WORD.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`)).join(" ");
 }
 
-/** Return the local time of a moment as "2026-01-31 10:30:00"; `moment` is what `Date` takes. */
+/** Return the local time as "2026-01-31 10:30:00"; `moment` is an argument of `Date`. */
 export function localTime(moment) {
   const at = new Date(moment);
   if (Number.isNaN(at.getTime())) return null;

@@ -1,27 +1,27 @@
 // What the page knows: terminals, sessions and pending approvals, kept up to date by events.
 //
-// The daemon owns the truth. After each connection the store subscribes to events and approvals,
-// then reads the lists, which replace everything. An event changes one terminal at once, and the
-// lists are read again a little later if something may have changed that events do not report
-// (retained terminals that were dropped). Nor do they report times of output: while the page is
-// visible the list is read for these, less often as long as no terminal prints.
+// The state belongs to the daemon. After each connection the store subscribes to events and
+// approvals, then reads the lists, which replace the known state. An event changes one terminal at
+// once. The lists are read again a little later if there may be a change that events do not report
+// (retained terminals that were dropped). Events do not report times of output either: for these, the
+// list is read while the page is visible, less often while no terminal prints.
 //
-// Late events: the info of an event may be older than the list, so a terminal that has exited does
-// not run again. Subscribers are notified at most once a frame, however many events arrive.
+// An event may be older than the list: an event never makes a terminal that has exited run again.
+// Subscribers are notified at most once a frame, however many events arrive.
 
 import { needsUser } from "./words.js";
 
-// While terminals print, times of output are refreshed this often; while none does, more rarely.
+// How often times of output are refreshed while terminals print.
 const REFRESH_MS = 10000;
 const REFRESH_MAX_MS = 80000;
 const RELIST_MS = 300;
 const HIDDEN_NOTIFY_MS = 250;
-// Events after which the sessions may be others, or have more tool calls.
+// Events after which there may be other sessions, or more tool calls in one.
 const SESSION_EVENTS = new Set(["connected", "disconnected", "created", "tool_call"]);
-// Events after which a terminal may be in no list.
+// Events after which a terminal may be missing in the lists.
 const LIST_EVENTS = new Set(["released"]);
 
-/** Return the key of a session: two connections may have sessions of the same id. */
+/** Return the key of a session, since two connections may have sessions with the same id. */
 export function sessionKey(connection, sessionId) {
   return `${connection ?? ""}/${sessionId ?? ""}`;
 }
@@ -62,7 +62,10 @@ export function withApproval(state, method, params) {
   return { ...state, approvals };
 }
 
-/** Return how long to wait before the list is read again, after it was read and `delay` before. */
+/**
+ * Return the delay in ms before the list is read again. `delay` was the last delay; `before` and
+ * `after` are the states before and after the list was read.
+ */
 export function nextRefresh(delay, before, after) {
   for (const [id, info] of after.terminals) {
     if (info.lastOutputAt !== before.terminals.get(id)?.lastOutputAt) return REFRESH_MS;
@@ -117,7 +120,7 @@ export class Store {
     });
   }
 
-  /** Call `fn(store)` now, and at most once a frame after changes; return what ends this. */
+  /** Call `fn(store)` now and after changes, at most once a frame; return a function to end this. */
   subscribe(fn) {
     this._subscribers.add(fn);
     fn(this);
@@ -137,7 +140,7 @@ export class Store {
     this._readSessions();
   }
 
-  /** Take over a newer TerminalInfo, such as the result of a request. */
+  /** Store a newer TerminalInfo, such as the result of a request. */
   put(info) {
     this._set(withEvent(this.state, { terminal: info }));
   }
@@ -177,7 +180,7 @@ export class Store {
     if (response) this._set(withSessions(this.state, response.sessions));
   }
 
-  /** Return the response; null if the connection is lost, since the next one reads again. */
+  /** Return the response; null if the connection is lost, since the lists are read after the next. */
   async _read(method, params) {
     if (!this._rpc.isOpen) return null;
     try {
@@ -212,7 +215,7 @@ export class Store {
       this._scheduled = false;
       for (const fn of [...this._subscribers]) fn(this);
     };
-    // Browsers draw no frames of a hidden page, whose title must still be right.
+    // Browsers draw no frames of a hidden page, but its title must be up to date.
     if (document.hidden) setTimeout(notify, HIDDEN_NOTIFY_MS);
     else requestAnimationFrame(notify);
   }

@@ -1,15 +1,17 @@
 // The view of one terminal: its screen, what is known about it, and what the user can do with it.
 //
 // The daemon sends a picture of the screen, then output. A terminal of the user gets the size of
-// this window; one of an agent keeps its size, is read-only, and is drawn smaller if it does not fit.
+// this window. A terminal of an agent keeps its size, is read-only, and is drawn smaller if it does
+// not fit.
 //
-// States: "attached", until the program exits or the terminal is released; then the last screen stays.
-// When the connection is lost, keys are dropped, since the user does not see their effect; on the
-// next connection the window is attached again, and painted. If the page cannot draw as fast as the
-// program prints, output is skipped until what was received is drawn, then the screen is painted.
+// The window is attached until the program exits or the terminal is released; then the last screen
+// stays. While the connection is lost, keys are dropped, since the user does not see their effect; on
+// the next connection the window is attached and painted again. If the page draws more slowly than
+// the program prints, output is skipped until the received output is drawn; then the daemon sends
+// another picture of the screen.
 //
 // This module is longer than others, since the size, the keys and the attached stream of one screen
-// depend on each other. What the user can do with a terminal as a whole is in terminal_actions.js.
+// depend on each other. Actions on a terminal as a whole are in terminal_actions.js.
 
 import { copyText } from "./clipboard.js";
 import { announce, confirm, notify, notifyError } from "./dialog.js";
@@ -29,10 +31,10 @@ const FONT_SIZE = "acpterm.font-size";
 const SIZES = { min: 7, normal: 13, max: 30 };
 const RESIZE_MS = 80;
 const TICK_MS = 1000;
-// Bytes that were received and not drawn yet: more are skipped, until few are left.
+// Maximum of bytes that were received and not drawn yet; further output is skipped.
 const UNDRAWN_BYTES_MAX = 4 << 20;
 const UNDRAWN_BYTES_FEW = 128 << 10;
-// Characters typed and not written yet; more are dropped, with a notice.
+// Maximum of characters that were typed and not written yet; further ones are dropped, with a notice.
 const UNREAD_MAX = 1 << 20;
 const WRITE_CHARACTERS = 16 << 10;
 const SCREEN_READER = "acpterm.screen-reader";
@@ -114,7 +116,7 @@ class TerminalView {
     this._emulator?.dispose();
   }
 
-  // ---- What is shown around the screen.
+  // ---- The parts around the screen.
 
   _build() {
     const button = (text, label, run, extra = {}) =>
@@ -164,7 +166,7 @@ class TerminalView {
         this._meta,
       ),
       this._notice,
-      // The bar is drawn over the screen, whose size is the program's.
+      // The bar is drawn over the screen, since it must not change the size of the program's screen.
       el("div", { class: "term-stage" }, this._findBar, this._frame, this._text),
       this._keys.element,
     );
@@ -198,7 +200,7 @@ class TerminalView {
     term.options.cursorInactiveStyle = this.canWrite ? "outline" : "none";
     const mode = this.canWrite ? "write" : "read";
     if (this._stream && this._mode !== mode && !this._isOver) {
-      // Taken over: this window now determines the size.
+      // The user has taken the terminal over: this window now determines its size.
       this._attach();
     } else if (mode === "read" && (term.cols !== info.cols || term.rows !== info.rows) && hasProgram) {
       this._fit();
@@ -216,7 +218,7 @@ class TerminalView {
     this._state.classList.toggle("is-waiting", info.state === "running" && Boolean(info.waitingForInput));
     const shown = factsOf(info, now);
     const text = JSON.stringify(shown);
-    // On a narrow window the facts are one line that scrolls: with the keyboard, too.
+    // On a narrow window the facts are one line that scrolls: let the keyboard scroll it, too.
     setAttribute(this._meta, "tabindex", this._meta.scrollWidth > this._meta.clientWidth ? "0" : null);
     if (text === this._factsText) return;
     this._factsText = text;
@@ -278,7 +280,7 @@ class TerminalView {
     if (stream !== this._stream || this._isStopped) return;
     this._stream = null;
     this._isOver = true;
-    // There is nothing to type to.
+    // Hide the cursor: no program reads input.
     this._emulator.write(new TextEncoder().encode("\x1b[?25l"));
     this._update();
   }
@@ -307,7 +309,7 @@ class TerminalView {
     else this._emulator.write(bytes, done);
   }
 
-  /** Have the daemon paint the window again, in its present size. */
+  /** Request the daemon to paint the window again, in its present size. */
   _repaint() {
     if (!this._stream || !this._rpc.isOpen) return;
     const { cols, rows } = this._emulator.term;
@@ -324,7 +326,7 @@ class TerminalView {
     }, RESIZE_MS);
   }
 
-  /** Set the emulator's size; tell the daemon if it is another one. Return the size. */
+  /** Set the emulator's size; report a new size to the daemon (`report`). Return the size. */
   _fit({ report = true } = {}) {
     const { term, fit } = this._emulator;
     const { info } = this;
@@ -383,7 +385,7 @@ class TerminalView {
     this._host.addEventListener("paste", (event) => this._onPaste(event), { capture: true });
   }
 
-  /** Return whether the terminal may handle a key; the page's combinations are handled here. */
+  /** Return whether the emulator may handle a key; handle the page's combinations here. */
   _onKey(event) {
     if (event.type !== "keydown") return true;
     const isCombination = event.ctrlKey && event.shiftKey && !event.altKey && !event.metaKey;
@@ -492,7 +494,7 @@ class TerminalView {
     this._resizeSoon();
   }
 
-  /** Show the output as text: the first match of a pattern, selected, or its end. */
+  /** Show the output as text: select the first match of `pattern`, or show its end. */
   async _showText(pattern = null) {
     setAttribute(this._textButton, "aria-pressed", "true");
     this._text.hidden = false;

@@ -1,12 +1,12 @@
-// What the user can do with a terminal as a whole. What cannot be undone is confirmed first.
+// Actions on a terminal as a whole. The user confirms actions that cannot be undone.
 //
 // Each function takes `{rpc, store, navigate, info}`, where `info` is the terminal's TerminalInfo. An
-// error, such as one of a terminal that was removed meanwhile, is shown as a notice.
+// error, for example because the terminal was removed meanwhile, is shown as a notice.
 
 import { confirm, notifyError } from "./dialog.js";
 import { visible } from "./text.js";
 
-/** Make an agent's terminal the user's. */
+/** Make the user the owner of an agent's terminal. */
 export async function takeOver(context) {
   const isConfirmed = await confirm({
     title: "Take over this terminal?",
@@ -37,7 +37,7 @@ export async function killProgram(context) {
   if (isConfirmed) await request(context, "_acpterm/terminal/kill");
 }
 
-/** Run the same command in a new terminal, and show that. */
+/** Run the same command in a new terminal, and show the new terminal. */
 export async function restartProgram(context) {
   await request(context, "_acpterm/terminal/restart", (info) => {
     context.store.put(info);

@@ -1,8 +1,8 @@
-// What is shown about a terminal above its screen, besides its title and its state.
+// The facts about a terminal that are shown above its screen, in addition to title and state.
 
 import { duration, endedBy, NOTHING, summaryLine, where } from "./words.js";
 
-/** Return pairs of a name and a text for what is known about a terminal; `now` is in seconds. */
+/** Return the facts about a terminal, as pairs of name and text; `now` is in seconds. */
 export function factsOf(info, now) {
   const status = info.exitStatus;
   const facts = {

@@ -1,8 +1,8 @@
 // Makes untrusted text safe to show: names, commands, titles and output come from programs and
-// agents. The same rules as `acpterm/client/sanitize.py`, which a test compares.
+// agents. The rules are those of `acpterm/client/sanitize.py`; a test compares the two.
 //
-// The page shows text only as `textContent`, so markup is inert. What is left are characters that
-// are invisible or change the direction of text: these are shown as escapes, such as \u202e.
+// The page shows text only as `textContent`, so markup has no effect. Characters that are invisible
+// or change the direction of text are shown as escapes, such as \u202e.
 
 const C0 = "\\x00-\\x08\\x0b-\\x1f";
 const DIRECTION =
@@ -33,7 +33,7 @@ const SEQUENCE = new RegExp(
   "gu",
 );
 const CONTROL = new RegExp(`[${C0}${DIRECTION}]`, "gu");
-// What Python's `str.strip` removes; JavaScript's `trim` removes other characters.
+// The characters that Python's `str.strip` removes; JavaScript's `trim` removes others.
 const SPACE = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 const IS_SPACE = new RegExp(`^${SPACE}$`, "u");
 const PLAIN = /^[\x20-\x7e]*$/;
@@ -85,7 +85,7 @@ export function stripControls(text) {
   return text.replaceAll("\r\n", "\n").replace(SEQUENCE, "").replace(CONTROL, "");
 }
 
-/** Return the URL if it is http or https, normalized as the browser will open it; else null. */
+/** Return an http or https URL in the form in which the browser opens it; null for other text. */
 export function webLink(text) {
   let url;
   try {
@@ -96,8 +96,9 @@ export function webLink(text) {
   return url.protocol === "http:" || url.protocol === "https:" ? url.href : null;
 }
 
-// The first bytes of the UTF-8 encodings of the characters that change the direction of text:
-// U+061C, U+200E, U+200F, U+202A to U+202E, and U+2066 to U+2069.
+// Return the number of bytes, in UTF-8, of the character at `at` if it changes the direction of text:
+// U+061C, U+200E, U+200F, U+202A to U+202E, and U+2066 to U+2069. Return 0 if it does not, and -1 if
+// more bytes are needed to decide.
 function bidiLength(bytes, at) {
   const [a, b, c] = [bytes[at], bytes[at + 1], bytes[at + 2]];
   if (a === 0xd8) return b === undefined ? -1 : b === 0x9c ? 2 : 0;
@@ -120,7 +121,7 @@ export class BidiFilter {
     this._held = new Uint8Array(0);
   }
 
-  /** Return the bytes to show now. */
+  /** Return the bytes to show now, of those given and those held back. */
   feed(bytes) {
     if (this._held.length > 0) {
       const joined = new Uint8Array(this._held.length + bytes.length);

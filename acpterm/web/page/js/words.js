@@ -1,4 +1,4 @@
-// The words for terminals: how a terminal's state, times and sizes are shown.
+// The words for terminals: texts for a terminal's state, times and sizes.
 //
 // They are the words of `acpterm ls` (`acpterm/client/user/format.py`); a test compares the two.
 // All results are safe to show. Times are in milliseconds since 1970 on the wire, and `now` is in
@@ -128,7 +128,7 @@ export function ended(status) {
   return `exited with ${status.exitCode ?? "None"}`;
 }
 
-/** Return what ended a program on another host, such as " (node failure)"; else nothing. */
+/** Return why a program on another host ended, such as " (node failure)"; else an empty text. */
 function reason(status) {
   return REASONS.has(status.endedBy) ? ` (${status.endedBy.replaceAll("_", " ")})` : "";
 }
@@ -146,8 +146,8 @@ export function isWaiting(terminal) {
 }
 
 /**
- * Return whether a terminal needs the user: an agent's, whose program waits for input. The user's
- * own are shells, most of the time, which always wait.
+ * Return whether a terminal needs the user: whether it is an agent's, and its program waits for
+ * input. Most terminals of the user are shells, which always wait, so they do not count.
  */
 export function needsUser(terminal) {
   return terminal.owner === "agent" && isWaiting(terminal);
@@ -158,7 +158,7 @@ export function shortId(id) {
   return id.replace(/^term_/, "").slice(0, 8);
 }
 
-/** Return what the coloured dot shows; the state is in words beside it. */
+/** Return the class of the coloured dot for a terminal; the state is in words beside it. */
 export function dotOf(info) {
   if (info.state === "running") return info.waitingForInput ? "waits" : "running";
   if (info.state === "queued") return "queued";

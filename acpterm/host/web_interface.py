@@ -1,4 +1,4 @@
-"""The interface by which the host uses the HTTP server, which it does not import.
+"""The HTTP server as the host uses it: an interface, since the host must not import `acpterm.web`.
 
 `acpterm.web.service.WebService` implements it; `cli.serve` passes it to `daemon.serve`.
 """
@@ -20,10 +20,10 @@ class Share(NamedTuple):
     created_at: float
     ends_at: float
     connections: int
-    """How many WebSockets use it now."""
+    """How many WebSockets use the share now."""
 
 
-class WebDoor(Protocol):
+class WebInterface(Protocol):
     """The HTTP server of a daemon, whether it listens or not."""
 
     @property

@@ -1,10 +1,11 @@
-"""The profiles of tools, from which the user or the client's settings choose one.
+"""The sets of tools, of which `acpterm mcp --tools NAME` provides one.
 
-Each has the same terminals, under the names and schemas that models know from one harness.
+Each set gives access to the same terminals, by tools whose names and schemas models know from one
+agent program.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 from acpterm.mcp.claude_tools import bash as claude_bash
 from acpterm.mcp.claude_tools import bash_output, kill_shell, monitor
@@ -27,10 +28,9 @@ from acpterm.mcp.session_tools import (
     wait,
 )
 from acpterm.mcp.tool import Tool
+from acpterm.mcp.tool_set_names import ToolSetName
 
-ToolProfile: TypeAlias = Literal["session", "pool", "codex", "claude"]
-
-PROFILES: Final[Mapping[ToolProfile, tuple[Tool[Any], ...]]] = {
+TOOL_SETS: Final[Mapping[ToolSetName, tuple[Tool[Any], ...]]] = {
     "session": (
         bash.TOOL,
         start.TOOL,
@@ -53,15 +53,16 @@ PROFILES: Final[Mapping[ToolProfile, tuple[Tool[Any], ...]]] = {
 }
 
 
-def policy_profile(tools: ToolProfile, requested: str | None) -> str | None:
-    """Return the profile of the policy that applies to a set of tools, in addition to the user's.
+def policy_profile(tools: ToolSetName, requested: str | None) -> str | None:
+    """Return the policy profile that applies to a set of tools in addition to the user's profile.
 
-    `requested` is the one that the client or its command line names.
+    `requested` is the profile that the client or the command line names; it has precedence. The set
+    `pool` has the profile `pool`. Return None if no additional profile applies.
     """
     return "pool" if tools == "pool" and requested is None else requested
 
 
-INSTRUCTIONS: Final[Mapping[ToolProfile, str]] = {
+INSTRUCTIONS: Final[Mapping[ToolSetName, str]] = {
     "session": (
         "Real terminals on the user's machine. terminal_bash runs a command that ends; "
         "terminal_start starts what continues (servers, REPLs, debuggers), and terminal_continue "

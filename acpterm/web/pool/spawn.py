@@ -1,4 +1,4 @@
-"""`/pty/spawn`: creates a terminal of the user, as a PTY pool describes it."""
+"""Creates a terminal of the user from the body of a request to `/pty/spawn` of a PTY pool."""
 
 from acpterm.acp.agent_api import Cells
 from acpterm.acp.base import Wire
@@ -21,8 +21,9 @@ class SpawnRequest(Wire):
 async def spawn(user: UserConnection, body: bytes) -> PoolTerminal:
     """Create the terminal that the body of a request describes.
 
-    Without a command it runs the user's shell, and without a directory in the daemon's. An empty
-    body is an empty request. Raises `RpcError`.
+    The default command is the user's shell; the default directory is that of the daemon. An empty
+    body is an empty request. Raises `RpcError` if the request is not valid, or if the terminal
+    cannot be created.
     """
     request = decode(body.strip() or b"{}", SpawnRequest, "the request")
     shell = user.context.env.get("SHELL") or "/bin/sh"

@@ -1,15 +1,15 @@
 """The WebSocket of a PTY pool, `/ws`: serves one client until it closes the socket.
 
-Tasks, all in one nursery: the reader, which handles one message after the other and sends its
-errors; one task for each terminal that the client is attached to (`pool_output`); and the events
-(`pool_events`). They end when the client closes the socket, or when the connection is lost, which
-any of them may notice.
+Tasks, all in one nursery: the reader, which handles one message after the other and sends errors;
+one task for each terminal that the client has attached to (`output`); and the tasks that send
+events (`events`). They end when the client closes the socket, or when any of them notices that the
+connection is lost.
 
-A message that is not valid is answered with `pty:error`, and the socket stays open. While a client
-does not read, no more of its messages are handled once one of them needs an answer.
+A message that is not valid is answered with `pty:error`, and the socket stays open. If the client
+does not read its errors, no more of its messages are handled.
 
 Terminals do not belong to a socket: they run on when it is closed. A client that was disconnected,
-also by the end of the worker, connects again and attaches again.
+for example when the worker was replaced, connects and attaches again.
 """
 
 from typing import Final
@@ -20,10 +20,10 @@ from acpterm.host import terminal_ops
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import RpcError
-from acpterm.web.pool_channel import Channel, TextSocket
-from acpterm.web.pool_events import EventFeed
-from acpterm.web.pool_ids import PoolIds
-from acpterm.web.pool_messages import (
+from acpterm.web.pool.channel import Channel, TextSocket
+from acpterm.web.pool.events import EventFeed
+from acpterm.web.pool.ids import PoolIds
+from acpterm.web.pool.messages import (
     NOT_FOUND,
     AttachMessage,
     ClientMessage,
@@ -34,7 +34,7 @@ from acpterm.web.pool_messages import (
     ResizeMessage,
     parse,
 )
-from acpterm.web.pool_output import Attachment
+from acpterm.web.pool.output import Attachment
 
 
 async def serve_pool(socket: TextSocket, user: UserConnection) -> None:
@@ -72,7 +72,7 @@ class _PoolSocket:
                 await self._channel.send(ErrorMessage(error.id, str(error)))
 
     def _handle(self, message: ClientMessage) -> None:
-        """Do what a message requests. Raises `InvalidMessageError`."""
+        """Do what a message requests. Raises `InvalidMessageError` if that is not possible."""
         entry = self._ids.find(message.id)
         if entry is None:
             raise InvalidMessageError(message.id, NOT_FOUND)

@@ -1,4 +1,4 @@
-"""Splits shell text into its words, without executing or expanding anything."""
+"""Splits a compound command into words, without executing or expanding anything."""
 
 import re
 from typing import Final
@@ -12,6 +12,7 @@ _WORD: Final = re.compile(
 def parse_compound_command(command: str) -> list[str]:
     """Return the words of all commands that ``&&``, ``||``, ``;`` and ``|`` separate.
 
-    It is no parser of shell syntax: the levels of commands come from the policy.
+    This is not a parser of shell syntax, and does not determine the levels of commands: the policy
+    has a parser of its own.
     """
     return _WORD.findall(command)

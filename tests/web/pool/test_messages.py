@@ -3,7 +3,7 @@
 import pytest
 
 from acpterm.acp.pool import PoolTerminal
-from acpterm.web.pool_messages import (
+from acpterm.web.pool.messages import (
     AttachedMessage,
     AttachMessage,
     DetachMessage,

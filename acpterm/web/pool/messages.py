@@ -1,7 +1,7 @@
 """The messages of a PTY pool's WebSocket: decodes those of a client, encodes those of the server.
 
 A frame is one JSON object with the member `type`. `parse` raises `InvalidMessageError` for any
-other frame: its text goes to the client in `pty:error`. Nothing here waits or has state.
+other frame; the text of the error is sent to the client in `pty:error`.
 
 The names and shapes are those of the document "Terminal Tools Reference": see
 docs/compatibility.md.
@@ -20,7 +20,7 @@ from acpterm.acp.raw_json import DECODE_ERRORS, text
 from acpterm.jsonrpc import RpcError, excerpt
 
 NOT_FOUND: Final = "Session not found"
-# An error repeats the id of its message if the id is not longer.
+# An error repeats the id of its message, unless the id has more characters.
 _ID_MAX: Final = 200
 
 
@@ -31,7 +31,7 @@ class AttachMessage(Wire):
 
 
 class DetachMessage(Wire):
-    """`pty:detach`: send no more output."""
+    """`pty:detach`: send no more output of a terminal."""
 
     id: str
 
@@ -62,7 +62,7 @@ _TYPES: Final[dict[str, type[ClientMessage]]] = {
 
 
 class AttachedMessage(Struct, tag_field="type", tag="pty:attached"):
-    """`pty:attached`: what a client that attaches has to show first."""
+    """`pty:attached`: the history of a terminal, which the client shows before its output."""
 
     id: str
     history: str
@@ -90,7 +90,7 @@ class ErrorMessage(Struct, tag_field="type", tag="pty:error"):
 
 
 class TerminalEvent(Struct, tag_field="type", tag="terminal", omit_defaults=True):
-    """A change of a terminal; `output` is only for the event of this name."""
+    """`terminal`: a change of a terminal. Only the event `output` has the member `output`."""
 
     event: Literal["created", "promoted", "closed", "output"]
     terminal: PoolTerminal
@@ -126,7 +126,7 @@ _envelopes: Final = msgspec.json.Decoder(_Envelope)
 
 
 def parse(frame: str | bytes) -> ClientMessage:
-    """Decode the message in a frame. Raises `InvalidMessageError`."""
+    """Decode the message in a frame. Raises `InvalidMessageError` if it is not valid."""
     if isinstance(frame, bytes):
         raise InvalidMessageError("", "the frame is binary: send JSON in text frames")
     try:

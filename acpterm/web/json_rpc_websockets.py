@@ -1,7 +1,7 @@
-"""The WebSockets that speak JSON-RPC, one message a text frame: `/user` and `/acp`.
+"""The WebSockets of the page (`/user`) and of agents (`/acp`): one JSON-RPC message per frame.
 
-They are served like the daemon's Unix sockets, by the same handlers. A connection of the user ends
-when its login does.
+They are served like the daemon's Unix sockets, by the same methods. A connection on `/user` ends
+when its login ends.
 """
 
 import uuid
@@ -15,7 +15,7 @@ from acpterm.host.user.methods import USER_METHODS
 from acpterm.host.user.shared_terminal import share_methods_table
 from acpterm.web.access import SHARE_CONNECTIONS_MAX, AccessStore
 from acpterm.web.guard import access_of
-from acpterm.web.login_socket import accept, ending_with_login
+from acpterm.web.login_websocket import accept, ending_with_login
 from acpterm.web.websocket_stream import TRY_LATER, WebSocketStream, close
 
 # Code that gets into the page must not end or replace the daemon, nor obtain a link or a token that
@@ -24,22 +24,22 @@ _NOT_FOR_PAGES: Final = frozenset(
     {"_acpterm/approver", "_acpterm/restart", "_acpterm/shutdown", "_acpterm/web/open"}
 )
 SHARE_MESSAGE_BYTES: Final = 1 << 20
-"""The largest message from a page with a share: its link may be known to many."""
+"""The largest message from a page with a share, in bytes: many visitors may know its link."""
 PAGE_METHODS: Final = MethodTable(
     {name: one for name, one in USER_METHODS.requests.items() if name not in _NOT_FOR_PAGES}, {}
 )
-"""The methods of the user that are available over HTTP."""
+"""The methods of the user API that are available on `/user`, without a share."""
 
 
-class JsonRpcSockets:
-    """The handlers of the WebSockets that speak JSON-RPC."""
+class JsonRpcWebSockets:
+    """The handlers of `/user` and `/acp`."""
 
     def __init__(self, host: Host, access: AccessStore) -> None:
         self._host: Final = host
         self._access: Final = access
 
     async def user(self, websocket: WebSocket) -> None:
-        """Serve a client of the user, or a visitor with a share, who gets fewer methods."""
+        """Serve a page: all `PAGE_METHODS` for the user, fewer methods for a visitor of a share."""
         await accept(websocket)
         methods, share = PAGE_METHODS, access_of(websocket.scope).share
         if share is not None:
@@ -54,7 +54,7 @@ class JsonRpcSockets:
             )
 
     async def agent(self, websocket: WebSocket) -> None:
-        """Serve an agent. The header `Acp-Connection-Id` names the connection."""
+        """Serve an agent. The header `Acp-Connection-Id` of the response names the connection."""
         await websocket.accept(headers=[(b"acp-connection-id", str(uuid.uuid4()).encode())])
         await self._host.serve(self._stream(websocket), self._host.context)
 

@@ -1,16 +1,17 @@
-"""The events about terminals that a client of a PTY pool's WebSocket is sent.
+"""The events about all terminals that each client of a PTY pool's WebSocket is sent.
 
-A client is sent `created` for each terminal that runs, first for those that run already; then
-`output`, `promoted`, and at last `closed`, when the program has exited or the terminal is released.
+For each terminal, a client is sent `created`, then `output` and `promoted`, and at last `closed`,
+when the program has exited or the terminal is released. Terminals that run when the client connects
+are sent as `created` first.
 
     (none) ──created──▶ open ──closed──▶ (none)
 
-One task reads the host's events; for each open terminal another task sends its output. If the
-client is slow, the host drops events (`host.events`): the open terminals are then compared with
-those of the host, and what has changed meanwhile is sent as events.
+One task reads the host's events; one task for each open terminal sends its output. If the client
+is slow, the host drops events (`host.events`). Then the open terminals are compared with those of
+the host, and the differences are sent as events.
 
-`output` has all output of a client that keeps up, in parts: at most one every `INTERVAL_S` seconds
-for a terminal. A part has at most `PART_BYTES`; what was printed before that is left out.
+Output is sent in parts: for a terminal, at most one `output` every `INTERVAL_S` seconds. A part has
+the output since the part before, but at most the last `PART_BYTES`; older output is left out.
 """
 
 from typing import Final
@@ -22,10 +23,10 @@ from acpterm.acp.user_api import TerminalInfo
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import Event
 from acpterm.host.user.connection import UserConnection
-from acpterm.web.pool_channel import Channel, Send, SendingTask
-from acpterm.web.pool_ids import PoolIds
-from acpterm.web.pool_messages import TerminalEvent
-from acpterm.web.pool_output import OutputText, last_output
+from acpterm.web.pool.channel import Channel, Send, SendingTask
+from acpterm.web.pool.ids import PoolIds
+from acpterm.web.pool.messages import TerminalEvent
+from acpterm.web.pool.output import OutputText, last_output
 
 INTERVAL_S: Final = 0.1
 PART_BYTES: Final = 16 * 1024
@@ -66,7 +67,7 @@ class EventFeed:
         ]
 
     async def _compare(self) -> None:
-        """Send what has changed since the last event that was sent."""
+        """Send the differences between the open terminals and those of the host, as events."""
         running = {info.terminal_id: info for info in self._running()}
         for terminal_id in self._open.keys() - running.keys():
             await self._closed(terminal_id, None)
@@ -117,7 +118,7 @@ class EventFeed:
 
 
 class _OpenTerminal:
-    """A terminal that the client was sent, and how much of its output."""
+    """A terminal that the client was sent as `created`, and how much of its output was sent."""
 
     def __init__(
         self,
@@ -154,7 +155,7 @@ class _OpenTerminal:
             await trio.sleep(INTERVAL_S)
 
     async def send_output(self, send: Send) -> None:
-        """Send the end of the output that was not sent yet, if there is any."""
+        """Send the last `PART_BYTES` of the output that was not sent yet, if there is any."""
         if self._entry is None or self._entry.terminal.ring.end == self._position:
             return
         data, end = last_output(self._entry.terminal, PART_BYTES, self._position)

@@ -1,17 +1,17 @@
-"""The output of one terminal, as the messages of a PTY pool's WebSocket have it: text.
+"""The output of one terminal as text, for the clients of a PTY pool that have attached to it.
 
-`OutputText` turns bytes into text, part by part. `history` is where a client begins. `Attachment`
-sends history and output to one client that is attached:
+`OutputText` turns bytes into text, part by part. `history` returns what a client is sent first.
+`Attachment` sends history and output to one client that is attached:
 
 - `pty:attached` is sent first, with the history up to a position, then each `pty:output` continues
   there. No byte is sent twice.
 - A client that has fallen behind by more than `BEHIND_BYTES`, or by more than the ring retains, is
-  sent another `pty:attached` in place of the output that it missed. Its history begins with a full
-  reset (`ESC c`).
+  sent another `pty:attached` instead of the output that it missed. The history in it begins with a
+  full reset (`ESC c`).
 - `pty:exit` is the last message, once the program has exited and all its output was sent.
 
-A message is made only when the socket can take it (`Channel.turn`): a client that stops reading
-costs one message, however much output there is.
+A message is made only when it can be sent (`Channel.turn`): for a client that stops reading, at
+most one message is in memory, however much output there is.
 """
 
 import codecs
@@ -30,8 +30,8 @@ from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.text.slices import resync
 from acpterm.terminal.vt.paint import mode_sequences, snapshot
 from acpterm.terminal.vt.queries import QueryFilter
-from acpterm.web.pool_channel import Channel, Send, SendingTask
-from acpterm.web.pool_messages import AttachedMessage, ExitMessage, OutputMessage
+from acpterm.web.pool.channel import Channel, Send, SendingTask
+from acpterm.web.pool.messages import AttachedMessage, ExitMessage, OutputMessage
 
 _RESET: Final = "\x1bc"
 
@@ -40,7 +40,8 @@ class OutputText:
     """Turns consecutive output into text, without a program's queries (`vt.queries`).
 
     A browser's terminal would answer the queries too, and type its answers. `clipboard` is true if
-    programs may write to the clipboard. A character or query that is not complete is held.
+    programs may write to the clipboard. An incomplete character or query is held until the rest of
+    it arrives.
     """
 
     def __init__(self, *, clipboard: bool) -> None:
@@ -53,17 +54,17 @@ class OutputText:
 
 
 def last_output(terminal: Terminal, limit: int, since: int = 0) -> tuple[bytes, int]:
-    """Return the end of the output after the position `since`, and the position just past it.
+    """Return the last bytes of the output after the position `since`, and the end of the output.
 
-    It has at most `limit` bytes. If output before it is left out, it begins with a whole line, or
-    at least not within an escape sequence.
+    At most `limit` bytes are returned. If output after `since` is left out, the bytes begin with a
+    whole line, or at least not within an escape sequence.
     """
     ring = terminal.ring
     end = ring.end
     begin = max(since, ring.start, end - limit)
     if begin == since:
         return ring.read(begin, end - begin).data, end
-    # The byte before says whether the rest begins with a whole line.
+    # Also read the byte before: if it is a line end, the rest begins with a whole line.
     part = ring.read(max(ring.start, begin - 1))
     data = part.data[: end - part.position]
     if part.position < begin and data[:1] == b"\n":
@@ -73,11 +74,11 @@ def last_output(terminal: Terminal, limit: int, since: int = 0) -> tuple[bytes, 
 
 
 async def history(user: UserConnection, terminal: Terminal) -> tuple[bytes, int]:
-    """Return what shows a terminal to a client that attaches, and the position just past it.
+    """Return the bytes that show a terminal to a client that attaches, and their end position.
 
-    That is the end of the output, at most `HISTORY_BYTES`. If a full-screen program runs, it is a
-    snapshot of the screen, main and alternate, since the output would not show it completely. If
-    the output is longer than a history, the modes that the program has set follow it.
+    The bytes are the end of the output, at most `HISTORY_BYTES`. If the start of the output is left
+    out, the modes that the program has set follow it. If a full-screen program runs, the bytes are
+    a snapshot of the main and the alternate screen, since output would not show both completely.
     """
     try:
         screen, position = await current_screen(user.sender, terminal)
@@ -93,7 +94,7 @@ async def history(user: UserConnection, terminal: Terminal) -> tuple[bytes, int]
 
 
 class Attachment:
-    """One terminal that a client is attached to; `identifier` is what the client calls it."""
+    """One terminal that a client has attached to; `identifier` is its id on the client's socket."""
 
     def __init__(
         self, user: UserConnection, entry: TerminalEntry, identifier: str, channel: Channel
@@ -102,7 +103,7 @@ class Attachment:
         self._terminal: Final = entry.terminal
         self._id: Final = identifier
         self._task: Final = SendingTask(channel)
-        # Just past the output that the client was sent; None before it was sent a history.
+        # The end of the output that the client was sent; None before it was sent the history.
         self._position: int | None = None
         self._text = OutputText(clipboard=user.settings.clipboard)
 
@@ -132,7 +133,7 @@ class Attachment:
                 await terminal.wait_changed()
 
     async def _send_next(self, send: Send) -> None:
-        """Send the next chunk of output; first, or if too much is unread, send a history."""
+        """Send the next chunk of output; at first, or if too much is unsent, send a history."""
         ring, position = self._terminal.ring, self._position
         if position is not None and ring.end - position <= BEHIND_BYTES:
             part = ring.read(position, CHUNK_BYTES)

@@ -1,4 +1,4 @@
-"""A WebSocket that a login opens: its subprotocol, and its end when the login ends."""
+"""Accepts a WebSocket that a page opens, and closes it when the page's login ends."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,14 +11,14 @@ from acpterm.web.websocket_stream import POLICY, close
 
 
 async def accept(websocket: WebSocket) -> None:
-    """Accept a WebSocket, with the subprotocol of the page if the client offers it."""
+    """Accept a WebSocket, with the subprotocol `SUBPROTOCOL` if the client offers it."""
     offered = websocket.scope["subprotocols"]
     await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
 
 
 @asynccontextmanager
 async def ending_with_login(websocket: WebSocket, access: AccessStore) -> AsyncIterator[None]:
-    """Cancel the block when the login of an accepted WebSocket ends, and close the WebSocket."""
+    """When the login of an accepted WebSocket ends, cancel the block and close the WebSocket."""
     with access.cancelling(access_of(websocket.scope)) as scope:
         yield
     if scope.cancelled_caught:

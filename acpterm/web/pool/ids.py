@@ -1,8 +1,8 @@
 """The ids of terminals on one WebSocket of a PTY pool.
 
-A terminal is called by its name, or by its id if it has no name. Names change, and are used again;
-ids on a socket do neither: a terminal that was sent to the client keeps its id as long as it runs,
-so that what the user types cannot reach another terminal that has got its name.
+The id of a terminal on a socket is its name, or its id on the host if it has no name. A terminal's
+name may change, and another terminal may then get the name. Its id on the socket stays the same
+while it runs, so that the user's input cannot reach another terminal that has got its name.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from acpterm.host.registry import TerminalRegistry
 
 
 class PoolIds:
-    """The terminals that one client was sent, and what they are called there."""
+    """The terminals that one client was sent, with their ids on its socket."""
 
     def __init__(self, registry: TerminalRegistry) -> None:
         self._registry: Final = registry
@@ -25,7 +25,10 @@ class PoolIds:
         self._terminals: dict[str, str] = {}
 
     def describe(self, info: TerminalInfo) -> PoolTerminal:
-        """Return a terminal with its id on this socket, which it gets if it has none yet."""
+        """Return a terminal as the pool describes it, with its id on this socket.
+
+        If the terminal has no id on this socket yet, assign one.
+        """
         found = pool_terminal(info)
         identifier = self._ids.get(info.terminal_id)
         if identifier is None:
@@ -35,13 +38,16 @@ class PoolIds:
         return msgspec.structs.replace(found, id=identifier)
 
     def forget(self, terminal_id: str) -> None:
-        """Make the id of a terminal that has ended free for another terminal. Idempotent."""
+        """Release the id of a terminal that has ended, for use by another one. Idempotent."""
         identifier = self._ids.pop(terminal_id, None)
         if identifier is not None:
             del self._terminals[identifier]
 
     def find(self, identifier: str) -> TerminalEntry | None:
-        """Return the terminal with this id, or of this name or id on the host; None without one."""
+        """Return the terminal with this id on the socket, or else with this id or name on the host.
+
+        Return None if there is none.
+        """
         if identifier in self._terminals:
             return self._registry.get(self._terminals[identifier])
         return self._registry.get(identifier) or names.named(self._registry, identifier)

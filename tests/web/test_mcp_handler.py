@@ -43,7 +43,7 @@ INITIALIZE = {
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
-class Door(NamedTuple):
+class McpEndpoint(NamedTuple):
     """A host, and where its `/mcp` is."""
 
     host: Any
@@ -93,7 +93,7 @@ def state(tmp_path, monkeypatch):
 
 
 @asynccontextmanager
-async def door(tmp_path: Path, **settings: Any) -> AsyncIterator[Door]:
+async def mcp_endpoint(tmp_path: Path, **settings: Any) -> AsyncIterator[McpEndpoint]:
     chosen = {"profile": "open", "socket": str(tmp_path / "agent.sock"), **QUICK, **settings}
     async with host_here(**chosen, http="127.0.0.1:0") as host:
         service = WebService(host.settings)
@@ -102,13 +102,13 @@ async def door(tmp_path: Path, **settings: Any) -> AsyncIterator[Door]:
             await poll(lambda: service.status().address)
             found = service.status()
             token = await trio.Path(found.agent_token_file or "").read_text()
-            yield Door(host, f"{found.origin}/mcp", token.strip())
+            yield McpEndpoint(host, f"{found.origin}/mcp", token.strip())
             nursery.cancel_scope.cancel()
 
 
 @pytest.mark.long
 async def test_client_over_http_uses_a_terminal_which_ends_with_the_session(tmp_path):
-    async with door(tmp_path) as at:
+    async with mcp_endpoint(tmp_path) as at:
         headers = {"Acpterm-Cwd": str(tmp_path)}
         async with at.client(headers=headers, agent="my-agent") as tools:
             started = await tools.call("terminal_start", command="cat")
@@ -134,21 +134,21 @@ async def test_client_over_http_uses_a_terminal_which_ends_with_the_session(tmp_
     ],
 )
 async def test_path_selects_the_tools(tmp_path, path, tool):
-    async with door(tmp_path) as at, at.client(path) as tools:
+    async with mcp_endpoint(tmp_path) as at, at.client(path) as tools:
         listed = await tools.client.list_tools()
     assert tool in [one.name for one in listed.tools]
 
 
 @pytest.mark.long
 async def test_tools_of_the_pool_have_its_profile(tmp_path):
-    async with door(tmp_path) as at, at.client("/pool") as tools:
+    async with mcp_endpoint(tmp_path) as at, at.client("/pool") as tools:
         result = await tools.call("spawn_background_terminal", command=["rm", "x"], cwd="/")
     assert result.blocks == ["Command blocked for security reasons"]
 
 
 @pytest.mark.long
 async def test_clients_have_sessions_and_terminals_of_their_own(tmp_path):
-    async with door(tmp_path) as at, at.client() as first:
+    async with mcp_endpoint(tmp_path) as at, at.client() as first:
         await first.call("terminal_start", command="cat")
         async with at.client("/claude") as second:
             await second.call("Bash", command="sleep 60", run_in_background=True)
@@ -161,7 +161,7 @@ async def test_clients_have_sessions_and_terminals_of_their_own(tmp_path):
 
 
 @asynccontextmanager
-async def raw(at: Door) -> AsyncIterator[httpx2.AsyncClient]:
+async def raw(at: McpEndpoint) -> AsyncIterator[httpx2.AsyncClient]:
     async with httpx2.AsyncClient(headers=ACCEPT | at.bearer, timeout=30) as http:
         yield http
 
@@ -177,7 +177,7 @@ PING = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
 
 
 async def test_deleted_session_is_not_found(tmp_path):
-    async with door(tmp_path) as at, raw(at) as http:
+    async with mcp_endpoint(tmp_path) as at, raw(at) as http:
         session = await initialized(http, at.url)
         assert (await http.post(at.url, json=PING, headers=session)).status_code == 200
         assert (await http.delete(at.url, headers=session)).status_code == 200
@@ -186,7 +186,7 @@ async def test_deleted_session_is_not_found(tmp_path):
 
 async def test_session_that_is_idle_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(mcp_sessions, "IDLE_TIMEOUT_S", 0.3)
-    async with door(tmp_path) as at, raw(at) as http:
+    async with mcp_endpoint(tmp_path) as at, raw(at) as http:
         session = await initialized(http, at.url)
         with trio.fail_after(10):
             # A request of the session would keep it.
@@ -197,7 +197,7 @@ async def test_session_that_is_idle_ends(tmp_path, monkeypatch):
 
 async def test_session_with_an_open_stream_is_not_idle(tmp_path, monkeypatch):
     monkeypatch.setattr(mcp_sessions, "IDLE_TIMEOUT_S", 0.2)
-    async with door(tmp_path) as at, raw(at) as http:
+    async with mcp_endpoint(tmp_path) as at, raw(at) as http:
         session = await initialized(http, at.url)
         async with http.stream("GET", at.url, headers=session) as stream:
             assert stream.status_code == 200
@@ -207,7 +207,7 @@ async def test_session_with_an_open_stream_is_not_idle(tmp_path, monkeypatch):
 
 async def test_sessions_are_limited_in_number(tmp_path, monkeypatch):
     monkeypatch.setattr(mcp_sessions, "SESSIONS_MAX", 2)
-    async with door(tmp_path) as at, raw(at) as http:
+    async with mcp_endpoint(tmp_path) as at, raw(at) as http:
         session = await initialized(http, at.url)
         await initialized(http, at.url)
         assert (await http.post(at.url, json=INITIALIZE)).status_code == 503
@@ -217,7 +217,7 @@ async def test_sessions_are_limited_in_number(tmp_path, monkeypatch):
 
 async def test_request_that_begins_no_session_leaves_none(tmp_path, monkeypatch):
     monkeypatch.setattr(mcp_sessions, "SESSIONS_MAX", 1)
-    async with door(tmp_path) as at, raw(at) as http:
+    async with mcp_endpoint(tmp_path) as at, raw(at) as http:
         assert (await http.post(at.url, json=PING)).status_code == 400
         assert (await http.post(at.url, content=b"{")).status_code == 400
         assert (await http.get(at.url)).status_code == 400
@@ -228,7 +228,7 @@ async def test_request_that_begins_no_session_leaves_none(tmp_path, monkeypatch)
 
 
 async def test_unknown_tools_and_relative_directories_are_errors(tmp_path):
-    async with door(tmp_path) as at, raw(at) as http:
+    async with mcp_endpoint(tmp_path) as at, raw(at) as http:
         reply = await http.post(f"{at.url}/other", json=INITIALIZE)
         assert reply.status_code == 404
         assert "there are session, pool, codex, claude" in reply.json()["error"]["message"]
@@ -241,7 +241,7 @@ async def test_directory_is_percent_encoded(tmp_path):
     work = tmp_path / "a b%ü"
     work.mkdir()
     headers = {"Acpterm-Cwd": quote(str(work))}
-    async with door(tmp_path) as at, at.client(headers=headers) as tools:
+    async with mcp_endpoint(tmp_path) as at, at.client(headers=headers) as tools:
         result = await tools.call("terminal_bash", command="pwd")
     assert result.data["output"] == f"{work}\n"
 
@@ -249,7 +249,7 @@ async def test_directory_is_percent_encoded(tmp_path):
 @pytest.mark.long
 async def test_profile_of_the_header_applies(tmp_path):
     headers = {"Acpterm-Profile": "pool"}
-    async with door(tmp_path) as at, at.client(headers=headers) as tools:
+    async with mcp_endpoint(tmp_path) as at, at.client(headers=headers) as tools:
         result = await tools.call("terminal_bash", command="rm x")
     assert result.is_error
 
@@ -257,7 +257,7 @@ async def test_profile_of_the_header_applies(tmp_path):
 @pytest.mark.long
 async def test_unknown_profile_of_the_header_is_an_error_of_the_call(tmp_path):
     headers = {"Acpterm-Profile": "no-such-profile"}
-    async with door(tmp_path) as at, at.client(headers=headers) as tools:
+    async with mcp_endpoint(tmp_path) as at, at.client(headers=headers) as tools:
         result = await tools.call("terminal_bash", command="true")
         assert result.is_error
         assert "no-such-profile" in result.text
@@ -265,7 +265,7 @@ async def test_unknown_profile_of_the_header_is_an_error_of_the_call(tmp_path):
 
 @pytest.mark.long
 async def test_client_of_2026_falls_back_to_the_handshake(tmp_path):
-    async with door(tmp_path) as at, at.client(mode="auto") as tools:
+    async with mcp_endpoint(tmp_path) as at, at.client(mode="auto") as tools:
         assert tools.client.protocol_version == "2025-11-25"
         result = await tools.call("terminal_bash", command="echo hi")
     assert result.data["output"] == "hi\n"
@@ -279,7 +279,7 @@ async def test_call_over_http_sends_progress(tmp_path, monkeypatch):
     async def on_progress(progress, total, message):
         messages.append(message)
 
-    async with door(tmp_path) as at, at.client() as tools:
+    async with mcp_endpoint(tmp_path) as at, at.client() as tools:
         result = await tools.call("terminal_bash", command="sleep 0.5", progress=on_progress)
     assert result.data["state"] == "exited"
     assert messages
@@ -287,7 +287,7 @@ async def test_call_over_http_sends_progress(tmp_path, monkeypatch):
 
 @pytest.mark.long
 async def test_cancelled_call_ends_what_it_has_started(tmp_path):
-    async with door(tmp_path) as at, at.client() as tools:
+    async with mcp_endpoint(tmp_path) as at, at.client() as tools:
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(lambda: tools.call("terminal_bash", command="sleep 60"))
@@ -305,7 +305,7 @@ async def test_subscriber_over_http_is_notified_of_output(tmp_path):
         if isinstance(message, types.ResourceUpdatedNotification):
             updated.set()
 
-    async with door(tmp_path) as at, at.client(message_handler=on_message) as tools:
+    async with mcp_endpoint(tmp_path) as at, at.client(message_handler=on_message) as tools:
         await tools.call("terminal_start", command="read line; echo got $line; sleep 60")
         await tools.client.subscribe_resource("acpterm://terminal/term-1")
         await tools.call("terminal_continue", sessionId="term-1", stdin="it\n")
@@ -323,7 +323,7 @@ async def test_answer_of_the_client_counts_if_the_user_allows_that(tmp_path):
 
     settings = {"profile": "guarded", "mcp_elicitation_approves": True}
     async with (
-        door(tmp_path, **settings) as at,
+        mcp_endpoint(tmp_path, **settings) as at,
         at.client(elicitation_callback=elicit) as tools,
     ):
         result = await tools.call("terminal_bash", command="rm -r no-such-directory")
@@ -334,7 +334,7 @@ async def test_answer_of_the_client_counts_if_the_user_allows_that(tmp_path):
 @pytest.mark.long
 async def test_persistent_shell_works_in_the_process_of_the_host(tmp_path):
     headers = {"Acpterm-Cwd": str(tmp_path)}
-    async with door(tmp_path) as at, at.client(headers=headers) as tools:
+    async with mcp_endpoint(tmp_path) as at, at.client(headers=headers) as tools:
         await tools.call("terminal_bash", command="here=7; cd /", session="one")
         result = await tools.call("terminal_bash", command="echo $here; pwd", session="one")
     assert result.data["output"] == "7\n/\n"
@@ -350,7 +350,7 @@ async def test_slow_pattern_does_not_block_the_event_loop(tmp_path, monkeypatch)
         return search(*arguments)
 
     monkeypatch.setattr(ModelPattern, "_search", recorded)
-    async with door(tmp_path) as at, at.client() as tools:
+    async with mcp_endpoint(tmp_path) as at, at.client() as tools:
         await tools.call("terminal_start", command="printf '%05000d!\\n' 0; sleep 60")
         result = await tools.call("terminal_output", sessionId="term-1", grep="(0+)+$")
         assert "too slow" in result.text
@@ -361,7 +361,7 @@ async def test_slow_pattern_does_not_block_the_event_loop(tmp_path, monkeypatch)
 
 @pytest.mark.long
 async def test_session_that_fails_does_not_end_the_others(tmp_path, monkeypatch):
-    async with door(tmp_path) as at, at.client() as tools:
+    async with mcp_endpoint(tmp_path) as at, at.client() as tools:
         await tools.call("terminal_start", command="cat")
         monkeypatch.setattr(mcp_sessions, "initialization_options", lambda _: 1 // 0)
         async with raw(at) as http:
@@ -375,7 +375,7 @@ async def test_session_that_fails_does_not_end_the_others(tmp_path, monkeypatch)
 async def test_replaced_worker_ends_sessions_and_then_their_terminals(tmp_path):
     settings = {"profile": "open", "resume_timeout": 1.0}
     async with web_daemon(tmp_path, settings=settings) as web:
-        at = Door(None, f"{web.origin}/mcp", web.agent_token_file.read_text().strip())
+        at = McpEndpoint(None, f"{web.origin}/mcp", web.agent_token_file.read_text().strip())
         async with raw(at) as http:
             session = await initialized(http, at.url)
             async with at.client() as tools:

@@ -1,9 +1,9 @@
 """`/mcp`: the tools of `acpterm mcp` over streamable HTTP, for clients with the bearer token.
 
-The path selects the tools: `/mcp` or `/mcp/session`, `/mcp/pool`, `/mcp/codex`, `/mcp/claude`. Two
-headers say what a client on stdio says with its process and its command line: `Acpterm-Cwd` is the
-directory that its agent works in (percent-encoded; by default the home directory), and
-`Acpterm-Profile` an additional profile of the policy.
+The path selects the set of tools: `/mcp/NAME`, or `/mcp` for `session`. Two headers replace the
+working directory and the command line that a client on stdio has: `Acpterm-Cwd` is the directory
+that the agent works in (percent-encoded; by default the home directory), and `Acpterm-Profile` is
+an additional profile of the policy.
 
 The SDK is large, and most daemons do not need it: the first request imports it, in a thread.
 """
@@ -31,8 +31,8 @@ PROFILE_HEADER: Final = "acpterm-profile"
 _SESSIONS: Final = "acpterm.web.mcp_sessions"
 
 
-class McpDoor:
-    """The ASGI application at `/mcp` and `/mcp/{tools}`, which works within its `lifespan`."""
+class McpHandler:
+    """The ASGI application at `/mcp` and `/mcp/{tools}`, for use in the block of `lifespan`."""
 
     def __init__(self, host: Host) -> None:
         self._host: Final = host
@@ -43,7 +43,7 @@ class McpDoor:
 
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:
-        """Run the sessions of all clients during the block; then end them and their terminals."""
+        """Run the sessions of all clients during the block; then end sessions and terminals."""
         del app
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -54,7 +54,7 @@ class McpDoor:
                 nursery.cancel_scope.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Serve one request. The response is 503 outside of `lifespan`, 501 without the SDK."""
         nursery = self._nursery
         if nursery is None:
             await PlainTextResponse("the server is ending\n", 503)(scope, receive, send)

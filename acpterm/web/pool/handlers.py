@@ -1,4 +1,4 @@
-"""The paths of a PTY pool, `/ws` and `/pty/spawn`, for clients with the user's access."""
+"""The handlers of the HTTP requests of a PTY pool: `/ws` and `/pty/spawn`, for the user."""
 
 from typing import Final
 
@@ -11,9 +11,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from acpterm.host.host import Host
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.web.access import AccessStore
-from acpterm.web.login_socket import accept, ending_with_login
-from acpterm.web.pool_socket import serve_pool
-from acpterm.web.pool_spawn import spawn
+from acpterm.web.login_websocket import accept, ending_with_login
+from acpterm.web.pool.spawn import spawn
+from acpterm.web.pool.websocket import serve_pool
 from acpterm.web.request_body import BodyError, read_body
 from acpterm.web.websocket_stream import GOING_AWAY, close
 
@@ -21,8 +21,8 @@ from acpterm.web.websocket_stream import GOING_AWAY, close
 _BODY_MAX: Final = 4 * 1024 * 1024
 
 
-class PoolDoor:
-    """The handlers of the paths of a PTY pool."""
+class PoolHandlers:
+    """The handlers of `/ws` and `/pty/spawn`."""
 
     def __init__(self, host: Host, access: AccessStore) -> None:
         self._host: Final = host
@@ -37,7 +37,7 @@ class PoolDoor:
         await close(websocket, GOING_AWAY)
 
     async def spawn(self, request: Request) -> Response:
-        """Create a terminal of the user; return it, or `{"error": …}`."""
+        """Create a terminal of the user; respond with the terminal, or with `{"error": …}`."""
         try:
             body = await read_body(request, _BODY_MAX)
             with self._host.local_user() as user:
@@ -51,7 +51,7 @@ class PoolDoor:
 
 
 class _Frames:
-    """A WebSocket as `pool_channel.TextSocket`."""
+    """A starlette WebSocket as a `channel.TextSocket`."""
 
     def __init__(self, websocket: WebSocket) -> None:
         self._websocket: Final = websocket

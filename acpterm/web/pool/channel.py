@@ -1,8 +1,8 @@
-"""The sending side of a PTY pool's WebSocket: one message at a time, when the client has room.
+"""The sending side of a PTY pool's WebSocket: one message at a time, as fast as the client reads.
 
-Several tasks send on one socket: the replies to messages, the output of each attached terminal, and
-the events. Each takes turns, and makes its message in its turn. So a client that stops reading
-holds up all of them, and at most one message is in memory.
+Several tasks send on one socket: errors, the output of each attached terminal, and the events. A
+task waits for its turn, and only then makes its message. So if a client stops reading, all of its
+tasks wait, and at most one message is in memory.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeAlias
 
 import trio
 
-from acpterm.web.pool_messages import ServerMessage, encode
+from acpterm.web.pool.messages import ServerMessage, encode
 
 Send: TypeAlias = Callable[[ServerMessage], Awaitable[None]]
 
@@ -23,11 +23,11 @@ class TextSocket(Protocol):
         """Return the next frame, text or binary; None once the client has closed the socket."""
 
     async def send(self, text: str) -> None:
-        """Send a text frame, and wait until there is room for another one."""
+        """Send a text frame, and wait until another frame can be sent."""
 
 
 class Channel:
-    """Sends messages on one socket, for tasks that take turns, in the order of their requests.
+    """Sends messages on one socket, for tasks that take turns in the order of their requests.
 
     If the connection is lost, the scope `connection` is cancelled.
     """
@@ -39,12 +39,12 @@ class Channel:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Send]:
-        """Wait until this task may send; yield the function with which it does in the block."""
+        """Wait until this task may send; yield the function that sends, for use in the block."""
         async with self._lock:
             yield self._send
 
     async def send(self, message: ServerMessage) -> None:
-        """Wait until this task may send, and send one message."""
+        """Wait for a turn, and send one message."""
         async with self.turn() as send:
             await send(message)
 
@@ -59,7 +59,7 @@ class Channel:
 class SendingTask:
     """A task that sends on a channel, and that can be stopped, but never within its turn.
 
-    Cancelling it while a frame is sent would break the socket, and lose the frame.
+    Cancelling the task while it sends a frame would lose the frame and break the socket.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -69,22 +69,22 @@ class SendingTask:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """End the task, once its turn is over if it has one. Idempotent."""
+        """End the task: at once, or when its turn is over. Idempotent."""
         self._is_stopped = True
         if not self._has_turn:
             self._scope.cancel()
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Await `work`, which takes its turns with `turn`, until it ends or `stop` is called."""
+        """Run `work`, which sends in turns (`turn`), until it ends or `stop` ends it."""
         with self._scope:
             await work()
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Send]:
-        """Wait until this task may send, as `Channel.turn`."""
+        """Wait until this task may send, like `Channel.turn`."""
         async with self._channel.turn() as send:
             if self._is_stopped:
-                # Stopped while the turn came: it is cancelled here, before its first message.
+                # `stop` was called just before the turn came: end here, before the first message.
                 await trio.lowlevel.checkpoint()
             self._has_turn = True
             try:

@@ -1,0 +1,46 @@
+"""The interface by which a connection replaces its stream after a loss, and repeats its requests.
+
+`transport` implements it; `connection` uses it.
+"""
+
+from typing import NamedTuple, Protocol
+
+from anyio.abc import ByteStream
+
+from acpterm.client.unanswered import Lost
+from acpterm.jsonrpc import Id
+
+
+class Repeats(Protocol):
+    """Records the requests that are sent again after a loss, such as `Unanswered`."""
+
+    def request(self, id_: Id, method: str, line: bytes) -> None:
+        """Record a request that is about to be sent."""
+
+    def cancel(self, id_: Id, line: bytes) -> None:
+        """Record that the request `id_` was cancelled by the message in `line`."""
+
+    def answered(self, id_: Id) -> object:
+        """Remove the request `id_`, whose response was received."""
+
+    def lost(self) -> Lost:
+        """Return the lines to send on the next connection, and the requests that fail instead."""
+
+
+class Connected(NamedTuple):
+    """A stream on which the daemon has answered `initialize`."""
+
+    stream: ByteStream
+    received: bytes
+    """Bytes received after the response to `initialize`."""
+
+
+class Recovery(Protocol):
+    """Replaces a stream that has ended or broken."""
+
+    @property
+    def repeats(self) -> Repeats:
+        """The record of the requests that are sent again."""
+
+    async def reconnect(self) -> Connected:
+        """Return another stream. Raises `ClosedError` if the connection cannot be resumed."""

@@ -1,0 +1,50 @@
+"""The result of a command in a persistent shell, from what the tracker knows about it."""
+
+from typing import Final, NamedTuple
+
+import anyio
+
+from acpterm.api.results import Completed, ShellState
+from acpterm.shell.tracker import Outcome, Tracker
+
+_DETAILS: Final[dict[ShellState, str]] = {
+    "running": "the command has not ended yet",
+    "waiting_for_input": "the program waits for input: type into the shell's terminal, then wait",
+}
+
+
+class Command(NamedTuple):
+    """The command that was typed last: its number in the shell, and its text.
+
+    `began` is the time of its start (`anyio.current_time`), `started_new` says whether a shell was
+    started for it to replace one that has ended, and `is_retry` whether it was typed again.
+    """
+
+    n: int
+    text: str
+    began: float
+    started_new: bool
+    is_retry: bool
+
+
+def completed_of(
+    tracker: Tracker, command: Command, state: ShellState, outcome: Outcome | None = None
+) -> Completed:
+    """Return the result of `command` in the state `state`; `outcome` is None before its end."""
+    outcome = outcome or Outcome(
+        "exact" if tracker.has_begun else "unknown", None, None, None, _DETAILS[state]
+    )
+    return Completed(
+        state=state,
+        output=tracker.output,
+        exit_code=outcome.exit_code,
+        pipe_status=outcome.pipe_status,
+        cwd=outcome.cwd,
+        boundary=outcome.boundary,
+        wall_seconds=anyio.current_time() - command.began,
+        position=tracker.position,
+        truncated=tracker.truncated,
+        output_begin=tracker.output_begin,
+        started_new=command.started_new,
+        detail=outcome.detail,
+    )

@@ -1,0 +1,69 @@
+"""One persistent shell of `shells`: its session, and what is known after each of its commands."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+
+from acpterm.api.client import Client
+from acpterm.api.results import Completed
+from acpterm.api.shell import Shell
+from acpterm.mcp.sessions import Session, Sessions
+from acpterm.mcp.tool_error import ToolError
+
+
+class NamedShell:
+    """A shell, and its session once it has started.
+
+    A task must hold `lock` while it runs or waits for a command. `cwd` is the directory of the
+    shell, as far as it is known.
+    """
+
+    def __init__(self, shell: Shell, client: Client, cwd: str) -> None:
+        self.shell: Final = shell
+        self.client: Final = client
+        self.lock: Final = anyio.Lock()
+        self.session: Session | None = None
+        self.reported = 0
+        """The end of the output that was in results, in bytes from the start of the command's."""
+        self.runs = 0
+        """The number of commands so far."""
+        self.cwd = cwd
+
+    def record(self, sessions: Sessions, command: str, completed: Completed) -> Session:
+        """Record the result of a command, and return the session of the shell.
+
+        If the shell has a new terminal, add a session for it. Raises `ToolError` if the shell ended
+        before it had a session.
+        """
+        terminal = self.shell.terminal
+        session = self.session
+        if terminal is None:
+            if session is None:
+                raise ToolError(f"the shell has ended: {completed.detail}")
+        elif session is None or session.terminal.id != terminal.id:
+            session = self.session = sessions.add(terminal, command, completed.cwd or "")
+        self.cwd = completed.cwd or self.cwd
+        self.reported = completed.output_begin + len(completed.output.encode())
+        session.command = command
+        session.cwd = completed.cwd or session.cwd
+        session.position = session.input_position = completed.position
+        session.prompt = completed.output.rpartition("\n")[2].strip()
+        return session
+
+
+@asynccontextmanager
+async def turn(lock: anyio.Lock, seconds: float, otherwise: str) -> AsyncIterator[None]:
+    """Hold `lock` in the block.
+
+    Raises `ToolError`, with the message `otherwise`, if the lock is not free after `seconds`.
+    """
+    with anyio.move_on_after(seconds) as scope:
+        await lock.acquire()
+    if scope.cancelled_caught:
+        raise ToolError(otherwise)
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,64 @@
+"""Starting of the HTTP server: the imports that it needs, and its listening socket.
+
+`StartError` has the message that the user sees.
+"""
+
+import errno
+import importlib
+import socket
+from typing import Final
+
+from acpterm.config import Settings
+from acpterm.config.http import HttpAddress, check_exposure, parse_address
+from acpterm.web.endpoint import bind
+
+_ANY_PORT: Final = HttpAddress("127.0.0.1", 0)
+
+
+class StartError(Exception):
+    """The server cannot listen; the message says why, and what to do."""
+
+
+def import_packages() -> None:
+    """Import what the extra `web` installs. Raises `StartError` if a package is missing."""
+    try:
+        importlib.import_module("acpterm.web.app")
+        importlib.import_module("acpterm.web.server")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "acpterm":
+            raise
+        raise StartError(
+            f"it needs more packages ({error.name} is missing): pip install 'acpterm[web]'"
+        ) from error
+
+
+def listening_socket(
+    settings: Settings, wanted: HttpAddress | None, last: str | None
+) -> socket.socket:
+    """Return a new listening socket.
+
+    It listens on `wanted`, else on the address of the setting `http`, else on `last`, the address
+    used last, else on a free port of 127.0.0.1. The free port is also used if `last` cannot be
+    used. Raises `StartError` if the system refuses the address, and `ValueError` if the settings
+    forbid it.
+    """
+    chosen = wanted
+    if chosen is None and settings.http is not None:
+        chosen = parse_address(settings.http)
+    if chosen is not None:
+        check_exposure(settings, chosen)
+        return _listen(chosen)
+    try:
+        address = parse_address(last or str(_ANY_PORT))
+        check_exposure(settings, address)
+        return _listen(address)
+    except (ValueError, StartError):
+        return _listen(_ANY_PORT)
+
+
+def _listen(address: HttpAddress) -> socket.socket:
+    try:
+        return bind(address)
+    except OSError as error:
+        advice = ": choose another port" if error.errno == errno.EADDRINUSE else ""
+        raise StartError(f"cannot listen on {address}: {error.strerror}{advice}") from error
