@@ -9,5 +9,5 @@ A provider turns a command into what the keeper runs, and cleans up when the ter
   `placeholders`: what stands there for protected names that do not exist;
 - `off_loop`: calls in threads that access files; `tree_removal`: removes private directories;
 - `secret_paths`, `environment`: the files and variables that a sandbox hides;
-- `starter`: the shell text that executes a program inside a sandbox; `trial`: runs it with `true`.
+- x
 """

@@ -36,8 +36,10 @@ from typing import Final, NamedTuple
 import acpterm
 from acpterm.providers import off_loop
 from acpterm.providers.environment import sandbox_environment, split_environment
+from acpterm.providers.exec_script import exec_script_argv
 from acpterm.providers.placeholders import Placeholders
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
+from acpterm.providers.sandbox_trial import Trial, file_identity, run_trial, trial_directory
 from acpterm.providers.secret_paths import (
     existing,
     is_below,
@@ -45,8 +47,6 @@ from acpterm.providers.secret_paths import (
     outermost,
     secret_paths,
 )
-from acpterm.providers.starter import starter_argv
-from acpterm.providers.trial import Trial, file_identity, run_trial, trial_directory
 from acpterm.providers.workspace import Workspace, is_placeholder
 
 _TMP: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  the sandbox's own
@@ -188,7 +188,7 @@ def _prepared(
         *(word for variable in inner.items() for word in ("--setenv", *variable)),
         *("--chdir", _directory(command.cwd, private), "--"),
         *(tools.env, f"--default-signal={_IGNORED}"),
-        *starter_argv(command.shell, command.argv, command.fallback_argv),
+        *exec_script_argv(command.shell, command.argv, command.fallback_argv),
     ]
     return Prepared(argv, None, outer, command.cwd)
 

@@ -25,8 +25,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from acpterm.providers.exec_script import exec_script_argv
 from acpterm.providers.provider import Command, ProviderError
-from acpterm.providers.starter import starter_argv
 from acpterm.providers.workspace import Workspace
 
 INHERITED: Final = re.compile(
@@ -136,7 +136,7 @@ def run_argv(setup: Setup, name: str, command: Command, workspace: Workspace) ->
     ]
     argv = _with_shell_of_image(command.argv, command.shell)
     fallback = command.fallback_argv and _with_shell_of_image(command.fallback_argv, command.shell)
-    arguments = [command.cwd, *starter_argv("/bin/sh", argv, fallback)]
+    arguments = [command.cwd, *exec_script_argv("/bin/sh", argv, fallback)]
     locks = [path for path in workspace.missing if os.path.lexists(path)]
     return shell_argv(setup, options, arguments, locks)
 

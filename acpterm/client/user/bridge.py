@@ -1,4 +1,4 @@
-"""The local program of a terminal that another host's daemon keeps: `providers.ssh.keeper`.
+"""The local program of a terminal that another host's daemon keeps: `providers.ssh.remote_keeper`.
 
 It runs on the local terminal's PTY, in raw mode: it prints the output of the terminal there from an
 exact position, and passes input and window size on. It connects to a local socket, which leads to

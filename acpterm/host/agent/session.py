@@ -34,8 +34,8 @@ from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text,
 from acpterm.host.state.store import session_key, tool_call_key
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
-from acpterm.policy.decisions import SessionDecisions
 from acpterm.policy.questions import Answer, Prefix, Question
+from acpterm.policy.session_decisions import SessionDecisions
 from acpterm.runtime.bounded_dict import BoundedDict
 
 # How many ids of released terminals are remembered; older ids are treated as unknown.

@@ -25,9 +25,9 @@ import structlog
 import trio
 
 from acpterm.policy.audit.entry import member_name, time_text
-from acpterm.policy.audit.file import AuditFile, Batch
 from acpterm.policy.audit.input_counts import InputCounts
 from acpterm.policy.audit.texts import printable, redact_fields
+from acpterm.policy.audit.writer import AuditWriter, Batch
 from acpterm.runtime.threads import run_blocking
 
 _log = structlog.get_logger("acpterm.audit")
@@ -53,7 +53,7 @@ class AuditLog:
     """
 
     def __init__(self, directory: str, *, file_bytes: int, files: int) -> None:
-        self._file: Final = AuditFile(directory, file_bytes=file_bytes, files=files)
+        self._file: Final = AuditWriter(directory, file_bytes=file_bytes, files=files)
         self._limiter: Final = trio.CapacityLimiter(2)
         self._queue: Final[deque[bytes]] = deque()
         # The batch that is being written, which counts as queued.

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from acpterm.policy.audit.entry import LATE_S, Entry, time_text
-from acpterm.policy.audit.files import CHUNK_BYTES, LINE_BYTES_MAX, find_files, open_file
+from acpterm.policy.audit.log_files import CHUNK_BYTES, LINE_BYTES_MAX, find_files, open_file
 from acpterm.policy.audit.selection import Selection
 
 SCANNED_BYTES: Final = 4 * 1024 * 1024

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from acpterm.policy.audit.entry import FILE_NAME, LATE_S, Entry
-from acpterm.policy.audit.files import (
+from acpterm.policy.audit.log_files import (
     CHUNK_BYTES,
     LINE_BYTES_MAX,
     find_files,

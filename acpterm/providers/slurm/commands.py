@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import trio
 
 from acpterm.config.places import SlurmPlace, SlurmResources
-from acpterm.providers.place_files import client_environment
+from acpterm.providers.place_client import client_environment
 from acpterm.providers.provider import ProviderError
 from acpterm.pty.tracking.marks import STARTED_DETACHED
 

@@ -21,7 +21,7 @@ import structlog
 import trio
 
 from acpterm.config.places import SlurmPlace, SlurmResources
-from acpterm.providers.place_files import shared_directory
+from acpterm.providers.place_client import shared_directory
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
 from acpterm.providers.slurm import progress
 from acpterm.providers.slurm.allocations import Allocations

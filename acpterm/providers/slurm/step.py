@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from acpterm.providers.exec_script import exec_script_text
 from acpterm.providers.provider import Command
 from acpterm.providers.ssh.scripts import END, JOB_VARIABLE
-from acpterm.providers.starter import starter_text
 from acpterm.pty.tracking.marks import DAEMON, TERMINAL
 
 _PIECE: Final = "ACPTERM_STEP_"
@@ -155,7 +155,7 @@ def _text(command: Command, directory: str, identifier: str) -> str:
         # Written like this, it is not found in the environment of srun.
         f"export {JOB_VARIABLE}'='{identifier}",
         f"set -- {len(argv)} {' '.join(map(shlex.quote, [*argv, *fallback]))}",
-        starter_text(" ".join(["env", *map(shlex.quote, others)]) if others else ""),
+        exec_script_text(" ".join(["env", *map(shlex.quote, others)]) if others else ""),
     ]
     return "\n".join(lines)
 

@@ -29,7 +29,7 @@ import structlog
 import trio
 
 from acpterm.config.places import SshPlace
-from acpterm.providers.background import keep_running
+from acpterm.providers.guarded_tasks import keep_running
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh import scripts
 from acpterm.providers.ssh.control import Control, ControlLostError

@@ -23,7 +23,7 @@ from typing import Final
 import trio
 
 from acpterm.config.places import SshPlace
-from acpterm.providers.place_files import client_environment
+from acpterm.providers.place_client import client_environment
 from acpterm.providers.provider import ProviderError
 from acpterm.pty.tracking.marks import STARTED_DETACHED
 

@@ -14,7 +14,7 @@ import trio
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import NUMBER, ControlLostError
-from acpterm.providers.ssh.keeper import RemoteKeeper
+from acpterm.providers.ssh.remote_keeper import RemoteKeeper
 from acpterm.pty.signals import name_of, number_of
 from acpterm.terminal.remote import RemoteExit
 from acpterm.terminal.status import EndedBy

@@ -23,14 +23,14 @@ from typing import Final
 import trio
 
 from acpterm.config.places import SshPlace
-from acpterm.providers.place_files import client_environment, private_directory
+from acpterm.providers.place_client import client_environment, private_directory
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import ControlLostError
 from acpterm.providers.ssh.job import lines, remote_directory
-from acpterm.providers.ssh.keeper import RemoteKeeper
 from acpterm.providers.ssh.keeper_link import terminal_name
 from acpterm.providers.ssh.program import KeptProgram, SshProgram
+from acpterm.providers.ssh.remote_keeper import RemoteKeeper
 from acpterm.providers.ssh.scripts import UNLESS_REMOVED
 from acpterm.pty.tracking.marks import Daemon
 

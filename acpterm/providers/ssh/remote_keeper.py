@@ -41,7 +41,7 @@ import trio
 
 from acpterm import __version__
 from acpterm.config.places import SshPlace
-from acpterm.providers.background import keep_running, run_guarded
+from acpterm.providers.guarded_tasks import keep_running, run_guarded
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import Control, ControlLostError

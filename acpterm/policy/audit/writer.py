@@ -40,7 +40,7 @@ class Batch:
         """The number of bytes in the file: those of whole lines only."""
 
 
-class AuditFile:
+class AuditWriter:
     """The file of the audit log in `directory`. Its method runs in threads."""
 
     def __init__(self, directory: str, *, file_bytes: int, files: int) -> None:

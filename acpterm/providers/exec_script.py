@@ -49,15 +49,17 @@ exec "$@"
 """
 
 
-def starter_text(before: str) -> str:
+def exec_script_text(before: str) -> str:
     """Return the text of the starter, which executes the program by the words `before`.
 
-    Its parameters are those of `starter_argv`.
+    Its parameters are those of `exec_script_argv`.
     """
     return _TEXT.replace('exec "$@"', f'exec {before} "$@"')
 
 
-def starter_argv(shell: str, argv: Sequence[str], fallback_argv: Sequence[str] | None) -> list[str]:
+def exec_script_argv(
+    shell: str, argv: Sequence[str], fallback_argv: Sequence[str] | None
+) -> list[str]:
     """Return the argv of a shell that executes `argv`, or `fallback_argv` if that does not exist.
 
     `shell` is the path of a POSIX shell.
