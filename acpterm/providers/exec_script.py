@@ -1,10 +1,11 @@
-"""The shell text that executes a program inside a sandbox, as `keeper.programs.child` does outside.
+"""The shell text that finds and executes a program in a sandbox, in a container or on a node.
 
-The program is searched inside the sandbox, because some of the paths outside do not exist there.
-If it does not exist, the fallback is executed. Otherwise the messages and the exit statuses are
-those of the keeper: 127 if the program is not found, 126 if it cannot be run.
+Outside of these, `keeper.programs.child` does the same. The program is searched inside, since paths
+may differ from those outside. If it does not exist, the fallback is executed, if there is one. The
+messages and the exit statuses are those of the keeper: 127 if the program is not found, 126 if it
+cannot be run.
 
-The shell loses environment variables whose names are not names of a shell, such as functions that
+The shell drops environment variables whose names a shell does not accept, such as functions that
 bash has exported.
 """
 
@@ -12,8 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 # $1 is the number of words of the argv; the argv and the fallback's argv follow. The search uses
-# builtins only, since another process would cost half a millisecond. The shell prints why `exec`
-# has failed, and exits; the trap then sets the exit status.
+# builtins only, since each process takes half a millisecond. If `exec` fails, the shell prints why,
+# and exits; the trap then sets the exit status.
 _TEXT: Final = """\
 set -f
 _n=$1 _w=$2 _f= _r=; shift
@@ -50,9 +51,9 @@ exec "$@"
 
 
 def exec_script_text(before: str) -> str:
-    """Return the text of the starter, which executes the program by the words `before`.
+    """Return the script with the shell text `before`, such as `env A=1`, before the program.
 
-    Its parameters are those of `exec_script_argv`.
+    Its positional parameters are the last arguments in the result of `exec_script_argv`.
     """
     return _TEXT.replace('exec "$@"', f'exec {before} "$@"')
 
@@ -60,8 +61,9 @@ def exec_script_text(before: str) -> str:
 def exec_script_argv(
     shell: str, argv: Sequence[str], fallback_argv: Sequence[str] | None
 ) -> list[str]:
-    """Return the argv of a shell that executes `argv`, or `fallback_argv` if that does not exist.
+    """Return the argv of a shell that finds and executes the program `argv`.
 
-    `shell` is the path of a POSIX shell.
+    The shell executes `fallback_argv`, unless that is None, if the program does not exist. `shell`
+    is the path of a POSIX shell.
     """
     return [shell, "-c", _TEXT, "acpterm", str(len(argv)), *argv, *(fallback_argv or ())]

@@ -85,7 +85,7 @@ _XARGS: Final = _options(
 
 
 def prefix(command: Command) -> Unwrapped | None:
-    """Return the command that follows a program's options; None if `_PREFIXES` lacks the program."""
+    """Return the command that follows a program's options; None if the program is not listed."""
     options = _PREFIXES.get(command.name)
     return None if options is None else _after_options(command, options)
 

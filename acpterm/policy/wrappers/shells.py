@@ -126,7 +126,7 @@ def awk(command: Command) -> Unwrapped:
 
 
 def _code(words: Sequence[Word]) -> Unwrapped:
-    """Return the strings in `words`, which may be code, that may be commands: they are suspected."""
+    """Return each string in `words`, taken as code, that may be a command, as suspected."""
     strings = itertools.chain.from_iterable(_strings(word.text) for word in words)
     return Unwrapped(
         tuple(Inner((), one, "suspected") for one in itertools.islice(strings, SUSPECTED_MAX))
