@@ -12,7 +12,8 @@ executes the program. The rules for programs are:
   (the top of the workspace, and `.git`), nothing can be created, removed or renamed. Other files
   there can be changed in place, and the other subdirectories are not restricted. If no protected
   name exists, everything in the workspace is writable, and protected names can be created.
-- They can create no sockets without `Command.network`; with it, all sockets except Unix sockets.
+- Without `Command.network` they can create no sockets, and with it no Unix sockets; but connected
+  pairs of sockets are always allowed.
 - They can send signals to, and trace, only processes of the terminal.
 - They have no capabilities and no new privileges.
 

@@ -17,8 +17,8 @@ everything below. So a path is withheld by allowing each of its siblings instead
 and the same for each of its parents. A file that is created later beside such a path is withheld
 too.
 
-Longer than 300 lines because it must be one file: a script that is executed by path, in isolated
-mode, cannot import the modules of its directory, and each import would delay every start.
+Longer than 300 lines because it must be one script: it is executed by path for every terminal of
+the provider, and each module that it imports delays the start of the program.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _AF_UNIX, _SOCK_DGRAM = 1, 2
 _SOCK_TYPE_MASK = 0xE
 _EACCES, _ENOSYS = 13, 38
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-# Instructions of BPF: load a word of the seccomp_data, compare it (twice), and-mask it, return.
+# Instructions of BPF: load a word of the seccomp_data, compare it (equal, at least), mask it, return.
 _LOAD, _EQUALS, _AT_LEAST, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -296,7 +296,7 @@ def _filter_system_calls(*, network: bool) -> None:
         (_EQUALS, 0, 1, io_uring_setup),
         (_RETURN, 0, 0, _ERRNO | _ENOSYS),
         (_EQUALS, 0, 4, socketpair),
-        # Sockets of a datagram pair can send to any Unix socket; those of other pairs are connected.
+        # A socket of a datagram pair can send to any Unix socket; other pairs stay connected.
         (_LOAD, 0, 0, 24),
         (_AND, 0, 0, _SOCK_TYPE_MASK),
         (_EQUALS, 0, 5, _SOCK_DGRAM),

@@ -1,4 +1,4 @@
-"""Creates a provider by its name. Each provider's module is imported only if it is used."""
+"""Creates a provider by its name; imports the provider's module only then."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,11 +20,12 @@ def make(
     placeholders: Placeholders | None = None,
     places: Mapping[str, Place] = NO_PLACES,
 ) -> Provider:
-    """Return a new provider. Raises `ProviderError` for an unknown name.
+    """Return a new provider. Raises `ProviderError` for an unknown name, or if an image is needed.
 
-    `image` is the container image for `podman` and `docker`, and `daemon` marks its containers.
-    `placeholders` are shared by all providers of the daemon. `places` are those of the settings, by
-    the name of their provider.
+    `image` is the container image for `podman` and `docker`. `daemon` identifies the daemon, in
+    labels of containers and names of directories; None for a provider that is only checked.
+    `placeholders` are shared by all providers of the daemon. `places` are the places of the
+    settings, by the names of their providers.
     """
     if (place := places.get(name)) is not None:
         return _make_place(name, place, daemon)
