@@ -15,8 +15,8 @@ Sandboxes and containers:
 - `secret_paths`, `environment`: the files and the variables that a sandbox hides;
 - `exec_script`: the shell text that executes the program inside;
 - `landlock_exec`: the script that restricts its own process by Landlock, and executes the program;
-- `container_argv`: the argv that runs a command in a container; `engine`: runs other commands of a
-  container engine.
+- `bubblewrap_argv`, `container_argv`: the argv that runs a command in a sandbox or a container;
+- `engine`: runs other commands of a container engine.
 
 For several providers:
 

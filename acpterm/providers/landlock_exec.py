@@ -67,7 +67,7 @@ _AF_UNIX, _SOCK_DGRAM = 1, 2
 _SOCK_TYPE_MASK = 0xE
 _EACCES, _ENOSYS = 13, 38
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-# Instructions of BPF: load a word of the seccomp_data, compare it (equal, at least), mask it, return.
+# Instructions of BPF: load a word of the seccomp_data, compare it (equal, at least), mask, return.
 _LOAD, _EQUALS, _AT_LEAST, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")

@@ -68,7 +68,7 @@ class Command(NamedTuple):
     cwd: str
     """The working directory, an absolute path; it need not be below `workspace`."""
     workspace: str
-    """The session's directory, an absolute path: an isolated program may write only there."""
+    """The session's directory, an absolute path: an isolated program may write there."""
     shell: str
     """The path of the POSIX shell of the settings."""
     network: bool = False

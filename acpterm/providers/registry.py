@@ -46,7 +46,7 @@ def make(
     if name in ENGINES:
         if image is None:
             raise ProviderError(f"{name}: there is no image: set the setting image")
-        from acpterm.providers.container import ContainerProvider  # noqa: PLC0415  only if it is used
+        from acpterm.providers.container import ContainerProvider  # noqa: PLC0415  only if used
 
         return ContainerProvider(
             "docker" if name == "docker" else "podman", image, daemon, placeholders

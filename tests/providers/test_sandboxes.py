@@ -10,9 +10,9 @@ import pytest
 import trio
 
 import acpterm
-from acpterm.providers import bubblewrap as bubblewrap_module
 from acpterm.providers import landlock_exec, placeholders, sandbox_trial
-from acpterm.providers.bubblewrap import BubblewrapProvider, _Tools
+from acpterm.providers.bubblewrap import BubblewrapProvider
+from acpterm.providers.bubblewrap_argv import Tools, prepared_command
 from acpterm.providers.landlock import LandlockProvider
 from acpterm.providers.provider import NAMES, ProviderError
 from acpterm.providers.registry import make
@@ -290,7 +290,7 @@ def test_bubblewrap_works_for_a_normal_user(as_root, bubblewrap, place, monkeypa
     os.seteuid(_NOBODY)
     try:
         workspace, token, created = placeholders.Placeholders().protect(command.workspace)
-        prepared = bubblewrap_module._prepared(command, _Tools.find(), workspace, created)
+        prepared = prepared_command(command, Tools.find(), workspace, created)
     finally:
         os.seteuid(0)
     user = ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
