@@ -93,7 +93,7 @@ async def test_request_of_an_ended_session_is_ended_before_it_is_cancelled(
 async def test_allocation_is_released_if_its_session_ends_while_it_is_requested(
     allocations, nursery, tmp_path
 ):
-    nursery.start_soon(allocations.take, "s", nursery)
+    nursery.start_soon(allocations.find_or_request, "s", nursery)
     await trio.testing.wait_all_tasks_blocked()
     await allocations.end_session("s")
     assert [words.endswith("too early") for words in cancelled(tmp_path)] == [False]
