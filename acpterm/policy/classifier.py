@@ -32,7 +32,7 @@ DEPTH_MAX: Final = 16
 WORDS_MAX: Final = 10_000
 """Maximum words of all commands and suspected commands together."""
 TEXTS_MAX: Final = 4096
-"""Maximum characters of all shell texts of a command, in addition to four times its line's."""
+"""Maximum characters of all shell texts of a command, plus four times the length of its line."""
 DANGEROUS_NAMES: Final = (
     "rm", "dd", "chmod", "chown", "chgrp", "rmdir", "sudo", "doas", "pkexec", "su", "mkfs", "fdisk",
     "shred", "reboot", "shutdown", "halt", "poweroff", "eval", "find", "git",
@@ -226,7 +226,7 @@ class Classifier:
 
 
 def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """If the program's name is a pattern, yield the words with each dangerous name it matches."""
+    """Yield `words` with each dangerous name that matches the program's name, if a pattern."""
     if words[0].is_glob:
         # A pattern without letters, such as `*`, is likely an operand, not the name of a program.
         pattern = words[0].text.rpartition("/")[2]

@@ -28,9 +28,10 @@ def decide(
 ) -> Verdict:
     """Return the verdict on the command `line`, whose parts `classifier` has found.
 
-    `allowed` are the prefixes that the user has allowed for the session. A part that begins with
-    one of them is allowed if its level alone would ask; a dangerous part only if the prefix is the
-    whole part. `is_shell` becomes `Verdict.is_shell`.
+    `allowed` are the prefixes that the user has allowed for the session. They count for a part that
+    no rule matches, whose words are known exactly, and whose level would ask: it is allowed if it
+    begins with one of them; a dangerous part only if it is equal. `is_shell` becomes
+    `Verdict.is_shell`.
     """
     parts = tuple(
         Part(tuple(word.text for word in part.words), part.level, part.reason)

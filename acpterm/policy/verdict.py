@@ -29,7 +29,7 @@ class Verdict(NamedTuple):
     """The judgement on a request to start a program."""
 
     level: Level
-    """The level of the most dangerous part."""
+    """The level of the most dangerous part; dangerous if the profile blocks the command."""
     decision: Decision
     """The strictest decision on a part, or deny if a list of the profile blocks the command."""
     rule: str | None

@@ -3,7 +3,7 @@ r"""Turns the raw words of a shell line into arguments: quotes, backslashes, bra
 A raw word is the text of a word as it is written: `r\m`, `"$X"/y`, `{a,b}`. A shell turns one raw
 word into zero or more arguments. The result here is exact for words without expansions. For other
 words it is an estimate that serves to find danger: the resulting `Word` is not literal, and a line
-with such a word is not plain, except for patterns of file names.
+with such a word is not plain, unless the word is a pattern of file names or begins with `~/`.
 
 `UNKNOWN_TEXT` replaces text that is not known: the output of a command, or a variable of the
 environment.

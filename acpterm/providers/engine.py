@@ -21,8 +21,8 @@ _REMOVE_ATTEMPTS_MAX: Final = 5
 _REMOVE_RETRY_S: Final = 0.1
 _MESSAGE_CHARACTERS_MAX: Final = 500
 
-# Prefixes of variables that are for the daemon: podman would pass the sockets that they name on to
-# the container, and would send messages of its own to the service manager.
+# Prefixes of the variables that are for the daemon alone, such as those that name its sockets:
+# podman would pass the sockets on to the container.
 _NOT_INHERITED: Final = ("ACPTERM_", "LISTEN_", "NOTIFY_SOCKET", "WATCHDOG_")
 
 _log = structlog.get_logger("acpterm.provider")

@@ -53,7 +53,7 @@ exec "$@"
 def exec_script_text(before: str) -> str:
     """Return the script with the shell text `before`, such as `env A=1`, before the program.
 
-    Its positional parameters are the last arguments in the result of `exec_script_argv`.
+    Its positional parameters are the number of words of the argv, the argv, and the fallback's.
     """
     return _TEXT.replace('exec "$@"', f'exec {before} "$@"')
 

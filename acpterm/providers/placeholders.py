@@ -166,7 +166,10 @@ def _create(path: str) -> bool:
 
 
 def _is_locked(path: str) -> bool:
-    """Return whether a sandbox holds a lock on `path`; True if that cannot be found out."""
+    """Return whether a sandbox holds a lock on `path`.
+
+    Returns False if `path` cannot be opened, and True if its lock cannot be queried.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -146,7 +146,7 @@ class RemoteProvider(Provider, Protocol):
     """A provider of a place, whose terminals have a `RemoteProgram`."""
 
     def program(self, token: str) -> RemoteProgram:
-        """Return the program of a terminal; the same object for each call with one token.
+        """Return the program of the terminal with a token.
 
         `token` is that of `Prepared`; it may be from an earlier worker.
         """

@@ -20,8 +20,9 @@ def make(
     placeholders: Placeholders | None = None,
     places: Mapping[str, Place] = NO_PLACES,
 ) -> Provider:
-    """Return a new provider. Raises `ProviderError` for an unknown name, or if an image is needed.
+    """Return a new provider.
 
+    Raises `ProviderError` for an unknown name, or if `image` is None for a provider that needs it.
     `image` is the container image for `podman` and `docker`. `daemon` identifies the daemon, in
     labels of containers and names of directories; None for a provider that is only checked.
     `placeholders` are shared by all providers of the daemon. `places` are the places of the

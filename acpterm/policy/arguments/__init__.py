@@ -1,6 +1,6 @@
-"""Checks of arguments: a program in the list of safe commands is not safe with all arguments.
+"""Checks of arguments: some make a program unsafe that is in the list of safe commands.
 
-Some arguments make such a program execute something, or write where the user did not ask it to:
+With these arguments, the program executes something, or writes where the user did not ask it to:
 `find -fprintf`, `sort -o`, `git -c core.pager=…`, `tee .git/hooks/x`. Most checks list the unsafe
 options; those of programs with very many options or subcommands list what is safe instead.
 

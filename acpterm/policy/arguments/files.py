@@ -34,7 +34,7 @@ def tree(arguments: Sequence[str]) -> str:
 
 
 def uniq(arguments: Sequence[str]) -> str:
-    """Return why `uniq` writes a file, which is its second operand; empty if it does not."""
+    """Return why `uniq` writes a file: it has a second operand; empty if it does not."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     operands = [
         one

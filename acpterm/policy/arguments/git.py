@@ -86,8 +86,8 @@ def git(arguments: Sequence[str]) -> str:
     if command not in _SAFE:
         return f"git {command} is not in the list of safe commands of git"
     letters, names, values = _OPTIONS.get(command, ("", (), ""))
-    # The second search assumes no values: in `git log -S --output=x`, `--output=x` may be the value
-    # of `-S`, but whether an option takes a value is not known for all commands.
+    # The second search skips no values, since it is not known which options of all commands take
+    # one. So `git log -S --output=x` is unsafe, although `--output=x` is the value of `-S`.
     found = matching_option(rest, letters, names, values) or matching_option(rest, "", _UNSAFE)
     if found:
         return f"git {command} {found} may execute a program, lose data or write elsewhere"

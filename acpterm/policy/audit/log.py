@@ -160,7 +160,7 @@ class AuditLog:
             self._batch = self._next_batch()
         batch = self._batch
         try:
-            # If this is cancelled, the thread continues, and `_flush` waits for it.
+            # If the task is cancelled, the thread continues to write, and `_flush` waits for it.
             await run_blocking(
                 partial(self._file.append, batch), abandon_on_cancel=True, limiter=self._limiter
             )

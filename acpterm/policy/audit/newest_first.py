@@ -115,9 +115,9 @@ def read_page(
 
 
 def _earlier(time: str) -> str:
-    """Return the time, `LATE_S` before `time`, at which reading backwards can stop.
+    """Return the time `LATE_S` before `time`; both have the format of an entry's time.
 
-    No entry that precedes one of this time is from `time` or later. Both are as in an entry.
+    If an entry is older than the result, all entries before it in the log are older than `time`.
     """
     return time_text(datetime.fromisoformat(time).timestamp() - LATE_S)
 

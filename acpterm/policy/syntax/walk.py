@@ -93,7 +93,7 @@ class _Visit(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A command as it is written; its fields are those of `_Visit`."""
+    """A command as it is written: its raw words, and its stdin as in `_Visit`."""
 
     raws: list[Raw]
     is_piped: bool

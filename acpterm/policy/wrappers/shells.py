@@ -31,7 +31,7 @@ _INTERPRETER: Final = re.compile(
     r"python[0-9.]*|pypy[0-9.]*|perl[0-9.]*|ruby[0-9.]*|node|nodejs|php[0-9.]*|lua[0-9.]*|deno|bun"
     r"|osascript|Rscript|tclsh|pwsh"
 )
-# Options with which an interpreter executes code in an argument, or nothing, instead of its stdin.
+# Options with which an interpreter does not execute its stdin, but an argument or nothing.
 _CODE: Final = re.compile(r"-[a-zA-Z0-9]*[ceEmrpVvh]|--(?:eval|print|version|help|run)")
 # Strings in code. The first alternative skips escaped characters outside of strings: a search that
 # starts at each escaped quote would take quadratic time.

@@ -93,7 +93,7 @@ class SlurmProvider:
         try:
             allocations = self._allocations
         except ProviderError:
-            # Each use of the provider raises it again.
+            # Each later use of the provider raises this error again.
             await trio.sleep_forever()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery

@@ -88,7 +88,7 @@ class SshProvider:
         try:
             connections, keeper = self._connections, self._keeper
         except ProviderError:
-            # Each use of the provider raises it again.
+            # Each later use of the provider raises this error again.
             await trio.sleep_forever()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connections.run)
@@ -159,7 +159,7 @@ class SshProvider:
     async def clean_up(self, token: str) -> None:
         """Remove the files of a terminal's job on the host, or its terminal there if it is kept.
 
-        Takes up to 3 s. If the host cannot be reached, it removes them by itself later. Does not
+        Takes up to 3 s. If the host cannot be reached, the host itself removes them later. Does not
         raise.
         """
         program = self._programs.pop(token, None)
