@@ -1,8 +1,8 @@
 """Runs a trial of a container engine, to find the options it needs, and to check the isolation.
 
 The trial runs one command in a container, with the options of a terminal, and checks what the
-command can do there: an engine that ignores an option must not be used. `sandbox_trial` does the
-same for the other providers.
+command can do there: an engine that ignores an option must not be used. (`sandbox_trial` is for
+bubblewrap and landlock.)
 
 A container that stays in the terminal's control group is preferred, since acpterm's limits and
 kills then apply to it. If the engine cannot do that (docker, runc), the container gets a control

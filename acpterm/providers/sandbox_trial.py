@@ -1,7 +1,7 @@
 """Runs a trial of a sandbox: `true` in it, before a command is run in it.
 
 Whether a sandbox works depends on the kernel, its settings, its security modules and on a container
-in which acpterm may run. Only a trial shows it. `container_trial` is the same for containers.
+in which acpterm may run. Only a trial shows it. (`container_trial` is for podman and docker.)
 """
 
 import contextlib
