@@ -14,8 +14,8 @@ from acpterm.config import Settings
 from acpterm.config.profiles import Profile
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
-from acpterm.policy.levels import Verdict
 from acpterm.policy.rules import RulesError, default_rules_file, load_rules
+from acpterm.policy.verdict import Verdict
 
 
 class LocalJudge:

@@ -12,7 +12,7 @@ from acpterm.cli._output import echo_once, json_text
 if TYPE_CHECKING:
     from acpterm.config import Settings
     from acpterm.config.profiles import Profile
-    from acpterm.policy.levels import Verdict
+    from acpterm.policy.verdict import Verdict
 
 _STATUS: Final = {"allow": 0, "ask": 3, "deny": 4}
 

@@ -4,7 +4,7 @@ from msgspec import UNSET
 
 from acpterm.acp.agent_api import CheckedPart, CheckResponse
 from acpterm.config.profiles import Profile
-from acpterm.policy.levels import Verdict
+from acpterm.policy.verdict import Verdict
 
 
 def checked(verdict: Verdict, profile: Profile) -> CheckResponse:

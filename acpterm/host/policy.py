@@ -17,7 +17,7 @@ from acpterm.host.launch.placement import Placement, check_resources, remote_pro
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import default_rules_file, load_rules
-from acpterm.providers.background import keep_running
+from acpterm.providers.guarded_tasks import keep_running
 from acpterm.providers.placeholders import Placeholders
 from acpterm.providers.provider import ENGINES, Provider, ProviderError, RemoteProvider
 from acpterm.providers.registry import make

@@ -1,8 +1,18 @@
-"""The policy: what agents may run, the questions about it to the user, and the record of it.
+"""The policy: which commands agents may run, questions about them to the user, and the audit log.
 
-- `judge`: the level of a command, and the decision on it (`search`, `parts`, `decision`, `prefix`);
-- `syntax`, `words`, `wrappers`, `arguments`: what the search knows about shells and programs;
-- `rules`: the user's prefix rules;
-- `questions`, `approvals`, `decisions`: questions to the user, and answers for a session;
-- `audit`: the record of what happened.
+Judgement of a command:
+
+- `judge`: the entry, which returns a verdict; `verdict`: the types of a verdict and of its parts;
+- `classifier`: all commands that a command executes, each with its level; `parts`: one of these
+  commands, and how lists and rules match it;
+- `decision`: the decision on a command, by lists, rules and the profile; `rules`: the user's prefix
+  rules; `prefix`: the words that "always allow" is for;
+- `syntax`, `words`, `wrappers`, `arguments`: knowledge about shells and programs.
+
+Questions to the user:
+
+- `questions`: the types of a question and its answer; `approvals`: the pending questions;
+- `session_decisions`: answers that count for the rest of a session.
+
+`audit` is the audit log.
 """

@@ -1,8 +1,9 @@
-"""Questions to the user: whether a command may run.
+"""The pending questions of all agents, and the observers through which the user answers them.
 
-A program of the user that can answer a question is an observer: an editor behind `acpterm proxy`,
-`acpterm prompt`, or `acpterm approvals --follow`. The first answer to a question counts,
-from any observer; then the question is withdrawn from the others. States of a question:
+A question (`questions`) is whether a command may run. An observer is a program that shows questions
+to the user: an editor behind `acpterm proxy`, `acpterm prompt`, `acpterm approvals --follow`. The
+first answer counts, whichever observer it comes from; then the other observers are notified that
+the question is closed. States of a question:
 
     unclaimed ──ask──▶ asked ──answer, withdraw, deadline, unattended──▶ answered
         └─────────────────────answer, withdraw───────────────────────────────▲
@@ -11,14 +12,15 @@ from any observer; then the question is withdrawn from the others. States of a q
   with a refusal.
 - *unclaimed*: the question was asked by an earlier worker, or on a transport that was lost. The
   agent's client repeats its request; then `ask` continues the question with its id and deadline.
-  An answer that is given before is kept for this `ask`.
+  An answer that arrives before the repeated request is stored for it.
 - *answered*: `ask` returns the answer. Withdrawing a question answers it with a refusal.
 
-A question is *attended* if an observer can answer it and has not declined it. Unless the profile
-says to wait, a question that is not attended is refused. An unclaimed question counts as attended
-for some time, since observers have to reconnect first.
+A question is *attended* if at least one observer can answer it and has not declined it. A question
+that is not attended is refused, unless the profile says to wait. An unclaimed question of an
+earlier worker counts as attended for some time, since observers have to reconnect first.
 
-The file is long because all methods of `Approvals` read and change the same states.
+Longer than 300 lines because a question's states cannot be separated from the list of observers:
+each change of an observer may end a wait, and each change of a question notifies all observers.
 """
 
 import math
@@ -29,8 +31,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 import trio
 from msgspec.structs import replace
 
-from acpterm.policy.decisions import SessionDecisions
 from acpterm.policy.questions import Answer, Question
+from acpterm.policy.session_decisions import SessionDecisions
 
 CONNECTION_PENDING_MAX: Final = 64
 PENDING_MAX: Final = 512
@@ -40,7 +42,7 @@ Unattended: TypeAlias = Literal["refuse", "wait"]
 
 
 class ApprovalError(Exception):
-    """A question cannot be asked or answered; the message says why, and what to do."""
+    """A question cannot be asked, found or answered; the message says why, and what to do."""
 
 
 class NoQuestionError(ApprovalError):
@@ -48,29 +50,29 @@ class NoQuestionError(ApprovalError):
 
 
 class Observer(Protocol):
-    """Gets the questions, to show them to the user or to store them. The methods never raise."""
+    """Receives the questions, to show them to the user or to store them. No method raises."""
 
     def attends(self, question: Question) -> bool:
         """Return whether the user can answer the question through this observer."""
 
     def asked(self, question: Question) -> None:
-        """Handle a new question."""
+        """Handle a new question, or a pending one of which this observer was not notified yet."""
 
     def closed(self, question: Question, answer: Answer) -> None:
-        """Handle the answer to a question, which is also called for withdrawn questions."""
+        """Handle the end of a question: `answer` is a refusal if the question was withdrawn."""
 
 
 class _Entry:
-    """A question that is pending, or whose answer was not returned by `ask` yet."""
+    """A question without an answer, or with an answer that `ask` has not returned yet."""
 
     def __init__(self, question: Question, attended_until: float = -math.inf) -> None:
         self.question: Final = question
         self.answer: Answer | None = None
         self.is_claimed = False
         self.attended_until: Final = attended_until
-        """Until when the question counts as attended, on trio's clock."""
+        """Until this time, on trio's clock, the question counts as attended."""
         self.declined: Final[dict[Observer, str]] = {}
-        """The observers that cannot answer the question, and why."""
+        """The observers that have declined the question, and their reasons."""
         self.changed: Final = trio.lowlevel.ParkingLot()
 
 
@@ -95,13 +97,13 @@ class Approvals:
         unattended: Unattended = "refuse",
         is_repeated: Callable[[], bool] = lambda: False,
     ) -> Answer:
-        """Ask the user, and wait for the answer.
+        """Ask the user, wait for the answer, and return it.
 
-        The question is refused after `timeout` seconds, and if `unattended` is `refuse`, when
-        it is not attended. An unclaimed question with the same id is continued with its own
-        deadline. If this is cancelled, the question is withdrawn; but it becomes unclaimed if
-        `is_repeated()` is true, since the agent's client repeats the request. Raises
-        `ApprovalError` if too many questions are pending.
+        The answer is a refusal after `timeout` seconds (None for no limit), and also, with
+        `unattended="refuse"`, as soon as the question is not attended. An unclaimed question with
+        the same id is continued with its own deadline. When the caller is cancelled, the question
+        is withdrawn; but it becomes unclaimed if `is_repeated()` returns true: then the agent's
+        client repeats the request. Raises `ApprovalError` if too many questions are pending.
         """
         entry = self._entries.get(question.id)
         if entry is None:
@@ -114,7 +116,7 @@ class Approvals:
             entry = self._add(_Entry(question))
         entry.is_claimed = True
         try:
-            # Not earlier: the client that withdraws the question meanwhile must find it.
+            # Only now, since a client that withdraws the question meanwhile must find it.
             await trio.lowlevel.checkpoint()
             answer = await self._wait(entry, unattended)
         except trio.Cancelled:
@@ -146,7 +148,8 @@ class Approvals:
     def find(self, name: str) -> Question:
         """Return the pending question whose id is `name`, or begins with `name`.
 
-        Raises `NoQuestionError` if there is none, and `ApprovalError` if there are several.
+        A beginning must have at least `_SHORT_ID_MIN` characters. Raises `NoQuestionError` if no
+        pending question matches, and `ApprovalError` if several do.
         """
         found = [question for question in self.pending if question.id == name]
         if not found and len(name) >= _SHORT_ID_MIN:
@@ -162,11 +165,11 @@ class Approvals:
         return found[0]
 
     def answer(self, identifier: str, answer: Answer) -> Question:
-        """Answer the question with this id, and return it.
+        """Answer the question with the id `identifier`, and return the question.
 
-        If the answer is for always, the session's other pending questions with the same prefix are
-        answered too. Raises `NoQuestionError` if the question is not pending, and `ApprovalError`
-        for an answer that the question does not offer.
+        An answer with the scope `always` also answers those other pending questions of the session
+        that it applies to (`SessionDecisions.find`). Raises `NoQuestionError` if the question is
+        not pending, and `ApprovalError` if `answer` allows always a command that has no prefix.
         """
         entry = self._entries.get(identifier)
         if entry is not None and trio.current_time() >= _or_never(entry.question.deadline):
@@ -197,9 +200,9 @@ class Approvals:
         return question
 
     def decline(self, identifier: str, observer: Observer, reason: str) -> None:
-        """Record that the user cannot answer a question through `observer`, because of `reason`.
+        """Record that the user cannot answer a question through `observer`.
 
-        Raises `NoQuestionError` if the question is not pending.
+        `reason` says why, for the agent. Raises `NoQuestionError` if the question is not pending.
         """
         entry = self._entries.get(identifier)
         if entry is None or entry.answer is not None:
@@ -208,7 +211,10 @@ class Approvals:
         entry.changed.unpark_all()
 
     def withdraw(self, connection: str, session: str | None = None, *, reason: str) -> None:
-        """Withdraw the questions of a connection, or of one session; `reason` says why."""
+        """Withdraw the questions of a connection, or only those of one of its sessions.
+
+        `reason` says why, for the agent.
+        """
         for identifier, entry in list(self._entries.items()):
             question = entry.question
             if question.connection == connection and session in (None, question.session):
@@ -219,9 +225,9 @@ class Approvals:
     def restore(
         self, question: Question, answer: Answer | None = None, *, grace: float = 0.0
     ) -> None:
-        """Add an unclaimed question of an earlier worker, with its answer if it has one.
+        """Add an unclaimed question of an earlier worker, with `answer` unless it is None.
 
-        For `grace` seconds the question counts as attended.
+        The question counts as attended for the next `grace` seconds.
         """
         entry = self._add(_Entry(question, trio.current_time() + grace), is_answered=bool(answer))
         entry.answer = answer
@@ -229,10 +235,11 @@ class Approvals:
     def unclaimed(
         self, connection: str, request: int | str | None, fingerprint: bytes
     ) -> Question | None:
-        """Return the unclaimed question of a request that is repeated; None if there is none.
+        """Return the unclaimed question that a repeated request belongs to; None if there is none.
 
-        The question of another request with the same JSON-RPC id is withdrawn: the user has seen
-        another command, so an answer to that question must not count for this request.
+        `request` is the JSON-RPC id of the request, and `fingerprint` identifies its contents. An
+        unclaimed question with this JSON-RPC id but another fingerprint is withdrawn: the user has
+        seen another command, so an answer to that question must not count for this request.
         """
         for entry in list(self._entries.values()):
             question = entry.question
@@ -247,7 +254,7 @@ class Approvals:
         return None
 
     def expire_unclaimed(self, connection: str | None = None) -> None:
-        """Withdraw the questions whose requests were not repeated: of a connection, or all."""
+        """Withdraw the unclaimed questions of a connection; of all connections if it is None."""
         for identifier, entry in list(self._entries.items()):
             if not entry.is_claimed and connection in (None, entry.question.connection):
                 self._close(entry, _cancelled("the request was not repeated"))
@@ -255,7 +262,7 @@ class Approvals:
 
     @contextmanager
     def subscribe(self, observer: Observer) -> Iterator[None]:
-        """Pass all questions to `observer` during the block; first those that are pending."""
+        """Pass all questions to `observer` during the block, beginning with the pending ones."""
         self.add(observer)
         try:
             yield
@@ -263,7 +270,7 @@ class Approvals:
             self.remove(observer)
 
     def add(self, observer: Observer) -> None:
-        """Pass all questions to `observer` from now on; first those that are pending."""
+        """Pass all questions to `observer` from now on, beginning with the pending ones."""
         self._observers[observer] = None
         for question in self.pending:
             observer.asked(question)
@@ -277,7 +284,7 @@ class Approvals:
         self._recheck()
 
     def _recheck(self) -> None:
-        """Let each task that waits for an answer check again whether its question is attended."""
+        """Wake each task that waits for an answer: it checks whether its question is attended."""
         for entry in self._entries.values():
             entry.changed.unpark_all()
 
@@ -308,7 +315,7 @@ class Approvals:
         return entry
 
     def _close(self, entry: _Entry, answer: Answer) -> None:
-        """Set the answer to a question, unless it has one."""
+        """Answer a question, notify the observers and wake `ask`; do nothing if it is answered."""
         if entry.answer is not None:
             return
         entry.answer = answer

@@ -1,12 +1,12 @@
-"""The decision on a command, from its parts: by the lists and rules, and the profile."""
+"""The decision on a command: allow, ask or deny, by the profile's lists and the user's rules."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from acpterm.config.profiles import Decision
-from acpterm.policy.levels import Level, Part, Verdict, strictest, worst
+from acpterm.policy.classifier import SEARCHED_MAX, Classifier
 from acpterm.policy.parts import FoundPart, pattern_text, rule_words
 from acpterm.policy.prefix import always_prefix
-from acpterm.policy.search import SEARCHED_MAX, Search
+from acpterm.policy.verdict import Level, Part, Verdict, strictest, worst
 from acpterm.policy.wrappers.unwrapped import is_standard
 
 if TYPE_CHECKING:
@@ -14,35 +14,39 @@ if TYPE_CHECKING:
 
 
 class _Decided(NamedTuple):
-    """The decision on a part, and what has decided, if it was not the profile's on the level."""
+    """The decision on one part of a command."""
 
     decision: Decision
     rule: str | None = None
+    """The rule, or the allowed prefix, that decided; None if the profile decided by the level."""
     reason: str = ""
     """The reason that the rule gives; may be empty."""
 
 
 def decide(
-    search: Search, line: str, allowed: frozenset[tuple[str, ...]], *, is_shell: bool
+    classifier: Classifier, line: str, allowed: frozenset[tuple[str, ...]], *, is_shell: bool
 ) -> Verdict:
-    """Return the verdict on the command of a search, `line`.
+    """Return the verdict on the command `line`, whose parts `classifier` has found.
 
-    `allowed` are prefixes that count like rules that allow. `is_shell` is passed on.
+    `allowed` are the prefixes that the user has allowed for the session. They count for a part that
+    no rule matches, whose words are known exactly, and whose level would ask: it is allowed if it
+    begins with one of them; a dangerous part only if it is equal. `is_shell` becomes
+    `Verdict.is_shell`.
     """
     parts = tuple(
         Part(tuple(word.text for word in part.words), part.level, part.reason)
-        for part in search.found
+        for part in classifier.found
     )
-    blocked = _blocked(search, line)
+    blocked = _blocked(classifier, line)
     if blocked:
         reason = f"the command matches {blocked}"
         return Verdict(Level.DANGEROUS, "deny", blocked, reason, parts, None, is_shell)
-    decided = [(part, _decide(part, search, allowed)) for part in search.found]
+    decided = [(part, _decide(part, classifier, allowed)) for part in classifier.found]
     decision = strictest(one.decision for _, one in decided)
-    level = worst(part.level for part in search.found)
+    level = worst(part.level for part in classifier.found)
     rule, reason = None, ""
     for part, one in decided:
-        # The reason is that of the worst part among those that decided.
+        # Several parts may have the strictest decision: give the reason of the most dangerous one.
         if one.decision == decision and (not reason or part.level is level):
             rule, reason = one.rule, one.reason or part.reason or reason
             if part.level is level:
@@ -53,8 +57,10 @@ def decide(
     return Verdict(level, decision, rule, reason, parts, prefix, is_shell)
 
 
-def _decide(part: FoundPart, search: Search, allowed: frozenset[tuple[str, ...]]) -> _Decided:
-    profile = search.lists.profile
+def _decide(
+    part: FoundPart, classifier: Classifier, allowed: frozenset[tuple[str, ...]]
+) -> _Decided:
+    profile = classifier.lists.profile
     decisions: dict[Level, Decision] = {
         Level.SAFE: profile.safe,
         Level.UNKNOWN: profile.unknown,
@@ -67,7 +73,7 @@ def _decide(part: FoundPart, search: Search, allowed: frozenset[tuple[str, ...]]
     full = (part.words[0].text, *texts[1:])
     named = texts if is_standard(full[0]) else full
     found: dict[Decision, Rule] = {}
-    for rule in search.rules:
+    for rule in classifier.rules:
         if rule.decision == "allow":
             if part.is_exact and (rule.matches(full) or rule.matches(named)):
                 found.setdefault("allow", rule)
@@ -84,10 +90,10 @@ def _decide(part: FoundPart, search: Search, allowed: frozenset[tuple[str, ...]]
     return _Decided(by_level)
 
 
-def _blocked(search: Search, line: str) -> str:
-    """Return the entry of the profile's lists that blocks the command; empty if none does."""
-    lists = search.lists
-    for part in search.found:
+def _blocked(classifier: Classifier, line: str) -> str:
+    """Return which entry of the profile's lists blocks the command `line`; empty if none does."""
+    lists = classifier.lists
+    for part in classifier.found:
         if part.words:
             name = rule_words(part.words)[0]
             if name in lists.blocked:
@@ -95,8 +101,8 @@ def _blocked(search: Search, line: str) -> str:
     if lists.blocked_patterns and len(line) > SEARCHED_MAX:
         return "blocked_patterns: the command is too long to be searched"
     if lists.blocked_patterns:
-        found = (pattern_text(part.words) for part in search.found if part.words)
-        for text in (line, *search.texts, *found):
+        found = (pattern_text(part.words) for part in classifier.found if part.words)
+        for text in (line, *classifier.texts, *found):
             for pattern in lists.blocked_patterns:
                 if pattern.search(text):
                     return f"blocked_patterns: {pattern.pattern}"

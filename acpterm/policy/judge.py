@@ -1,20 +1,20 @@
-"""The judgement on a command: its level, and the decision of rules and profile.
+"""The entry of the policy: judges a command by rules and a profile, and returns the verdict.
 
 A command is judged in three steps:
 
-1. All commands that it executes are found: in the shell line, and behind wrappers. Each is a part.
-2. Each part gets a level. A program of the profile's list is safe unless its arguments are not; a
-   pattern of the profile makes a part dangerous; all others are unknown. A line that is not plain
-   is a part itself, and at least unknown.
-3. Each part gets a decision: that of the strictest rule that matches it, or else that of the
-   profile on its level. The strictest decision of all parts is that of the command.
+1. All commands that it executes are found: in the shell line, and behind wrappers such as `sudo`.
+   Each of them is a part.
+2. Each part gets a level: safe, unknown or dangerous (`classifier`). A line that is not plain
+   (`syntax`) is one more part, and at least unknown.
+3. Each part gets a decision: the one of the strictest rule that matches the part, or else the one
+   of the profile for the part's level. The decision on the command is the strictest of all parts.
 
 A rule that allows counts only if the words of the part are known exactly, in a plain line; rules
-that ask or deny count wherever they match. Profile lists that block always deny.
+that ask or deny count wherever they match. The profile's lists of blocked commands always deny.
 
-Judging is pure computation with bounds: a command that exceeds one of them is *too long to be
-judged*, which makes it unknown, and dangerous if it has the name of a dangerous program, or is even
-too long to be searched for one.
+Judging is pure computation with bounds. A command that exceeds a bound is *too long to be judged*:
+it is unknown, or dangerous if it contains the name of a dangerous program, or if it is too long to
+be searched for such names.
 """
 
 import re
@@ -22,14 +22,14 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from acpterm.config.profiles import Profile
+from acpterm.policy.classifier import DANGEROUS_NAMES, SEARCHED_MAX, Classifier
 from acpterm.policy.decision import decide
-from acpterm.policy.levels import Level, Verdict
 from acpterm.policy.parts import Lists
 from acpterm.policy.rules import Rule
-from acpterm.policy.search import DANGEROUS_NAMES, SEARCHED_MAX, Search
+from acpterm.policy.verdict import Level, Verdict
 from acpterm.policy.words import TooLongError
 
-# Variables that can make a program execute something else.
+# Environment variables that can change what a program executes.
 _VARIABLES: Final = re.compile(
     r"PATH|LD_.*|DYLD_.*|BASH_.*|ENV|CDPATH|GIT_.*|.*PAGER|.*EDITOR|VISUAL|.*BROWSER|LESS.*|MANOPT"
     r"|NODE_.*|NPM_.*|npm_.*|YARN_.*|BUN_.*|PYTHON.*|PERL5?.*|RUBY.*|GEM_.*|BUNDLE_.*|JAVA_.*|_JAVA.*"
@@ -39,7 +39,8 @@ _VARIABLES: Final = re.compile(
     r"|EMACS.*|VIMINIT|EXINIT|LUA_.*|PHP.*|R_.*|TMPDIR|POSIXLY_CORRECT|http_proxy|https_proxy"
     r"|HTTPS?_PROXY|ALL_PROXY|FPATH|.*_?EXEC.*|TREE_.*|DOTNET_.*|COR_.*|CORECLR_.*"
 )
-# Finds such a name in a line, but of find and git only their dangerous arguments.
+# The name of a dangerous program anywhere in a line. `find` and `git` are the last two names: they
+# are often used safely, so only some of their arguments count.
 _DANGEROUS_NAME: Final = re.compile(
     rf"(?<![\w.-])(?:{'|'.join(DANGEROUS_NAMES[:-2])})(?![\w-])|-(?:delete|exec)\b"
     r"|git\s[^\n]{0,200}reset"
@@ -47,7 +48,7 @@ _DANGEROUS_NAME: Final = re.compile(
 
 
 class Judge:
-    """Judges commands by rules and profiles. Keeps nothing about the commands."""
+    """Judges commands by `rules` and profiles. Stores nothing about the commands."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         self._rules = tuple(rules)
@@ -63,34 +64,35 @@ class Judge:
         path: str | None = None,
         allowed: Collection[tuple[str, ...]] = (),
     ) -> Verdict:
-        """Return the judgement on a command.
+        """Return the verdict on a command.
 
-        Without `args`, `command` is shell text; otherwise it is a program. `env` are the names of
-        the variables that the request sets. `path` is the value of PATH in which programs are
-        looked up: relative directories in it make no command safe. `allowed` are prefixes that
-        count like rules that allow; for a dangerous part, only if they are the whole part.
+        If `args` is None, `command` is shell text; otherwise it is a program with these arguments.
+        `env` has the names of the variables that the request sets. `path` is the PATH in which
+        programs are looked up; None if PATH is not set. No command is safe if `env` has a name that
+        can change what is executed, or if `path` has a relative directory. `allowed` are the
+        prefixes that the user has allowed for the session: see `decision.decide`.
         """
         lists = self._lists.get(profile.name)
         if lists is None or lists.profile is not profile:
             lists = self._lists[profile.name] = Lists(profile)
-        search = Search(lists, self._rules)
+        classifier = Classifier(lists, self._rules)
         line = command if args is None else " ".join((command, *args))
         try:
             if args is None:
-                search.line(command)
-                is_shell = not _is_one_word(command, search)
+                classifier.line(command)
+                is_shell = not _is_one_word(command, classifier)
             else:
                 is_shell = False
-                search.program((command, *args))
+                classifier.program((command, *args))
         except (TooLongError, RecursionError):
             is_shell = args is None
-            search.add((), *_too_long(line))
+            classifier.add((), *_too_long(line))
         problem = _environment(env, path)
         if not problem:
-            return decide(search, line, frozenset(allowed), is_shell=is_shell)
-        # With such a variable a command may do other things than the one that was allowed.
-        search.add((), Level.UNKNOWN, problem)
-        verdict = decide(search, line, frozenset(), is_shell=is_shell)
+            return decide(classifier, line, frozenset(allowed), is_shell=is_shell)
+        # With this environment, the same words may do other things than when they were allowed.
+        classifier.add((), Level.UNKNOWN, problem)
+        verdict = decide(classifier, line, frozenset(), is_shell=is_shell)
         return verdict._replace(prefix=None)
 
 
@@ -104,16 +106,16 @@ def _too_long(line: str) -> tuple[Level, str]:
     return Level.DANGEROUS, f"the command is too long to be judged, and has {danger[0]!r}"
 
 
-def _is_one_word(command: str, search: Search) -> bool:
+def _is_one_word(command: str, classifier: Classifier) -> bool:
     return (
-        len(search.found) == 1
-        and [word.text for word in search.found[0].words] == [command]
-        and search.found[0].is_exact
+        len(classifier.found) == 1
+        and [word.text for word in classifier.found[0].words] == [command]
+        and classifier.found[0].is_exact
     )
 
 
 def _environment(env: Iterable[str], path: str | None) -> str:
-    """Return why no command is safe with the variables `env` and this PATH; empty if it may be."""
+    """Return why no command is safe with the variables `env` and this PATH; empty if one may be."""
     for name in env:
         if _VARIABLES.fullmatch(name):
             return f"the variable {name} is set, which can change what is executed"

@@ -1,29 +1,31 @@
-"""Parts of a command as they are found, and what matches them: lists of a profile, and rules."""
+"""A part of a command as the classifier finds it, and the texts that lists and rules match."""
 
 import re
 from typing import Final, NamedTuple
 
 from acpterm.config.profiles import Profile
-from acpterm.policy.levels import Level
+from acpterm.policy.verdict import Level
 from acpterm.policy.words import Word
 
 _BLANKS: Final = re.compile(r"\s")
 
 
 class FoundPart(NamedTuple):
-    """A part, with what decides whether a rule that allows it counts."""
+    """One command that the judged command executes; if `words` is empty, the line as a whole."""
 
     words: tuple[Word, ...]
     level: Level
     reason: str
     is_exact: bool
-    """Whether the words are known exactly, in a plain line."""
+    """Whether the words are known exactly, in a plain line. A rule that allows needs that."""
     is_suspected: bool
+    """Whether the words may not be a command at all; they were found in a search for danger."""
     is_wrapper: bool
+    """Whether the command executes another command or text, which has parts of its own."""
 
 
 class Lists:
-    """The lists of a profile, prepared for matching."""
+    """The lists of `profile` (safe, dangerous and blocked commands), prepared for matching."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
@@ -34,10 +36,13 @@ class Lists:
 
 
 def pattern_text(words: tuple[Word, ...]) -> str:
-    """Return the text of a part that patterns match: no word has a blank in it."""
+    """Return the text of a part for a profile's patterns: words joined by single spaces.
+
+    Each blank inside a word is replaced by `_`, so that a space always separates words.
+    """
     return " ".join(_BLANKS.sub("_", text) for text in rule_words(words))
 
 
 def rule_words(words: tuple[Word, ...]) -> list[str]:
-    """Return the words of a part, with the program's name instead of its path."""
+    """Return the words of a part for rules: the first is the program's name without its path."""
     return [words[0].text.rpartition("/")[2], *[word.text for word in words[1:]]]

@@ -1,18 +1,18 @@
-"""The prefix that stands for a part in "always allow"."""
+"""Chooses the prefix of a command that the user's answer "always" applies to."""
 
 import re
 from typing import Final
 
-from acpterm.policy.levels import Level
 from acpterm.policy.parts import FoundPart
+from acpterm.policy.verdict import Level
 
-# Programs whose second word selects what they do, so that two words are a useful prefix.
+# Programs whose first argument selects what they do, so that two words are a useful prefix.
 _HAS_SUBCOMMANDS: Final = frozenset(
     ("apt", "apt-get", "brew", "bun", "cargo", "composer", "conda", "deno", "docker", "dotnet",
      "gem", "gh", "git", "go", "gradle", "helm", "hg", "kubectl", "mix", "mvn", "npm", "pip",
      "pip3", "pnpm", "podman", "poetry", "rustup", "swift", "systemctl", "terraform", "uv", "yarn")
 )  # fmt: skip
-# Programs of which only the whole command is a useful prefix: their arguments decide everything.
+# Programs whose arguments decide everything, so that only the whole command is a useful prefix.
 _WHOLE: Final = re.compile(
     r"python[0-9.]*|node|perl|ruby|php|lua|deno|bash|sh|zsh|dash|ksh|fish|curl|wget|make|npx|bunx|uvx"
     r"|sed|awk|tee|mv|cp|ln|rsync|scp|install|kill|pkill|killall|xargs|find|tar|docker|podman|kubectl"
@@ -20,7 +20,10 @@ _WHOLE: Final = re.compile(
 
 
 def always_prefix(part: FoundPart) -> tuple[str, ...] | None:
-    """Return the prefix that stands for a part in "always allow"; None if no prefix can."""
+    """Return the words of `part` that "always allow" stores; None if no prefix can stand for it.
+
+    They are all words, or the program's name and its subcommand, or the program's name alone.
+    """
     if not part.words or not part.is_exact or part.is_suspected:
         return None
     words = tuple(word.text for word in part.words)

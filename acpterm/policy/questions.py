@@ -1,4 +1,4 @@
-"""A question to the user, whether a command may run, and its answer."""
+"""The types of a question to the user (may a command run?) and of its answer: data only."""
 
 from typing import Literal, TypeAlias
 
@@ -21,13 +21,17 @@ Prefix: TypeAlias = tuple[str, ...]
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A question to the user: whether an agent may run a command."""
+    """A question to the user: whether an agent may run `command` in `directory`.
+
+    `id` is the question's own, `session` is the id of the agent's session, and `agent` the agent's
+    name; None if the agent has sent none.
+    """
 
     id: str
     connection: str
     """The id of the agent's connection."""
     request: int | str | None
-    """The JSON-RPC id of the agent's request; None if it could not be recognised when repeated."""
+    """The JSON-RPC id of the agent's request; None if its repetition could not be recognised."""
     session: str
     agent: str | None
     command: str
@@ -37,23 +41,29 @@ class Question(Struct, frozen=True, kw_only=True):
     reason: str
     """Why the user is asked."""
     prefix: Prefix | None
-    """The words that "always" is for; None if the command cannot be allowed always."""
+    """The words that "always" applies to; None if the command cannot be allowed always."""
     fingerprint: bytes
-    """Identifies the whole request, with its environment and everything that is not shown."""
+    """A digest of the whole request, including its environment and all else that is not shown."""
     asked_time: float
     """When the question was asked, in seconds since 1970."""
     deadline: float | None = None
-    """When the question is refused without an answer, on trio's clock; None for never."""
+    """The time, on trio's clock, at which an unanswered question is refused; None for never."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """The answer to a question. `by` says who or what has answered."""
+    """The answer to a question.
+
+    `by` is the client through which the user answered (`editor`, `prompt`, `elicitation`,
+    `approvals`, `page`), or what answered instead: an earlier answer in the `session`, a `timeout`,
+    the withdrawal of the question (`cancelled`), or the lack of an observer (`unattended`). `scope`
+    says whether the answer counts once, or for the rest of the session.
+    """
 
     decision: AnswerDecision
     by: AnsweredBy
     scope: Scope = "once"
     reason: str = ""
-    """Why the command was refused, as far as it is known; may be empty."""
+    """Why the command was refused; empty if that is not known."""
 
     @property
     def is_allowed(self) -> bool:

@@ -1,4 +1,4 @@
-"""The user's rules: a TOML file of prefix rules.
+"""The user's prefix rules: reads their TOML file, and appends a rule to it.
 
     [[rule]]
     pattern = ["git", ["push", "fetch"]]
@@ -8,8 +8,9 @@
     not_match = ["git pull"]
 
 A rule matches a command whose first words are those of its pattern; a list in the pattern has
-alternatives for one word. `match` and `not_match` are examples, which are checked when the file is
-loaded: an example that does not do what it says is an error, and no rule of the file is used.
+alternatives for one word. `match` and `not_match` are examples: commands that the rule must match,
+and must not match. They are checked when the file is loaded. If one of them fails, loading raises
+`RulesError`, and no rule of the file is used.
 """
 
 import os
@@ -28,16 +29,17 @@ _KEYS: Final = ("pattern", "decision", "reason", "match", "not_match")
 
 
 class RulesError(Exception):
-    """The rules file cannot be used; the message is one line, and says what would be right."""
+    """The rules file cannot be used; the message is one line, and says what would be valid."""
 
 
 class Rule(NamedTuple):
-    """A rule on commands that begin with some words."""
+    """A rule with a decision on all commands that begin with certain words."""
 
     pattern: tuple[tuple[str, ...], ...]
-    """The alternatives of each word."""
+    """For each of the words, in order, the alternatives that match."""
     decision: Decision
     reason: str = ""
+    """The user's reason for the rule; may be empty."""
 
     def matches(self, words: Sequence[str]) -> bool:
         """Return whether a command begins with the words of the pattern."""
@@ -61,7 +63,10 @@ _FILE_BYTES_MAX: Final = 1024 * 1024
 
 
 def load_rules(path: str) -> tuple[Rule, ...]:
-    """Return the rules of a file; a file that does not exist has none. Raises `RulesError`."""
+    """Return the rules of the file at `path`; none if the file does not exist.
+
+    Raises `RulesError` if the file cannot be read, or is not a valid file of rules.
+    """
     try:
         return parse_rules(_read(path), path)
     except FileNotFoundError as error:
@@ -75,9 +80,11 @@ def load_rules(path: str) -> tuple[Rule, ...]:
 
 
 def _read(path: str) -> str:
-    """Return the text of a file. Raises `RulesError` unless it is a regular file of limited size.
+    """Return the text of a file; empty for /dev/null.
 
-    A pipe or a device would block the reader, or have no end.
+    Raises `RulesError` if the file is too large, or is not a regular file: a pipe or a device would
+    block the reader, or have no end. Raises `OSError` if the file cannot be read, and
+    `UnicodeDecodeError` if it is not UTF-8.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     status = os.fstat(descriptor)
@@ -96,7 +103,10 @@ def _read(path: str) -> str:
 
 
 def parse_rules(text: str, path: str) -> tuple[Rule, ...]:
-    """Return the rules of the text of a file, which `path` names in errors. Raises `RulesError`."""
+    """Return the rules in `text`, the contents of the file at `path`.
+
+    Raises `RulesError` if the text is not TOML, or a rule is not valid; the message names `path`.
+    """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -171,10 +181,11 @@ def _words(example: Any, where: str) -> list[str]:
 
 
 def allow_prefix(path: str, prefix: Sequence[str], reason: str) -> None:
-    """Append a rule that allows commands with a prefix; the rest of the file stays as it is.
+    """Append a rule that allows the commands that begin with `prefix`; keep the rest unchanged.
 
-    The file is replaced as a whole, so that a reader never sees half of a rule. A new file is
-    readable by its owner only. Raises `RulesError` if the file has an error, or cannot be written.
+    The file is replaced as a whole, so that a reader never sees half of a rule. If it does not
+    exist, it is created, readable by its owner only. Raises `RulesError` if the file is not valid,
+    or cannot be written.
     """
     load_rules(path)
     target = os.path.realpath(path)

@@ -1,11 +1,12 @@
-r"""Words of a shell line: what a shell makes of quotes, backslashes, braces and expansions.
+r"""Turns the raw words of a shell line into arguments: quotes, backslashes, braces, expansions.
 
-A word is written as raw text: `r\m`, `"$X"/y`, `{a,b}`. A shell turns one raw word into zero or
-more arguments. The result is exact for words without expansions. For others it is an estimate that
-serves to find danger: such words are marked, and a command that has one is never plain.
+A raw word is the text of a word as it is written: `r\m`, `"$X"/y`, `{a,b}`. A shell turns one raw
+word into zero or more arguments. The result here is exact for words without expansions. For other
+words it is an estimate that serves to find danger: the resulting `Word` is not literal, and a line
+with such a word is not plain, unless the word is a pattern of file names or begins with `~/`.
 
-Text that is not known (the output of a command, a variable of the environment) is replaced by
-`UNKNOWN_TEXT`.
+`UNKNOWN_TEXT` replaces text that is not known: the output of a command, or a variable of the
+environment.
 """
 
 import re
@@ -13,15 +14,16 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 UNKNOWN_TEXT: Final = "\ufffd"
-"""Stands for text that only the execution of the line would show."""
+"""Replaces text that is known only when the line is executed."""
 PIPE_PATH: Final = f"/dev/fd/{UNKNOWN_TEXT}"
-"""Stands for the path of a process substitution."""
+"""Replaces a process substitution, which a shell replaces by the path of a pipe."""
 EXPANSIONS_MAX: Final = 128
-"""Maximum expansions, and braces, of a word that is judged."""
+"""Maximum expansions, and maximum opening braces, of a raw word that is judged."""
 WORDS_MAX: Final = 64
-"""Maximum words that braces in one raw word are expanded to."""
+"""Maximum words to which the braces of one raw word are expanded."""
 
-# Private characters that mark, in text that is being built, braces without quotes and separators.
+# Characters for private use. In text that is being built, they stand for braces and commas outside
+# of quotes, and for the places where a shell splits the text.
 _OPEN, _COMMA, _CLOSE, _SEPARATOR = "\ue000", "\ue001", "\ue002", "\ue003"
 _MARKS: Final = re.compile("[\ue000-\ue003]")
 _BRACES: Final = {"{": _OPEN, ",": _COMMA, "}": _CLOSE}
@@ -50,36 +52,37 @@ _RANGE: Final = re.compile(r"\ue000(\d{1,4}|[a-zA-Z])\.\.(\d{1,4}|[a-zA-Z])\ue00
 
 
 class TooLongError(Exception):
-    """The line has more commands, or is nested deeper, than is judged."""
+    """The command exceeds a bound of the judgement, such as its length or depth of nesting."""
 
 
 class Raw(NamedTuple):
-    """A raw word, and where it has expansions."""
+    """A word as it is written, and the places of the expansions in it."""
 
     text: str
     expansions: tuple[tuple[int, int], ...]
-    """Start and end of each outermost expansion in `text`, in order."""
+    """The start and the end of each outermost expansion, as indexes in `text`, in order."""
 
 
 class Word(NamedTuple):
-    """An argument as a program gets it, as far as it is known."""
+    """An argument as a program receives it, as far as it is known."""
 
     text: str
     is_literal: bool = True
     """Whether the text is exact: no expansion, no glob, no brace, no tilde."""
     is_glob: bool = False
-    """Whether the text is a pattern, which the shell replaces by names of files."""
+    """Whether the text is a pattern that the shell replaces by names of files."""
 
     @property
     def may_become_option(self) -> bool:
-        """Return whether a shell may turn the word into one that begins with a dash."""
+        """Whether the word is a pattern that may match a name of a file that begins with a dash."""
         return self.is_glob and self.text[:1] in ("*", "?", "[", "-", UNKNOWN_TEXT)
 
 
 def words_of(raw: Raw, constants: Mapping[str, str], unknown: str = UNKNOWN_TEXT) -> list[Word]:
     """Return the arguments that a raw word becomes.
 
-    `constants` are values of variables. Text that is not known becomes `unknown`.
+    `constants` has the known values of variables. Text that is not known becomes `unknown`. Raises
+    `TooLongError` if the word has too many expansions or braces.
     """
     if _SIMPLE.fullmatch(raw.text):
         return [Word(raw.text)]
@@ -96,7 +99,7 @@ def words_of(raw: Raw, constants: Mapping[str, str], unknown: str = UNKNOWN_TEXT
             if piece or is_quoted
         ]
     if len(found) == 1 and found[0].text == text.translate(_UNMARKED):
-        # Braces that are not expanded, such as those of `stash@{0}` or of find's `{}`.
+        # The shell does not expand these braces, such as those of `stash@{0}` or of find's `{}`.
         return [Word(found[0].text, is_literal, is_glob)]
     return [word._replace(is_literal=False) for word in found]
 
@@ -104,7 +107,7 @@ def words_of(raw: Raw, constants: Mapping[str, str], unknown: str = UNKNOWN_TEXT
 def _scan(  # noqa: C901, PLR0912, PLR0915  one state machine, a branch for each character
     raw: Raw, constants: Mapping[str, str], unknown: str
 ) -> tuple[str, bool, bool, bool]:
-    """Return the text, and whether the word is literal, has a glob, and has quotes."""
+    """Return the text with marks, and whether the word is literal, has a glob, and has quotes."""
     source = raw.text
     starts = dict(raw.expansions)
     if len(starts) > EXPANSIONS_MAX or source.count("{") > EXPANSIONS_MAX:
@@ -140,7 +143,8 @@ def _scan(  # noqa: C901, PLR0912, PLR0915  one state machine, a branch for each
             at += 2
             continue
         elif in_quotes:
-            out.append(character)  # a `$` before other text, or a backquote of an error
+            # A `$` before other text, or a backquote where the line has an error.
+            out.append(character)
             is_literal = is_literal and character == "$"
         elif character == "'" and (match := _SINGLE.match(source, at)):
             out.append(match[1])
@@ -148,7 +152,7 @@ def _scan(  # noqa: C901, PLR0912, PLR0915  one state machine, a branch for each
             at = match.end()
             continue
         elif character == "$" and (match := _ANSI_C.match(source, at)):
-            # Not every shell knows this form, so that the word is not exact.
+            # Some shells do not know this form, so the word is not literal.
             out.append(_ESCAPE.sub(_escaped, match[1]))
             is_literal, is_quoted = False, True
             at = match.end()
@@ -163,7 +167,8 @@ def _scan(  # noqa: C901, PLR0912, PLR0915  one state machine, a branch for each
         elif character in _BRACES:
             out.append(_BRACES[character])
         else:
-            # A `$` before a quote asks for a translation; another quote is an error.
+            # `$"…"` is a string to translate, whose `$` is dropped. A quote without an end is an
+            # error of the line.
             if character != "$" or source[at + 1 : at + 2] != '"':
                 out.append(character)
             is_literal = is_literal and character == "$" and source[at + 1 : at + 2] != '"'
@@ -184,7 +189,10 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def _value(expansion: str, constants: Mapping[str, str], unknown: str) -> str:
-    """Return the value of an expansion: of a variable, or of a simple `$(echo …)`."""
+    """Return the value of an expansion: a variable, a process substitution, or `$(echo WORDS)`.
+
+    Returns `unknown` for all other expansions, and for variables that `constants` does not have.
+    """
     if expansion.startswith(("<(", ">(")):
         return PIPE_PATH
     match = _PARAMETER.fullmatch(expansion)
@@ -205,7 +213,7 @@ def _value(expansion: str, constants: Mapping[str, str], unknown: str) -> str:
 
 
 def _split(value: str, constants: Mapping[str, str]) -> str:
-    """Mark where a shell splits the value of an expansion without quotes."""
+    """Return `value`, of an expansion outside of quotes, with a mark wherever a shell splits it."""
     separators = " \t\n" + constants.get("IFS", "")
     if not any(character in value for character in separators):
         return value
@@ -213,10 +221,10 @@ def _split(value: str, constants: Mapping[str, str]) -> str:
 
 
 def _expand_braces(text: str) -> list[str]:
-    """Return the texts that marked braces in `text` expand to, at most `WORDS_MAX`."""
+    """Return the texts, at most `WORDS_MAX`, to which the marked braces in `text` expand."""
     done: list[str] = []
     waiting = [text]
-    # Each round expands one pair of braces; a text that has none is done.
+    # Each round expands one pair of braces; a text without such a pair is done.
     for _ in range(4 * WORDS_MAX):
         if not waiting or len(done) + len(waiting) > WORDS_MAX:
             break
@@ -230,7 +238,10 @@ def _expand_braces(text: str) -> list[str]:
 
 
 def _expand_first(text: str) -> list[str] | None:
-    """Return the variants of the first innermost pair of braces, or None if there is no pair."""
+    """Return `text` with each alternative of its first innermost pair of braces.
+
+    Only the two ends of a range are alternatives. Returns None if there is no pair to expand.
+    """
     if match := _RANGE.search(text):
         return [text[: match.start()] + one + text[match.end() :] for one in match.group(1, 2)]
     end = text.find(_CLOSE)

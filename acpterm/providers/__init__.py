@@ -1,13 +1,26 @@
-"""The providers: where a terminal's program runs.
+"""The providers: they run a terminal's program locally, in a sandbox or container, or elsewhere.
 
-A provider turns a command into what the keeper runs, and cleans up when the terminal has closed.
+A provider turns a command into the argv that the keeper runs, and cleans up when the terminal has
+closed.
 
 - `provider`: the interface; `registry`: creates a provider by its name;
-- `local`, `landlock`, `bubblewrap`, `podman`: one provider each;
-- `landlock_exec`: the script that restricts a process, and executes the program;
-- `workspace`: the directory that a program may write to, and what is protected in it;
-  `placeholders`: what stands there for protected names that do not exist;
+- `local`: no isolation; `landlock` and `bubblewrap`: sandboxes; `container`: podman and docker;
+  `ssh`, `slurm`: places, which are other hosts and clusters.
+
+Sandboxes and containers:
+
+- `sandbox_trial`, `container_trial`: run a trial, to find out whether the isolation works here;
+- `workspace`: the directory that a program may write to, and the protected names in it;
+  `placeholders`: directories that are created at protected names that do not exist;
+- `secret_paths`, `environment`: the files and the variables that a sandbox hides;
+- `exec_script`: the shell text that executes the program inside;
+- `landlock_exec`: the script that restricts its own process by Landlock, and executes the program;
+- `bubblewrap_argv`, `container_argv`: the argv that runs a command in a sandbox or a container;
+- `engine`: runs other commands of a container engine.
+
+For several providers:
+
 - `off_loop`: calls in threads that access files; `tree_removal`: removes private directories;
-- `secret_paths`, `environment`: the files and variables that a sandbox hides;
-- `starter`: the shell text that executes a program inside a sandbox; `trial`: runs it with `true`.
+- `place_client`: private directories, and the environment, of the client of a place;
+- `guarded_tasks`: background tasks whose errors do not end the daemon.
 """

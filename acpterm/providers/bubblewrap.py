@@ -1,91 +1,48 @@
 """The provider `bubblewrap`: programs run in namespaces of their own (bwrap(1)).
 
-What holds inside:
+The rules for programs in the sandbox are:
 
-- All files of the system are readable, but secrets, sockets and acpterm's own files are hidden.
-- Only the workspace is writable, without the protected names in it (`workspace`), and private
-  directories in place of /tmp, /var/tmp and /dev/shm, which end with the sandbox.
-- There is no network, and so no abstract Unix socket, unless `Command.network` is set.
-- There are own namespaces of users, processes, IPC and host names, no capabilities, no new
-  privileges, and no further user namespaces.
-- /dev has the harmless devices and its own pseudo-terminals. The terminal of the program is
-  /dev/console there, which is what tty(1) prints; other terminals of the user are not there.
+- They can read all files of the system, except secrets, sockets and acpterm's own files: these are
+  hidden.
+- They can write only to the workspace, except for the protected names in it (`workspace`), and to
+  private directories in place of /tmp, /var/tmp and /dev/shm, which end with the sandbox.
+- They have no network, and so no abstract Unix sockets, unless `Command.network` is set.
+- They have their own namespaces of users, processes, IPC and host names, no capabilities and no new
+  privileges, and they cannot create user namespaces.
+- /dev has the harmless devices and its own pseudo-terminals. The program's terminal is /dev/console
+  there, as tty(1) prints; the other terminals of the user are missing.
 
-The processes of a terminal are, from outside: bwrap, which is the session's leader and reports the
-exit status; the sandbox's process 1, which is bwrap too; and the programs. The first bwrap exits
-with the program. Process 1 reaps, and ends with the last process: background processes live on.
-acpterm kills them from outside like those of other terminals. bwrap is in the foreground with the
-program, so it ignores the signals that users send: it would otherwise end before its program. It
-does not ignore SIGHUP, which tells the session that its terminal is closed.
+Seen from outside, a terminal has these processes: bwrap, which is the session's leader and reports
+the exit status; the sandbox's process 1, which is also bwrap; and the programs. The first bwrap
+exits when the program exits. Process 1 reaps orphans, and exits after the last process, so
+background processes survive the program. acpterm kills them from outside, as for other terminals.
+bwrap is in the foreground process group with the program. It ignores the signals that users send,
+since it would otherwise end before its program. It does not ignore SIGHUP, which the session gets
+when its terminal is closed.
 
-Exit status: a program that dies by signal n is reported as exit code 128+n. If the sandbox cannot
-be set up, bwrap prints why and exits with 1, and the program has not run.
+Exit status: a program that is ended by signal n is reported as exit code 128+n. If the sandbox
+cannot be set up, bwrap prints why and exits with 1, and the program has not run.
 
-`prepare` first runs the sandbox as a trial. A success is remembered for 60 s, as long as bwrap is
-the same file; after a failure the next command tries again. The order of mounts matters: hidden
-paths outside the workspace, the workspace, hidden paths inside it, pinned directories, protected
-names.
+`prepare` first runs a trial of the sandbox (`sandbox_trial`). A success is remembered for 60 s,
+unless the file of bwrap changes; a failure is not remembered.
 """
 
-import os
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
-import acpterm
 from acpterm.providers import off_loop
-from acpterm.providers.environment import sandbox_environment, split_environment
+from acpterm.providers.bubblewrap_argv import PACKAGE, Tools, prepared_command, trial_command
 from acpterm.providers.placeholders import Placeholders
-from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
-from acpterm.providers.secret_paths import (
-    existing,
-    is_below,
-    listening_sockets,
-    outermost,
-    secret_paths,
-)
-from acpterm.providers.starter import starter_argv
-from acpterm.providers.trial import Trial, file_identity, run_trial, trial_directory
-from acpterm.providers.workspace import Workspace, is_placeholder
-
-_TMP: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  the sandbox's own
-_RUN: Final = ("/run", "/var/run")
-# What programs need of /run: their own files with NixOS.
-_RUN_KEPT: Final = ("/run/current-system", "/run/booted-system", "/run/opengl-driver")
-# `core_pattern` and others in /proc/sys make the kernel execute a program outside the sandbox.
-_KERNEL_FILES: Final = (
-    *("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/mtrr"),
-    *("/proc/acpi", "/proc/scsi", "/proc/driver", "/proc/tty", "/proc/asound"),
-)
-_RESOLV_CONF: Final = "/etc/resolv.conf"
-_IGNORED: Final = "INT,QUIT,TERM,USR1,USR2,ALRM,TSTP,TTIN,TTOU"
-_PACKAGE: Final = "install the package bubblewrap (Debian, Ubuntu: apt-get install bubblewrap)"
+from acpterm.providers.provider import Command, Isolation, Prepared
+from acpterm.providers.sandbox_trial import Trial, file_identity, run_trial, trial_directory
 
 
-class _Tools(NamedTuple):
-    """The programs that start a sandbox."""
+def _find_tools() -> tuple[Tools, object]:
+    """Return the programs, and a value that changes if one of them is replaced.
 
-    bwrap: str
-    env: str
-
-    @classmethod
-    def find(cls) -> "_Tools":
-        """Return the programs' paths. Raises `ProviderError` if one does not exist."""
-        bwrap = shutil.which("bwrap")
-        if bwrap is None:
-            raise ProviderError(f"bubblewrap: there is no program bwrap: {_PACKAGE}")
-        env = shutil.which("env")
-        if env is None:
-            raise ProviderError(
-                "bubblewrap: there is no program env: install the package coreutils"
-            )
-        return cls(os.path.realpath(bwrap), env)
-
-
-def _find_tools() -> tuple[_Tools, object]:
-    """Return the programs, and what changes if they are replaced. Raises `ProviderError`."""
-    tools = _Tools.find()
+    Raises `ProviderError` if one of them does not exist.
+    """
+    tools = Tools.find()
     return tools, file_identity("bubblewrap", *tools)
 
 
@@ -103,9 +60,11 @@ class BubblewrapProvider:
         self._trial: Final = Trial()
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return the command of a sandbox that runs `command`. Raises `ProviderError`.
+        """Return the argv of bwrap that runs `command` in a sandbox, with its environment.
 
-        Unless the program is started, the caller must call `clean_up`.
+        The caller must call `clean_up` once the terminal has ended, or if the program is not
+        started. Raises `ProviderError` if the sandbox does not work here, or if the workspace
+        cannot be protected.
         """
         tools, identity = await off_loop.look_up(_find_tools)
         await self._trial.ensure(identity, lambda: self._try(tools))
@@ -113,11 +72,11 @@ class BubblewrapProvider:
             partial(self._protected, command, tools), self._placeholders.remove
         )
 
-    def _protected(self, command: Command, tools: _Tools) -> Prepared:
-        """Return the prepared command, after creating its placeholders."""
+    def _protected(self, command: Command, tools: Tools) -> Prepared:
+        """Create the placeholders of a sandbox, and return its prepared command."""
         workspace, token, placeholders = self._placeholders.protect(command.workspace)
         try:
-            return _prepared(command, tools, workspace, placeholders)._replace(token=token)
+            return prepared_command(command, tools, workspace, placeholders)._replace(token=token)
         except BaseException:
             self._placeholders.remove(token)
             raise
@@ -127,9 +86,10 @@ class BubblewrapProvider:
         await off_loop.clean_up(partial(self._placeholders.remove, token))
 
     async def check(self) -> str:
-        """Run `true` in a sandbox; return a line that describes what holds. Raises `ProviderError`.
+        """Run `true` in a sandbox; return a line that describes the sandbox's restrictions.
 
-        The result is not taken from an earlier run.
+        The sandbox is always run, even if an earlier trial has succeeded. Raises `ProviderError` if
+        it does not work.
         """
         tools, _ = await off_loop.look_up(_find_tools)
         version = await self._try(tools)
@@ -138,140 +98,23 @@ class BubblewrapProvider:
             "secrets, sockets and other processes are hidden; the network is off unless allowed"
         )
 
-    async def _try(self, tools: _Tools) -> str:
-        """Run a trial in an empty workspace; return the version of bwrap. Raises `ProviderError`.
+    async def _try(self, tools: Tools) -> str:
+        """Run `true` in a sandbox with an empty workspace; return the version of bwrap.
 
-        The trial's sandbox is the same as that of a command, except for the workspace.
+        The sandbox is otherwise the same as that of a command. Raises `ProviderError` if it does
+        not work.
         """
         async with trial_directory("bubblewrap") as directory:
-            prepared = await off_loop.look_up(partial(_trial_command, tools, directory))
+            prepared = await off_loop.look_up(partial(trial_command, tools, directory))
             await run_trial(
                 "bubblewrap", prepared.argv, prepared.env, lambda text: _cause(text, tools.bwrap)
             )
         version = [tools.bwrap, "--version"]
-        return await run_trial("bubblewrap", version, prepared.env, lambda _: _PACKAGE)
-
-
-def _prepared(
-    command: Command, tools: _Tools, workspace: Workspace, placeholders: Sequence[str]
-) -> Prepared:
-    run = existing(_RUN)
-    private = outermost([*existing(_TMP), *run, "/dev", "/proc"])
-    hidden = [
-        path
-        for path in outermost(
-            [*secret_paths(command.env), *existing(command.hidden), *listening_sockets()]
-        )
-        if is_below(path, workspace.path) or not any(is_below(path, one) for one in private)
-    ]
-    _check_hidden(workspace, hidden)
-    inside = [path for path in hidden if is_below(path, workspace.path)]
-    outside = [path for path in hidden if not is_below(path, workspace.path)]
-    env = sandbox_environment(
-        command.env, [*private, *hidden, *map(os.path.abspath, command.hidden)], tmpdir=_TMP[0]
-    )
-    outer, inner = split_environment(env)
-    argv = [
-        *(tools.env, f"--ignore-signal={_IGNORED}", tools.bwrap),
-        *("--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc"),
-        *("--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"),
-        *(() if command.network else ("--unshare-net",)),
-        *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
-        *_kernel_files(),
-        *_private_directories(run),
-        *_hide(outside),
-        *("--bind", workspace.path, workspace.path),
-        *_hide(inside),
-        *_home(command.env, private),
-        *(word for path in workspace.pinned for word in ("--bind", path, path)),
-        *_protect(workspace, placeholders),
-        *(word for variable in inner.items() for word in ("--setenv", *variable)),
-        *("--chdir", _directory(command.cwd, private), "--"),
-        *(tools.env, f"--default-signal={_IGNORED}"),
-        *starter_argv(command.shell, command.argv, command.fallback_argv),
-    ]
-    return Prepared(argv, None, outer, command.cwd)
-
-
-def _trial_command(tools: _Tools, directory: str) -> Prepared:
-    """Return the command of a sandbox that runs `true` in the workspace `directory`."""
-    workspace = Workspace(os.path.realpath(directory), (), (), ())
-    env = {"HOME": os.path.expanduser("~"), "PATH": os.environ.get("PATH", os.defpath)}
-    command = Command(("true",), None, env, workspace.path, workspace.path, "/bin/sh")
-    return _prepared(command, tools, workspace, ())
-
-
-def _check_hidden(workspace: Workspace, hidden: Iterable[str]) -> None:
-    if workspace.path in hidden:
-        raise ProviderError(
-            f"{workspace.path}: holds secrets, which a sandbox hides: use the directory of a "
-            "project as the session's directory"
-        )
-
-
-def _kernel_files() -> Iterator[str]:
-    """Yield the options that make the kernel's files in /proc read-only.
-
-    Only root may write to them. Root in the sandbox has no capabilities, but it is the owner.
-    """
-    if os.geteuid() == 0:
-        for path in existing(_KERNEL_FILES):
-            yield from ("--ro-bind", path, path)
-
-
-def _private_directories(run: Iterable[str]) -> Iterator[str]:
-    for path in outermost(existing(_TMP)):
-        # --dev has made /dev/shm, which is private already.
-        if not is_below(path, "/dev"):
-            yield from ("--perms", "1777", "--tmpfs", path)
-    for path in outermost(run):
-        yield from ("--perms", "0555", "--tmpfs", path)
-    for path in (*_RUN_KEPT, os.path.realpath(_RESOLV_CONF)):
-        if any(is_below(path, one) for one in run) and os.path.exists(path):
-            yield from ("--ro-bind", path, path)
-
-
-def _hide(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the options that hide files and directories, which appear to be empty then.
-
-    A hidden directory is a file system in memory, on which bwrap can create the mount point of the
-    workspace. That costs a tenth of what a bind mount costs.
-    """
-    empty = os.path.join(os.path.dirname(os.path.realpath(acpterm.__file__)), "py.typed")
-    for path in paths:
-        if os.path.isdir(path):
-            yield from ("--perms", "0555", "--tmpfs", path)
-        else:
-            yield from ("--ro-bind", empty, path)
-
-
-def _home(env: Mapping[str, str], private: Iterable[str]) -> Iterator[str]:
-    """Yield the options that create the home directory, if it is in a private directory."""
-    home = env.get("HOME", "")
-    if os.path.isabs(home) and any(is_below(home, one) for one in private):
-        yield from ("--dir", home)
-
-
-def _protect(workspace: Workspace, placeholders: Iterable[str]) -> Iterator[str]:
-    """Yield the options that make protected names, and the `placeholders`, read-only."""
-    uses_placeholders = False
-    for path in (*workspace.protected, *placeholders):
-        uses_placeholders |= is_placeholder(path)
-        if is_placeholder(path) and os.path.isdir(path):
-            yield from ("--perms", "0555", "--tmpfs", path)
-        else:
-            yield from ("--ro-bind", path, path)
-    if uses_placeholders:
-        yield from ("--lock-file", workspace.path)
-
-
-def _directory(cwd: str, private: Iterable[str]) -> str:
-    """Return the working directory inside: `cwd`, or its real path if a link to it is hidden."""
-    return os.path.realpath(cwd) if any(is_below(cwd, one) for one in private) else cwd
+        return await run_trial("bubblewrap", version, prepared.env, lambda _: PACKAGE)
 
 
 def _cause(text: str, bwrap: str) -> str:
-    """Return why bwrap has failed, and what to do, from what it has printed."""
+    """Return why bwrap has failed, and what the user can do; `text` is bwrap's error message."""
     if _is_set("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"):
         return (
             "AppArmor forbids user namespaces (Ubuntu): add a profile for "

@@ -1,22 +1,23 @@
-"""The argv that runs a command in a container.
+"""Builds the argv that runs a command in a container of podman or docker.
 
-Three programs are involved; none of them interprets what the caller passes:
+Three programs run one inside the other. None of them evaluates words of the command as shell text:
 
-1. A Python on the host, which runs in the terminal (`_ON_HOST`). It passes its own limits of open
-   files and processes to the engine: without these options an engine of root requests limits that
-   a container manager may forbid, and nothing starts. It locks the placeholders of the workspace
-   (`placeholders`), since locks outlive exec. Then it executes the engine's `run`.
+1. A Python on the host (`_ON_HOST`), which runs in the terminal. It passes its own limits of open
+   files and processes to the engine as options. Without them, an engine of root requests limits
+   that a container manager may forbid, and nothing starts. It also locks the placeholders of the
+   workspace (`placeholders`); the locks survive exec. Then it executes the engine's `run`.
 2. The engine, in the foreground. It connects the terminal with a PTY in the container.
-3. A shell in the container, as its first process (`_INSIDE`). It changes to the working directory,
-   runs the command by `starter`, and exits with its status, which is 128+n if signal n has ended
-   it. While it waits it also reaps orphans, so the engine's `--init`, which needs one more package,
-   is not used. Docker has its own init, which is necessary there: only an init forwards SIGTERM to
-   the program.
+3. A shell in the container (`_INSIDE`). It changes to the working directory, runs the command by
+   `exec_script`, and exits with the status of the command: 128+n if signal n has ended it. With
+   podman the shell is the container's first process and reaps orphans, so `--init`, which needs one
+   more package, is not used. Docker has its own init, which is used: without it, SIGTERM would not
+   be forwarded to the program.
 
-Environment: the container gets the variables of the request, and of the daemon's environment only
+Environment: the container gets the variables of the request, and from the daemon's environment only
 those in `INHERITED`. The engine itself gets none of the request's variables: it runs on the host,
 where `LD_PRELOAD` or `CONTAINERS_CONF` would execute something outside of the container. So the
-values are arguments of the engine, which other users of the machine can read, like the command.
+values are arguments of the engine, which other users of the machine can read, as they can read the
+command.
 """
 
 import os
@@ -25,18 +26,21 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from acpterm.providers.exec_script import exec_script_argv
 from acpterm.providers.provider import Command, ProviderError
-from acpterm.providers.starter import starter_argv
 from acpterm.providers.workspace import Workspace
 
 INHERITED: Final = re.compile(
     r"TERM|COLORTERM|LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR(?:_FORCE)?"
     r"|[A-Z_]*PAGER|LESS"
 )
-"""The variables of the daemon's environment that a container gets, if the request has none."""
+"""The names of the variables that a container gets from the daemon's environment.
 
-# Arguments: the number of placeholders, and their paths; and the argv of the engine, with a `-` in
-# the place of the limits. The engine lowers its own limits to the maxima that are used here.
+A variable of the same name in the request takes precedence.
+"""
+
+# Arguments: the number of placeholders, and their paths; and the argv of the engine, in which `-`
+# is replaced by the options for limits. The maxima are those to which the engine lowers its limits.
 _ON_HOST: Final = """\
 import _signal, fcntl, os, resource, sys
 for number in (_signal.SIGINT, _signal.SIGPIPE, _signal.SIGXFSZ):
@@ -71,7 +75,7 @@ except OSError as error:
     sys.exit(126)
 """
 
-# Arguments: the working directory, and an argv.
+# Arguments of the shell in the container: the working directory, and the argv to execute.
 _INSIDE: Final = """\
 cd -- "$1" 2>/dev/null || {
   printf 'acpterm: %s: cannot be the working directory: it is not in the container\\n' "$1" >&2
@@ -79,9 +83,9 @@ cd -- "$1" 2>/dev/null || {
 }
 shift
 """
-# A command in parentheses is executed in a new process, in which SIGINT has its default action. The
-# trap keeps the shell, which is in the same process group, from exiting on Ctrl-C. The messages of
-# the shell, such as "Killed", are discarded.
+# Executes the argv if the shell is the first process of the container. The parentheses create a new
+# process, in which SIGINT has its default action. The trap keeps the shell, which is in the same
+# process group, from exiting on Ctrl-C. Messages of the shell, such as "Killed", are discarded.
 _AS_INIT: Final = """\
 trap : INT QUIT
 exec 9>&2 2>/dev/null
@@ -89,7 +93,7 @@ exec 9>&2 2>/dev/null
 exit $?
 """
 _BELOW_INIT: Final = 'exec "$@"\n'
-# Executes the shell of the settings, which the image may lack.
+# Executes the shell of the settings ($0), or /bin/sh if the image does not have that shell.
 _SETTINGS_SHELL: Final = """\
 if command -v -- "$0" >/dev/null; then exec "$0" "$@"; fi
 exec /bin/sh "$@"
@@ -97,7 +101,7 @@ exec /bin/sh "$@"
 
 
 class Setup(NamedTuple):
-    """What was found out about an engine: the options that it needs on this machine."""
+    """The options that an engine needs on this machine, as a trial has found them."""
 
     engine: str
     """`podman` or `docker`."""
@@ -107,13 +111,13 @@ class Setup(NamedTuple):
     user: str
     """The uid and the gid in the container, as UID:GID."""
     keeps_id: bool
-    """Whether an option has to map the daemon's user to the same uid in the container."""
+    """Whether the option `--userns=keep-id` maps the daemon's user to its own uid inside."""
     has_cgroup: bool
-    """Whether containers get a control group of their own, not that of the terminal."""
+    """Whether a container has its own control group; else it stays in the terminal's."""
 
 
 class Mount(NamedTuple):
-    """A file or directory of the host in the container."""
+    """A file or directory `source` of the host, mounted at `target` in the container."""
 
     source: str
     target: str
@@ -123,8 +127,8 @@ class Mount(NamedTuple):
 def run_argv(setup: Setup, name: str, command: Command, workspace: Workspace) -> list[str]:
     """Return the argv that runs a command in the foreground, in a new container `name`.
 
-    All `missing` paths of the workspace must have placeholders, or be impossible to create. Raises
-    `ProviderError` for a path that cannot be mounted.
+    Each of the `missing` paths of the workspace must have a placeholder, unless the user cannot
+    create the path. Raises `ProviderError` if a path with a line break would have to be mounted.
     """
     environment = container_environment(command.env, command.requested)
     options = [
@@ -136,22 +140,26 @@ def run_argv(setup: Setup, name: str, command: Command, workspace: Workspace) ->
     ]
     argv = _with_shell_of_image(command.argv, command.shell)
     fallback = command.fallback_argv and _with_shell_of_image(command.fallback_argv, command.shell)
-    arguments = [command.cwd, *starter_argv("/bin/sh", argv, fallback)]
+    arguments = [command.cwd, *exec_script_argv("/bin/sh", argv, fallback)]
     locks = [path for path in workspace.missing if os.path.lexists(path)]
     return shell_argv(setup, options, arguments, locks)
 
 
 def _with_shell_of_image(argv: Sequence[str], shell: str) -> Sequence[str]:
-    """Return `argv`, but if it begins with `shell`, let it use /bin/sh where `shell` is missing."""
+    """Return `argv`, changed so that /bin/sh replaces `shell` if the image lacks `shell`.
+
+    `argv` is returned unchanged if it does not begin with `shell`.
+    """
     if argv[0] != shell or shell == "/bin/sh":
         return argv
     return ["/bin/sh", "-c", _SETTINGS_SHELL, *argv]
 
 
 def workspace_mounts(path: str, workspace: Workspace) -> list[Mount]:
-    """Return the mounts of a workspace, in their order.
+    """Return the mounts of a workspace, in the order in which they must be made.
 
-    If `path`, which the session uses, has symbolic links, the workspace is mounted there too.
+    `path` is the session's directory as the session names it. If it has symbolic links, the
+    workspace is mounted both at its real path and at `path`.
     """
     writable = [workspace.path, *workspace.pinned]
     placeholders = [missing for missing in workspace.missing if os.path.lexists(missing)]
@@ -167,14 +175,16 @@ def workspace_mounts(path: str, workspace: Workspace) -> list[Mount]:
 def shell_argv(
     setup: Setup, options: Sequence[str], arguments: Sequence[str], locks: Sequence[str] = ()
 ) -> list[str]:
-    """Return the argv that runs the shell in the container, with arguments as in `_INSIDE`.
+    """Return the argv that runs the shell in a container.
 
-    `options` are those of the engine's `run`. `locks` are the paths of placeholders to lock.
+    `options` are options of the engine's `run`. `arguments` are those of the shell: the working
+    directory, and an argv. `locks` are the paths of the placeholders to lock.
     """
     script = _INSIDE + (_BELOW_INIT if setup.engine == "docker" else _AS_INIT)
     return [
         sys.executable,
-        # Without the site, in a third of the time; and without the user's settings of Python.
+        # Ignore the user's settings of Python, and skip the module site: that saves two thirds of
+        # the start's time.
         "-ISc",
         _ON_HOST,
         str(len(locks)),
@@ -194,7 +204,7 @@ def shell_argv(
 
 
 def base_options(setup: Setup, name: str, *, network: bool) -> list[str]:
-    """Return the options that isolate a container, and that do not depend on the command."""
+    """Return the options of `run` that isolate a container; they do not depend on its command."""
     options = [
         "--rm",
         f"--name={name}",
@@ -205,17 +215,18 @@ def base_options(setup: Setup, name: str, *, network: bool) -> list[str]:
         "--cap-drop=ALL",
         "--security-opt=no-new-privileges",
         "--read-only",
-        # Without these options podman and docker differ; programs in /tmp may be executed.
+        # All options are given, since the defaults of podman and docker differ. `exec` allows to
+        # execute programs in /tmp.
         "--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777",
         "--log-driver=none",
     ]
     if not network:
         options.append("--network=none")
     if os.path.exists("/sys/fs/selinux/enforce"):
-        # Otherwise SELinux refuses the workspace, or its files would have to be relabelled.
+        # Otherwise SELinux denies access to the workspace, unless all its files are relabelled.
         options.append("--security-opt=label=disable")
     if setup.engine == "docker":
-        # Docker has no way to disable the keys that detach it: use three that no user types.
+        # Docker's keys for detaching cannot be disabled: use a sequence that no user types.
         options += ["--init", "--detach-keys=ctrl-],ctrl-^,ctrl-_"]
     else:
         options += ["--detach-keys=", "--http-proxy=false"]
@@ -227,15 +238,16 @@ def base_options(setup: Setup, name: str, *, network: bool) -> list[str]:
 
 
 def global_options(engine: str) -> list[str]:
-    """Return the options of the engine itself: no warnings, which would be printed as output."""
+    """Return the options before `run`: no warnings, which would appear in the terminal's output."""
     return ["--log-level=error"] if engine == "podman" else []
 
 
 def container_environment(env: Mapping[str, str], requested: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a command in a container.
 
-    `env` is its complete environment on the host, and `requested` the part that was requested. The
-    home directory is the private /tmp, the only directory besides the workspace that is writable.
+    `env` is the complete environment of the command on the host, and `requested` the part that the
+    request and the settings added. HOME is the private /tmp unless it is requested, since no other
+    directory except the workspace is writable.
     """
     inherited = {key: value for key, value in env.items() if INHERITED.fullmatch(key)}
     return {"HOME": "/tmp", **inherited, **requested}  # noqa: S108  it is the container's own
@@ -247,7 +259,10 @@ def _mount_option(mount: Mount) -> str:
 
 
 def _csv(fields: Iterable[str]) -> str:
-    """Return fields as one line of comma-separated values, as the engines parse it."""
+    """Return fields as one line of comma-separated values, quoted as the engines parse them.
+
+    Raises `ProviderError` if a field has a line break.
+    """
     quoted = []
     for field in fields:
         if any(character in field for character in "\r\n"):

@@ -1,10 +1,11 @@
-"""The trial run of a container engine: it finds the options that the engine needs here.
+"""Runs a trial of a container engine, to find the options it needs, and to check the isolation.
 
-The trial runs one command in a container, with the options of a terminal, and checks that the
-container isolates as it should: an engine that ignores an option must not be used.
+The trial runs one command in a container, with the options of a terminal, and checks what the
+command can do there: an engine that ignores an option must not be used. (`sandbox_trial` is for
+bubblewrap and landlock.)
 
 A container that stays in the terminal's control group is preferred, since acpterm's limits and
-kills then apply to it. Where the engine cannot do that (docker, runc), the container gets a control
+kills then apply to it. If the engine cannot do that (docker, runc), the container gets a control
 group of its own.
 """
 
@@ -19,7 +20,7 @@ from acpterm.providers.engine import CommandResult, Engine
 from acpterm.providers.provider import ProviderError
 
 _IMAGE: Final = re.compile(r"[a-zA-Z0-9][\w./:@-]*")
-# Prints what the checks need. Uses only what every POSIX shell has built in.
+# Prints, for `describe`, what the command can do. Uses only builtins of a POSIX shell.
 _PROBE: Final = """\
 while read -r key value; do
   case $key in Uid:|CapEff:|CapBnd:|NoNewPrivs:|Seccomp:) echo "$key" $value ;; esac
@@ -35,8 +36,8 @@ async def try_engine(
 ) -> tuple[Setup, str]:
     """Run a command in a container; return the engine's setup, and a line that describes it.
 
-    Raises `ProviderError` if the engine or the image is missing, or the container does not start or
-    does not isolate. `name` is the name of the container.
+    `labels` and `name` are those of the container. Raises `ProviderError` if the engine or the
+    image is missing, or if the container does not start or does not isolate the command.
     """
     engine.require()
     version = await _version(engine)
@@ -50,7 +51,7 @@ async def try_engine(
             result = await engine.run_argv(argv)
             is_done = result.status == 0
         finally:
-            # The engine itself removes the container of a command that has ended.
+            # If the command has succeeded, the engine has removed its container already.
             if not is_done:
                 with trio.CancelScope(shield=True):
                     await engine.remove(name)
@@ -87,7 +88,10 @@ async def _require_image(engine: Engine, image: str) -> None:
 
 
 async def _setups(engine: Engine, image: str, labels: tuple[str, ...]) -> list[Setup]:
-    """Return the setups to try, the best first."""
+    """Return the setups to try, the preferred one first.
+
+    Raises `ProviderError` if docker's daemon does not answer.
+    """
     uid, gid = os.geteuid(), os.getegid()
     setup = Setup(engine.name, image, labels, f"{uid}:{gid}", keeps_id=False, has_cgroup=True)
     if engine.name == "podman":
@@ -97,14 +101,15 @@ async def _setups(engine: Engine, image: str, labels: tuple[str, ...]) -> list[S
     if info.status != 0:
         msg = f"docker does not work: {info.message} (is its daemon running? try `docker info`)"
         raise ProviderError(msg)
-    # The root of a rootless docker's container is the user itself.
+    # In a container of a rootless docker, root is the user who runs the daemon.
     return [setup._replace(user="0:0")] if "rootless" in info.stdout else [setup]
 
 
 def describe(version: str, setup: Setup, output: str) -> str:
-    """Return a line that describes a container. Raises `ProviderError` if it does not isolate.
+    """Return a line that describes a container, from the output of `_PROBE` in it.
 
-    `output` is what `_PROBE` printed.
+    `version` is the engine's name and version. Raises `ProviderError` if the output shows that the
+    container does not isolate the command.
     """
     found: dict[str, list[str]] = {}
     for key, _, value in (line.partition(": ") for line in output.splitlines()):
@@ -126,7 +131,7 @@ def describe(version: str, setup: Setup, output: str) -> str:
     if problems:
         msg = f"{version} does not isolate a container of {setup.image}: {', '.join(problems)}"
         raise ProviderError(msg)
-    # A terminal's limits are those of its control group.
+    # acpterm sets a terminal's limits on the terminal's control group.
     own = "a control group of its own, so limits of memory, CPU, processes and disk do not apply"
     group = own if setup.has_cgroup else "the terminal's control group"
     seccomp = "a system call filter" if found.get("Seccomp") == ["2"] else "no system call filter"

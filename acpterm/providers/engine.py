@@ -1,7 +1,7 @@
-"""The command line of a container engine, podman or docker.
+"""Runs commands of a container engine, podman or docker, such as `podman rm`.
 
-An engine gets the daemon's own environment, in which the user can set its global options, such as
-`CONTAINERS_STORAGE_CONF` or `DOCKER_HOST`. It never gets variables of a request.
+An engine gets the daemon's own environment, in which the user can set the engine's global options,
+such as `CONTAINERS_STORAGE_CONF` or `DOCKER_HOST`. It never gets variables of a request.
 """
 
 import os
@@ -16,12 +16,13 @@ import trio
 from acpterm.providers.provider import ProviderError
 
 COMMAND_TIMEOUT_S: Final = 20.0
-"""Maximum duration of an engine's command; it waits for other commands that hold its locks."""
+"""Maximum seconds of an engine's command, including its waits for locks of other commands."""
 _REMOVE_ATTEMPTS_MAX: Final = 5
 _REMOVE_RETRY_S: Final = 0.1
 _MESSAGE_CHARACTERS_MAX: Final = 500
 
-# Sockets and messages that are for the daemon: podman would pass them on to the container.
+# Prefixes of the variables that are for the daemon alone, such as those that name its sockets:
+# podman would pass the sockets on to the container.
 _NOT_INHERITED: Final = ("ACPTERM_", "LISTEN_", "NOTIFY_SOCKET", "WATCHDOG_")
 
 _log = structlog.get_logger("acpterm.provider")
@@ -36,25 +37,31 @@ class CommandResult(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The last line that the engine printed, for an error message."""
+        """The last line that the engine printed, or else its status, for an error message."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
         return lines[-1][:_MESSAGE_CHARACTERS_MAX] if lines else f"status {self.status}"
 
 
 def engine_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of an engine: that of the daemon, without what is only for it."""
+    """Return the environment of an engine, from `env`, the daemon's own.
+
+    It lacks the variables that are only for the daemon, such as `NOTIFY_SOCKET`.
+    """
     return {name: value for name, value in env.items() if not name.startswith(_NOT_INHERITED)}
 
 
 class Engine:
-    """A container engine; `name` is `podman` or `docker`."""
+    """Runs commands of the engine `name`, which is `podman` or `docker`.
+
+    `env` is the environment of the commands.
+    """
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
         self.env: Final = engine_environment(os.environ)
 
     def is_installed(self) -> bool:
-        """Return whether the program of the engine exists."""
+        """Return whether the program of the engine is on the PATH."""
         return shutil.which(self.name, path=self.env.get("PATH")) is not None
 
     def require(self) -> None:
@@ -65,14 +72,15 @@ class Engine:
             raise ProviderError(msg)
 
     async def run(self, *arguments: str) -> CommandResult:
-        """Run a command of the engine, and return its result.
+        """Run the engine with `arguments`, and return its exit status and output.
 
-        Raises `ProviderError` if it cannot be started, or takes more than `COMMAND_TIMEOUT_S`.
+        Raises `ProviderError` if the engine cannot be started, or does not exit within
+        `COMMAND_TIMEOUT_S`; then it is killed, as when the caller is cancelled.
         """
         return await self.run_argv([self.name, *arguments])
 
     async def run_argv(self, argv: Iterable[str]) -> CommandResult:
-        """Run a program that is or executes the engine; otherwise like `run`."""
+        """Run `argv`, a program that executes the engine; otherwise the same as `run`."""
         words = list(argv)
         with trio.move_on_after(COMMAND_TIMEOUT_S):
             try:
@@ -102,10 +110,10 @@ class Engine:
         raise ProviderError(msg)
 
     async def remove(self, name: str) -> None:
-        """Kill and remove a container, if it exists. Does not raise.
+        """Kill and remove a container, if it exists. Does not raise: a failure is logged.
 
-        The first attempt fails if the container's processes were killed from outside: only then
-        does podman record that they have ended.
+        The engine is called up to `_REMOVE_ATTEMPTS_MAX` times. If the container's processes were
+        killed from outside, podman only records this at the first call, and fails.
         """
         problem = ""
         for attempt in range(_REMOVE_ATTEMPTS_MAX):

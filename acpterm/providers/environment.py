@@ -1,8 +1,8 @@
-"""The environment of a sandboxed program: the requested one, without secrets and hidden sockets.
+"""Builds the environment of a sandboxed program: without secrets, and without hidden paths.
 
-A variable is removed if its name looks secret, if it names a socket or an agent that the sandbox
-hides, or if its value is a hidden path. Whether the agent or the user has set the variable makes
-no difference. `acpterm.pty.tracking.marks` adds the terminal's marks afterwards.
+A variable is removed if its name looks like that of a secret, if it is known to hold a socket or an
+agent that the sandbox hides, or if its value is a hidden path. It does not matter whether the agent
+or the user has set the variable. `acpterm.pty.tracking.marks` adds the terminal's marks afterwards.
 """
 
 import re
@@ -31,12 +31,12 @@ _SECRET: Final = re.compile(
     r"|AUTH|COOKIES?|JWT|DSN|WEBHOOK_URL|DATABASE_URL|CONNECTION_STRING)$",
     re.IGNORECASE,
 )
-# Variables whose names match, and that hold no secret.
+# Variables that hold no secret although their names match `_SECRET`.
 _HARMLESS: Final = frozenset(("PWD", "OLDPWD"))
 _SCHEME: Final = re.compile(r"^(unix:(path=|//)?|file://)")
 
-# Variables that make the loader, or the C library, load code or files (ld.so(8)). The list is that
-# of the variables that glibc ignores in setuid programs.
+# Variables that make the loader or the C library load code or files: those that glibc ignores in
+# setuid programs (ld.so(8)).
 _LOADER_PREFIXES: Final = ("LD_", "MALLOC_", "GLIBC_")
 _LOADER: Final = frozenset(
     (
@@ -49,9 +49,9 @@ _LOADER: Final = frozenset(
 def sandbox_environment(
     env: Mapping[str, str], hidden: Iterable[str], *, tmpdir: str
 ) -> dict[str, str]:
-    """Return `env` without secrets, and without the paths below `hidden`.
+    """Return `env` without secrets, and without variables whose values are paths below `hidden`.
 
-    `TMPDIR`, `TMP` and `TEMP` are set to `tmpdir` if they are in `env`, and `TMPDIR` always.
+    `TMPDIR` is set to `tmpdir`; so are `TMP` and `TEMP` if they are in `env`.
     """
     hidden = tuple(hidden)
     found = {
@@ -66,9 +66,10 @@ def sandbox_environment(
 
 
 def split_environment(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables for the programs that set up a sandbox, and those only for inside.
+    """Split `env` into the variables for the programs that set up a sandbox, and all others.
 
-    A variable such as `LD_PRELOAD` would make the former execute code outside the sandbox.
+    The others must be set only inside the sandbox: a variable such as `LD_PRELOAD` would make the
+    programs that set it up execute code outside of it.
     """
     inner = {
         name: value
@@ -79,7 +80,7 @@ def split_environment(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str,
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a variable of this name is kept from sandboxed programs."""
+    """Return whether sandboxed programs must not get the variable `name`."""
     return name in _REMOVED or (name not in _HARMLESS and _SECRET.search(name) is not None)
 
 

@@ -1,25 +1,26 @@
 """The provider `landlock`: programs are restricted by Landlock and seccomp, without namespaces.
 
 It is for systems that forbid user namespaces. `landlock_exec` restricts the child before it
-executes the program. What holds inside:
+executes the program. The rules for programs are:
 
-- The contents of all files can be read, except for secrets, acpterm's files, /tmp, /run and most of
-  /dev. The *names* of all files can be listed.
-- Only the workspace can be written to, and a private directory that `TMPDIR` names; `clean_up`
+- They can read the contents of all files, except secrets, acpterm's files, /tmp, /run and most of
+  /dev. They can list the *names* of all files.
+- They can write only to the workspace, and to a private directory that `TMPDIR` names; `clean_up`
   removes that directory. /tmp itself and /dev/shm are not accessible.
-- The protected names in the workspace (`workspace`) that exist are read-only. Landlock cannot
-  except a path from a directory, so nothing can be created, removed or renamed directly in a
-  directory that has one: the top of the workspace, and `.git`. Files there can be changed in place,
-  and everything is possible in the other subdirectories. If no protected name exists, everything in
-  the workspace is writable, and protected names can be created.
-- There are no sockets without `Command.network`, and no Unix sockets with it.
-- Signals reach only the processes of the terminal, and only they can be traced.
-- There are no capabilities and no new privileges.
+- They can only read the existing protected names in the workspace (`workspace`). Landlock cannot
+  exclude a path from what is allowed for its directory. So in a directory with a protected name
+  (the top of the workspace, and `.git`), nothing can be created, removed or renamed. Other files
+  there can be changed in place, and the other subdirectories are not restricted. If no protected
+  name exists, everything in the workspace is writable, and protected names can be created.
+- Without `Command.network` they can create no sockets, and with it no Unix sockets; but connected
+  pairs of sockets are always allowed.
+- They can send signals to, and trace, only processes of the terminal.
+- They have no capabilities and no new privileges.
 
-What does not hold: other processes and their command lines are visible in /proc; permissions, times
-and extended attributes of the user's own files can be changed anywhere (chmod(2)); a secret that is
-created later is withheld only if it is beside one that existed. Programs cannot open new
-pseudo-terminals, as script(1) and tmux do.
+These are not restricted: programs see other processes and their command lines in /proc; they can
+change the permissions, times and extended attributes of the user's own files anywhere (chmod(2));
+and they can read a secret that is created later, unless it is in the same directory as one that
+existed before. Programs cannot open new pseudo-terminals, as script(1) and tmux do.
 """
 
 import os
@@ -34,15 +35,16 @@ from typing import Final
 from acpterm.providers import landlock_exec, off_loop
 from acpterm.providers.environment import sandbox_environment, split_environment
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
+from acpterm.providers.sandbox_trial import Trial, file_identity, run_trial, trial_directory
 from acpterm.providers.secret_paths import existing, is_below, outermost, secret_paths
 from acpterm.providers.tree_removal import remove_tree
-from acpterm.providers.trial import Trial, file_identity, run_trial, trial_directory
 from acpterm.providers.workspace import Workspace
 
 _PREFIX: Final = "acpterm-sandbox-"
 _TOKEN: Final = re.compile(rf"/(.*/)?{_PREFIX}[a-z0-9_]+")
 _TOKEN_MAX: Final = 256
-# Hidden with all that is in them; `_READABLE` lists what programs need of them.
+# Directories that are hidden with their contents, except for the paths in `_READABLE`, which
+# programs need.
 _WITHHELD: Final = ("/tmp", "/var/tmp", "/run", "/var/run", "/dev")  # noqa: S108
 _READABLE: Final = (
     *("/etc/resolv.conf", "/run/current-system", "/run/booted-system", "/run/opengl-driver"),
@@ -59,9 +61,11 @@ class LandlockProvider:
         self._trial: Final = Trial()
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return the command of the script that restricts itself and executes `command`.
+        """Return the argv of a script that restricts itself and then executes `command`.
 
-        Raises `ProviderError`. Unless the program is started, the caller must call `clean_up`.
+        The caller must call `clean_up` once the terminal has ended, or if the program is not
+        started. Raises `ProviderError` if the kernel cannot restrict programs, or if the workspace
+        cannot be protected.
         """
         await self._trial.ensure(
             await off_loop.look_up(partial(file_identity, "landlock", sys.executable)), self._try
@@ -73,9 +77,9 @@ class LandlockProvider:
         await off_loop.clean_up(partial(_remove, token))
 
     async def check(self) -> str:
-        """Run `true` with the restrictions; return what holds, and what does not.
+        """Run `true` with the restrictions; return a line with what is restricted and what is not.
 
-        Raises `ProviderError`.
+        Raises `ProviderError` if the restrictions do not work here.
         """
         await self._try()
         return (
@@ -111,7 +115,7 @@ def _trial_command(directory: str) -> Prepared:
 
 
 def _with_tmpdir(command: Command) -> Prepared:
-    """Return the prepared command, after creating its private directory."""
+    """Create the private directory of a terminal, and return the terminal's prepared command."""
     workspace = Workspace.of(command.workspace)
     try:
         tmpdir = tempfile.mkdtemp(prefix=_PREFIX)
@@ -140,7 +144,8 @@ def _prepared(command: Command, workspace: Workspace, tmpdir: str) -> Prepared:
         existing([*_WITHHELD, *command.hidden])
         + [path for path in secret_paths(command.env) if path != workspace.path]
     )
-    # A hidden path in the workspace may be below another one, such as /tmp.
+    # `outermost` has dropped paths below another hidden path. But a workspace below it, such as one
+    # in /tmp, is visible again, so the hidden paths in the workspace are needed too.
     inside = [
         path
         for path in [*secret_paths(command.env), *existing(command.hidden)]

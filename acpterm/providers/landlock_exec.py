@@ -1,9 +1,9 @@
-"""Restrict this process by Landlock and seccomp, and execute a program in its place.
+"""The script that restricts its own process by Landlock and seccomp, then executes a program.
 
-This is a script: the keeper's child executes it by path, as `python -I -S landlock_exec.py WORD…`.
-`encode` makes the words, and `Spec` has their meaning. It imports only the standard library, and
-`keeper.programs.child`, which executes the program. If a step fails, it prints why and exits with
-126, and nothing has been executed.
+The keeper's child executes it by path, as `python -I -S landlock_exec.py WORD…`, without the site
+packages. `encode` returns the words, and `Spec` describes them. The script imports only the
+standard library, and `keeper.programs.child`, which executes the program. If a step fails, the
+script prints why and exits with 126, and nothing has been executed.
 
 The steps are, in this order:
 
@@ -12,9 +12,13 @@ The steps are, in this order:
 3. filter system calls (seccomp(2)): no socket can be created without network, and no Unix socket
    with it; no io_uring, which could create one; no system calls of other architectures.
 
-Landlock can only allow. What is allowed for a directory is allowed for everything below. So a path
-is withheld by allowing each of its siblings, and the siblings of each of its parents. A file that
-is created later beside such a path is not allowed.
+Landlock denies all access except what a rule allows, and a rule for a directory allows access to
+everything below. So a path is withheld by allowing each of its siblings instead of its directory,
+and the same for each of its parents. A file that is created later beside such a path is withheld
+too.
+
+Longer than 300 lines because it must be one script: it is executed by path for every terminal of
+the provider, and each module that it imports delays the start of the program.
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ _DEVICE = _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV
 _TCP = 0b11
 _SCOPED = 0b11
 _RULE_PATH_BENEATH = 1
-# Only Linux has it, as it has Landlock.
+# Only Linux has O_PATH. The module is imported elsewhere too, where Landlock does not exist.
 _PATH: int = getattr(os, "O_PATH", 0)
 
 _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 22, 24, 38
@@ -63,7 +67,7 @@ _AF_UNIX, _SOCK_DGRAM = 1, 2
 _SOCK_TYPE_MASK = 0xE
 _EACCES, _ENOSYS = 13, 38
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-# Instructions of BPF: load a word of the seccomp_data, compare it, compute, return.
+# Instructions of BPF: load a word of the seccomp_data, compare it (equal, at least), mask, return.
 _LOAD, _EQUALS, _AT_LEAST, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -71,7 +75,11 @@ _FIELDS = 8
 
 
 class Spec:
-    """What to execute, and what it may access. All paths are real paths."""
+    """The program to execute, and the files that it may access. All paths are real paths.
+
+    With `network`, the program may create sockets, except Unix sockets. It may write to `workspace`
+    and `tmpdir`, and may not access `hidden` paths.
+    """
 
     def __init__(
         self,
@@ -90,19 +98,19 @@ class Spec:
         self.workspace = workspace
         self.tmpdir = tmpdir
         self.readable = readable
-        """Paths below `hidden` that are readable."""
+        """Paths that are readable although they are below `hidden` ones."""
         self.hidden = hidden
         self.protected = protected
-        """Paths in the workspace that are readable only."""
+        """Paths in the workspace that are read-only."""
         self.env = env
-        """Variables, as NAME=VALUE, that must not influence this process."""
+        """Variables of the program, as NAME=VALUE, that must not influence this process."""
         self.argv = argv
         self.fallback_argv = fallback_argv
-        """Empty if there is none."""
+        """The argv to execute if the program of `argv` does not exist; empty for none."""
 
 
 def encode(spec: Spec) -> list[str]:
-    """Return the words from which `decode` makes `spec`: each list with its length before it."""
+    """Return `spec` as words, for `decode`: each list is preceded by its length."""
     lists = (
         [str(int(spec.network)), spec.workspace, spec.tmpdir],
         *(spec.readable, spec.hidden, spec.protected, spec.env, spec.argv, spec.fallback_argv),
@@ -111,7 +119,7 @@ def encode(spec: Spec) -> list[str]:
 
 
 def decode(words: Sequence[str]) -> Spec:
-    """Return the `Spec` that `encode` has encoded."""
+    """Return the `Spec` that `encode` has turned into `words`."""
     lists = []
     at = 0
     while at < len(words):
@@ -133,18 +141,21 @@ def decode(words: Sequence[str]) -> Spec:
 
 
 def abi() -> int:
-    """Return the version of the kernel's Landlock; 0 if there is none, or it is switched off."""
+    """Return the ABI version of the kernel's Landlock; 0 if Landlock is missing or disabled."""
     found = _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1))
     return max(int(found), 0)
 
 
 def is_known_machine() -> bool:
-    """Return whether the numbers of this machine's system calls are known."""
+    """Return whether this module has the system call numbers of this machine's architecture."""
     return os.uname().machine in _MACHINES
 
 
 def restrict(spec: Spec) -> None:
-    """Restrict this process, and all that it executes, as `spec` says. Raises `OSError`."""
+    """Restrict this process and all its later children as `spec` says. This cannot be undone.
+
+    Raises `OSError` if a step fails; then the process may be restricted in part.
+    """
     if abi() < ABI_MIN or not is_known_machine():
         raise OSError(_ENOSYS, f"the kernel's Landlock has ABI {abi()}, and {ABI_MIN} is needed")
     _drop_capabilities()
@@ -154,7 +165,10 @@ def restrict(spec: Spec) -> None:
 
 
 def main(words: Sequence[str]) -> NoReturn:
-    """Restrict this process as `words` says, and execute the program. Never returns."""
+    """Restrict this process, and execute the program in its place. Never returns.
+
+    `words` is an encoded `Spec`.
+    """
     from acpterm.keeper.programs import child  # noqa: PLC0415  the path is set by now
 
     spec = decode(words)
@@ -187,8 +201,8 @@ def _check(result: int, what: str) -> int:
 def _drop_capabilities() -> None:
     libc = _libc()
     for capability in range(_CAP_LAST + 1):
-        # Fails for numbers that the kernel does not have, and without CAP_SETPCAP: then there is
-        # nothing to drop, since capset below and no_new_privs leave nothing to be gained.
+        # This fails for numbers that the kernel does not have, and without CAP_SETPCAP. Without it
+        # the bounding set stays, but with capset and no_new_privs no capability can be gained.
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = struct.pack("Ii", _CAPABILITY_VERSION, 0)
@@ -211,11 +225,11 @@ def _restrict_files(spec: Spec) -> None:
         try:
             fd = os.open(path, flags)
         except OSError:
-            return  # it cannot be reached, or no longer exists
+            return  # the path cannot be reached, or was removed meanwhile
         try:
             mode = os.fstat(fd).st_mode & 0o170000
             if mode == 0o120000:
-                return  # what the link names has its own rules
+                return  # the target of a symbolic link has its own rules
             rule = struct.pack("=Qi", rights if mode == 0o040000 else rights & _FILE, fd)
             if rights & _FILE or mode == 0o040000:
                 _check(libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0), path)
@@ -223,7 +237,8 @@ def _restrict_files(spec: Spec) -> None:
             os.close(fd)
 
     _allow_except("/", spec.hidden, lambda path: allow(path, _READ))
-    # The names in a directory cannot be withheld without those of its siblings.
+    # A right to list `/` includes everything below: Landlock cannot withhold the names of only some
+    # files.
     allow("/", _READ_DIR)
     hidden = [path for path in spec.hidden if _is_below(path, spec.workspace)]
     _allow_except(spec.workspace, hidden, lambda path: allow(path, _READ))
@@ -242,7 +257,11 @@ def _restrict_files(spec: Spec) -> None:
 
 
 def _allow_except(directory: str, withheld: Sequence[str], allow: Callable[[str], None]) -> None:
-    """Call `allow` for `directory`, or for what is in it if one of `withheld` is below it."""
+    """Call `allow` for paths that together have all of `directory` except the `withheld` paths.
+
+    That is `directory` itself if no withheld path is below it. Symbolic links in a directory with a
+    withheld path are left out.
+    """
     below = [path for path in withheld if _is_below(path, directory)]
     if directory in below:
         return
@@ -265,7 +284,8 @@ def _is_below(path: str, directory: str) -> bool:
 def _filter_system_calls(*, network: bool) -> None:
     arch, socket, socketpair, io_uring_setup, _ = _MACHINES[os.uname().machine]
     refused = _ERRNO | _EACCES
-    # Each comparison skips the instructions up to the next load if it fails.
+    # The second and third number of a comparison are the instructions to skip if it is true, and if
+    # it is false.
     program = [
         (_LOAD, 0, 0, 4),
         (_EQUALS, 1, 0, arch),
@@ -276,7 +296,7 @@ def _filter_system_calls(*, network: bool) -> None:
         (_EQUALS, 0, 1, io_uring_setup),
         (_RETURN, 0, 0, _ERRNO | _ENOSYS),
         (_EQUALS, 0, 4, socketpair),
-        # A pair of datagram sockets can send to any Unix socket; other pairs are connected.
+        # A socket of a datagram pair can send to any Unix socket; other pairs stay connected.
         (_LOAD, 0, 0, 24),
         (_AND, 0, 0, _SOCK_TYPE_MASK),
         (_EQUALS, 0, 5, _SOCK_DGRAM),

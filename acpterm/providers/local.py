@@ -1,4 +1,4 @@
-"""The provider `local`: programs run as the user, without isolation."""
+"""The provider `local`: programs run on this machine as the user, without isolation."""
 
 from typing import Final
 
@@ -6,18 +6,18 @@ from acpterm.providers.provider import Command, Isolation, Prepared
 
 
 class LocalProvider:
-    """Runs a command as it is. Implements `provider.Provider`."""
+    """Runs commands unchanged. Implements `provider.Provider`."""
 
     name: Final = "local"
     isolation: Final[Isolation] = "none"
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return the command unchanged."""
+        """Return the command unchanged, without a token."""
         return Prepared(command.argv, command.fallback_argv, command.env, command.cwd)
 
     async def clean_up(self, token: str) -> None:
-        """Do nothing: a local terminal leaves nothing behind."""
+        """Do nothing: the provider creates nothing that must be removed."""
 
     async def check(self) -> str:
-        """Return a line that describes what holds here."""
+        """Return a line that says that programs are not isolated."""
         return "programs run as you do, without isolation"

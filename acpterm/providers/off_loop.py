@@ -1,7 +1,8 @@
-"""Calls of providers that access files, in threads: a file system may not answer for minutes.
+"""Runs the calls of providers that access files in threads, off the event loop.
 
-A caller that is cancelled does not wait for its thread. If the thread has prepared a command, or
-prepares one later, no caller gets the token of its clean-up: so the thread cleans up itself.
+A file system may not answer for minutes. So a caller that is cancelled does not wait for its
+thread. If that thread prepares a command, no caller gets the token that is needed to clean up after
+the command. So the prepared command is cleaned up at once.
 """
 
 import threading
@@ -15,20 +16,25 @@ from acpterm.runtime.threads import run_blocking
 
 T = TypeVar("T")
 
-# Separate limiters: calls that hang in a dead file system must not use up the threads of others.
+# Separate limiters, so that calls of one kind that hang in a dead file system leave threads for the
+# other kind.
 _prepare_threads: Final = trio.CapacityLimiter(16)
 _clean_up_threads: Final = trio.CapacityLimiter(16)
 
 
 async def look_up(work: Callable[[], T]) -> T:
-    """Call `work`, which has no effects, in a thread; return its result."""
+    """Call `work` in a thread, and return its result. `work` must have no side effects.
+
+    If the caller is cancelled, the thread continues, and its result is discarded.
+    """
     return await run_blocking(work, abandon_on_cancel=True, limiter=_prepare_threads)
 
 
 async def prepare(work: Callable[[], Prepared], undo: Callable[[str], None]) -> Prepared:
-    """Call `work` in a thread; return its result.
+    """Call `work`, which prepares a command, in a thread; return its result.
 
-    If the caller is cancelled, `undo` is called with the result's token, in a thread.
+    If the caller is cancelled, `undo` is called with the result's token, in a thread, as soon as
+    `work` has returned.
     """
     lock = threading.Lock()
     done: list[Prepared] = []
@@ -50,7 +56,7 @@ async def prepare(work: Callable[[], Prepared], undo: Callable[[str], None]) -> 
             is_abandoned = True
             token = done[0].token if done else None
         if token is not None:
-            # The thread had just ended.
+            # `work` returned before the cancellation, so the thread did not call `undo`.
             with trio.CancelScope(shield=True):
                 await clean_up(lambda: undo(token))
         raise

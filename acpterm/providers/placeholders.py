@@ -1,20 +1,21 @@
-"""Placeholders: what stands in a workspace for a protected name that does not exist.
+"""Creates and removes placeholders: empty directories at protected names that do not exist.
 
 A sandbox can only mount over a path that exists. So an empty directory is created at each protected
-name, whatever the name stands for: git ignores an empty directory, and its removal by rmdir(2)
-cannot remove anything else. Only `commondir` in a repository gets a file: a dot, which makes git
-use that repository itself. A placeholder is recognised by its modification time.
+name of a workspace, even if the name is usually that of a file: git ignores an empty directory, and
+rmdir(2) cannot remove anything but an empty directory. Only `commondir` in a repository gets a
+file. It contains a dot, which makes git use that repository itself. Placeholders are recognised by
+their modification time.
 
-A placeholder is in use while a sandbox has it as a mount point: if it were removed, the kernel
+A placeholder is in use while it is a mount point of a sandbox. If it were removed then, the kernel
 would remove the mount too, and the program could create the name. So a sandbox holds a read lock on
-its workspace (`bwrap --lock-file`) or on the placeholders, also while no acpterm runs.
-`Placeholders` counts the sandboxes that this process has prepared, which may not hold their locks
-yet. The last clean-up removes the placeholders. If the machine stops before that, they remain,
-until the next terminal in the same workspace is cleaned up.
+its workspace (`bwrap --lock-file`) or on the placeholders, even while no acpterm runs. A sandbox
+that this process has prepared may not hold its lock yet, so `Placeholders` has a list of them. The
+clean-up of the last sandbox in a workspace removes the placeholders. If the machine stops before
+that, they remain until the next terminal in the same workspace is cleaned up.
 
-The functions are called in threads. Each workspace has a lock, so that a placeholder which one
-thread has found is not removed by another before it is counted, and a workspace whose file system
-does not answer does not block the others.
+The methods are called in threads. Each workspace has its own lock. So no thread removes a
+placeholder between the time that another thread finds it and the time that the other thread adds
+its sandbox to the list. And a workspace whose file system does not answer does not block others.
 """
 
 import contextlib
@@ -45,7 +46,10 @@ _PATH_MAX: Final = 240
 
 
 class _Sandboxes:
-    """The sandboxes in one workspace. Hold `lock` while using `tokens` or the placeholders."""
+    """The sandboxes that this process has prepared in one workspace, by their `tokens`.
+
+    Hold `lock` while using `tokens`, or the placeholders of the workspace.
+    """
 
     def __init__(self) -> None:
         self.lock: Final = threading.Lock()
@@ -61,9 +65,9 @@ class Placeholders:
     def protect(self, path: str) -> tuple[Workspace, str, list[str]]:
         """Create the placeholders of a sandbox whose workspace is at `path`.
 
-        Returns the workspace, the token for `remove`, and the paths of the placeholders. A path of
-        which the user cannot create the parent's entry is left out: the sandboxed program cannot
-        create it either. Raises `ProviderError`.
+        Returns the workspace, the token for `remove`, and the paths of the placeholders. A name in
+        a directory that the user cannot write to gets no placeholder: the sandboxed program cannot
+        create the name either. Raises `ProviderError` if the workspace cannot be protected.
         """
         real = os.path.realpath(path)
         _check_token(path, real)
@@ -83,7 +87,8 @@ class Placeholders:
     def remove(self, token: str) -> None:
         """Remove the placeholders of a sandbox whose processes have ended. Idempotent.
 
-        Does nothing while another sandbox uses the workspace. `token` may be of an earlier process.
+        The placeholders stay while another sandbox uses the workspace. `token` may be one that an
+        earlier process got from `protect`.
         """
         workspace = token.partition(":")[2]
         if os.path.isabs(workspace):
@@ -99,12 +104,15 @@ class Placeholders:
                 _remove(found)
 
     def _sandboxes(self, workspace: str) -> _Sandboxes:
-        # Atomic; a lock is kept for as long as the process runs, since a thread may wait for it.
+        # `setdefault` is atomic. Entries are never removed, since a thread may wait for their lock.
         return self._workspaces.setdefault(workspace, _Sandboxes())
 
 
 def _check_token(path: str, workspace: str) -> None:
-    """Raise `ProviderError` if no token can hold the path of a workspace."""
+    """Raise `ProviderError` if the path `workspace` is too long for a token, or is not UTF-8.
+
+    `path` names the workspace in the message.
+    """
     problem = None
     try:
         workspace.encode()
@@ -132,7 +140,10 @@ def _candidates(workspace: str) -> Sequence[str]:
 
 
 def _create(path: str) -> bool:
-    """Create the placeholder `path`; return whether the path exists now."""
+    """Create the placeholder `path`; return whether the path exists now.
+
+    Returns False if the user cannot write to its directory. Raises `OSError` for other errors.
+    """
     try:
         if os.path.basename(path) == COMMON_DIR:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -155,7 +166,10 @@ def _create(path: str) -> bool:
 
 
 def _is_locked(path: str) -> bool:
-    """Return whether a sandbox holds a lock on `path`."""
+    """Return whether a sandbox holds a lock on `path`.
+
+    Returns False if `path` cannot be opened, and True if its lock cannot be queried.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -172,7 +186,7 @@ def _is_locked(path: str) -> bool:
 
 def _remove(paths: Iterable[str]) -> None:
     for path in paths:
-        # Either fails if the path is no longer what was created.
+        # Remove only a placeholder: an empty directory, or a `commondir` with the original text.
         with contextlib.suppress(OSError):
             if os.path.basename(path) != COMMON_DIR:
                 os.rmdir(path)

@@ -1,11 +1,13 @@
-"""The interface of a provider: it turns a command into what the keeper runs.
+"""The interface of providers, which turn a command into what the keeper runs, and their order.
 
 Each provider has an isolation, which the user sees. An agent may request a provider that is
-stricter than that of its profile, or a place that its profile lists, never another one. Not every
-two providers can be compared.
+stricter than the one of its profile, or a place that its profile lists, but no other provider.
+`stricter_than` defines the order. It is partial: of podman and docker, for example, neither is
+stricter than the other.
 
-A place is another host or a cluster. Its provider's name has a colon, such as `ssh:build1`, and the
-keeper runs a client there: its `RemoteProgram` ends the program itself, and finds out how it ended.
+A place is another host or a cluster. The name of its provider has a colon, such as `ssh:build1`.
+The program runs there, and the keeper runs a client of it on this machine, such as ssh. The
+terminal's `RemoteProgram` ends the program there, and finds out how it ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,30 +30,30 @@ _STRICTER: Final[Mapping[str, frozenset[str]]] = {
     "local": frozenset(NAMES[1:]),
     "landlock": frozenset(("bubblewrap", *ENGINES)),
     "bubblewrap": frozenset(ENGINES),
-    # The daemon of docker runs as root, and podman runs as the user: each stops what the other does
-    # not.
+    # Neither is stricter: docker's daemon runs as root, and podman runs as the user, so each of
+    # them prevents attacks that the other one does not.
     "podman": frozenset(),
     "docker": frozenset(),
 }
 
 
 def stricter_than(name: str, *, network: bool) -> frozenset[str]:
-    """Return the names of the providers that are stricter than the one with this name.
+    """Return the names of the providers that are stricter than the provider `name`.
 
-    `network` says whether programs may use the network. With it, abstract Unix sockets can be
-    reached in `bubblewrap`, and not in `landlock`.
+    `network` says whether programs may use the network. If they may, `bubblewrap` is not stricter
+    than `landlock`, since only `landlock` then denies access to abstract Unix sockets.
     """
     found = _STRICTER.get(name, frozenset())
     return found - {"bubblewrap"} if network and name == "landlock" else found
 
 
 def is_place(name: str) -> bool:
-    """Return whether the provider with this name runs programs on another host."""
+    """Return whether the provider `name` is that of a place: another host or a cluster."""
     return ":" in name
 
 
 class ProviderError(Exception):
-    """A provider cannot be used here; the message has the cause and what to do about it."""
+    """A provider cannot run a command; the message says why, and what the user can do about it."""
 
 
 class Command(NamedTuple):
@@ -60,13 +62,13 @@ class Command(NamedTuple):
     argv: Sequence[str]
     """The program and its arguments."""
     fallback_argv: Sequence[str] | None
-    """The argv to execute if the program of `argv` does not exist; or None."""
+    """The argv to execute if the program of `argv` does not exist; None for no fallback."""
     env: Mapping[str, str]
     """The complete environment."""
     cwd: str
-    """The working directory, an absolute path in or below `workspace` or anywhere else."""
+    """The working directory, an absolute path; it need not be below `workspace`."""
     workspace: str
-    """The session's directory, an absolute path: the program may write there."""
+    """The session's directory, an absolute path: an isolated program may write there."""
     shell: str
     """The path of the POSIX shell of the settings."""
     network: bool = False
@@ -76,31 +78,36 @@ class Command(NamedTuple):
     requested: Mapping[str, str] = MappingProxyType({})
     """The part of `env` that the request and the settings added; a container gets little else."""
     session: str | None = None
-    """What identifies the agent's session; None for a command of the user."""
+    """A text that identifies the agent's session; None for a command of the user."""
     resources: SlurmResources | None = None
-    """What the request asks of a cluster."""
+    """The resources of a cluster that the request asks for; None for those of the place."""
     umask: int | None = None
-    """The umask, for a provider whose client does not pass it on; None for that of a login."""
+    """The umask of the program on another host; None for the umask of a login there."""
 
 
 class Prepared(NamedTuple):
-    """What the keeper runs for a command."""
+    """A prepared command: what the keeper runs on this machine for a `Command`."""
 
     argv: Sequence[str]
     fallback_argv: Sequence[str] | None
+    """The argv to execute if the program of `argv` does not exist; None for no fallback."""
     env: Mapping[str, str]
+    """The complete environment."""
     cwd: str
     token: str | None = None
-    """What `Provider.clean_up` needs, at most 256 characters; None if nothing has to be cleaned up.
+    """The argument of `Provider.clean_up`, at most 256 characters; None if it need not be called.
 
     If there is a token, `clean_up` must be called even if the program was not started.
     """
     host: str | None = None
-    """The name of the host that the program runs on; None for this one."""
+    """The name of the host on which the program runs; None for this one, or if not known yet."""
 
 
 class Provider(Protocol):
-    """Where programs run. Its methods do not block the event loop."""
+    """Runs programs in one way: on this machine or in a place, isolated or not.
+
+    Its methods do not block the event loop.
+    """
 
     @property
     def name(self) -> str:
@@ -111,22 +118,26 @@ class Provider(Protocol):
         """The isolation that the user sees."""
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return what the keeper runs for a command. Raises `ProviderError`: nothing may run then.
+        """Return what the keeper runs for a command.
 
-        The result of checks of the system may be cached; a command costs at most a millisecond.
+        Raises `ProviderError` if the provider cannot run the command; then the command must not run
+        in another way. Results of checks of the system may be cached, so that most calls on this
+        machine take at most a millisecond.
         """
 
     async def clean_up(self, token: str) -> None:
-        """Remove what is left of a terminal whose processes have ended. Idempotent.
+        """Remove files, containers and jobs of a terminal whose processes have ended. Idempotent.
 
         `token` is that of `Prepared`; it may be from an earlier worker. Raises `ProviderError` if
-        something of importance is left: the token is kept then, and the next worker tries again.
+        something important, such as a job, could not be removed: then the caller keeps the token,
+        and the next worker tries again.
         """
 
     async def check(self) -> str:
-        """Run one command, and return a line that describes what holds here.
+        """Run a command, as a test; return a line for the user that describes the provider.
 
-        Raises `ProviderError`.
+        The line says, for example, how programs are isolated. Raises `ProviderError` if the
+        provider does not work here.
         """
 
 
@@ -135,13 +146,16 @@ class RemoteProvider(Provider, Protocol):
     """A provider of a place, whose terminals have a `RemoteProgram`."""
 
     def program(self, token: str) -> RemoteProgram:
-        """Return the program of a terminal; `token` is that of `Prepared`.
+        """Return the program of the terminal with a token.
 
-        It may be from an earlier worker.
+        `token` is that of `Prepared`; it may be from an earlier worker.
         """
 
     async def run(self) -> None:
-        """Run the connections until cancelled; then close them. Does not raise."""
+        """Run the provider's background tasks, such as connections, until cancelled.
+
+        Then close the connections. Does not raise.
+        """
 
     def end_session(self, session: str) -> None:
-        """Give back what was only for an agent's session (`Command.session`). Idempotent."""
+        """Release resources that were only for one session (`Command.session`). Idempotent."""

@@ -1,4 +1,4 @@
-"""Creates a provider by its name. Each provider's module is imported only if it is used."""
+"""Creates a provider by its name; imports the provider's module only then."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,11 +20,13 @@ def make(
     placeholders: Placeholders | None = None,
     places: Mapping[str, Place] = NO_PLACES,
 ) -> Provider:
-    """Return a new provider. Raises `ProviderError` for an unknown name.
+    """Return a new provider.
 
-    `image` is the container image for `podman` and `docker`, and `daemon` marks its containers.
-    `placeholders` are shared by all providers of the daemon. `places` are those of the settings, by
-    the name of their provider.
+    Raises `ProviderError` for an unknown name, or if `image` is None for a provider that needs it.
+    `image` is the container image for `podman` and `docker`. `daemon` identifies the daemon, in
+    labels of containers and names of directories; None for a provider that is only checked.
+    `placeholders` are shared by all providers of the daemon. `places` are the places of the
+    settings, by the names of their providers.
     """
     if (place := places.get(name)) is not None:
         return _make_place(name, place, daemon)
@@ -45,7 +47,7 @@ def make(
     if name in ENGINES:
         if image is None:
             raise ProviderError(f"{name}: there is no image: set the setting image")
-        from acpterm.providers.podman import ContainerProvider  # noqa: PLC0415  only if it is used
+        from acpterm.providers.container import ContainerProvider  # noqa: PLC0415  only if used
 
         return ContainerProvider(
             "docker" if name == "docker" else "podman", image, daemon, placeholders

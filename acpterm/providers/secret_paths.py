@@ -1,9 +1,9 @@
-"""The paths that a sandboxed program must not read: credentials, histories, and sockets.
+"""Finds the paths that a sandboxed program must not read: credentials, histories and sockets.
 
-The list is of names that are known. A program may keep a secret at a path that is not in the list:
-docs/security.md says how to add one. Only paths that exist are returned, since a sandbox cannot
-hide a path that does not exist; a secret that is created later is readable by programs that were
-started earlier.
+The lists have the well-known paths. A program may store a secret at a path that they do not have:
+docs/security.md says how to add one. Only existing paths are returned, since a sandbox cannot hide
+a path that does not exist. So a secret that is created later is readable by programs that were
+started before.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ HOME_SECRETS: Final = (
     *(".psql_history", ".mysql_history", ".sqlite_history", ".rediscli_history", ".lesshst"),
     *(".viminfo", ".local/state/bash", ".local/state/zsh", ".local/state/python_history"),
 )
-"""Paths below a home directory."""
+"""The paths of secrets, relative to a home directory."""
 
 SYSTEM_SECRETS: Final = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers"),
@@ -78,13 +78,13 @@ SYSTEM_SECRETS: Final = (
     *("/var/spool/cron", "/var/mail", "/var/log", "/sys/kernel/security", "/sys/kernel/debug"),
     *("/sys/kernel/tracing", "/sys/fs/bpf", "/sys/firmware/efi/efivars"),
 )
-"""Absolute paths; most are readable for root only."""
+"""The absolute paths of secrets outside of home directories; only root can read most of them."""
 
 _FIRST_COMPONENTS: Final[dict[str, list[str]]] = {}
 for _name in HOME_SECRETS:
     _FIRST_COMPONENTS.setdefault(_name.partition("/")[0], []).append(_name)
 _HOMES_MAX: Final = 20
-# Variables that name a file or directory with secrets.
+# Variables whose values are paths of files or directories with secrets.
 _PATH_VARIABLES: Final = (
     *("HISTFILE", "GNUPGHOME", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "KUBECONFIG"),
     *("GOOGLE_APPLICATION_CREDENTIALS", "NETRC", "NPM_CONFIG_USERCONFIG", "DOCKER_CONFIG"),
@@ -94,9 +94,9 @@ _PATH_VARIABLES: Final = (
 
 
 def secret_paths(env: Mapping[str, str]) -> list[str]:
-    """Return the real paths of the secrets that exist, for a program with environment `env`.
+    """Return the real paths of the secrets that exist, for a program with the environment `env`.
 
-    No path is below another one of the list.
+    No path in the list is below another one.
     """
     names = list(SYSTEM_SECRETS)
     for home in _homes(env):
@@ -107,11 +107,11 @@ def secret_paths(env: Mapping[str, str]) -> list[str]:
 
 
 def _candidates(home: str) -> list[str]:
-    """Return the paths of the secrets of a home directory whose first component exists."""
+    """Return those secrets' paths in `home` of which the first component below `home` exists."""
     try:
         entries = set(os.listdir(home))
     except OSError:
-        # It may be possible to enter a directory that cannot be listed.
+        # A directory that cannot be listed may still be entered.
         entries = set(_FIRST_COMPONENTS)
     return [
         f"{home}/{name}"
@@ -132,7 +132,7 @@ def existing(paths: Iterable[str]) -> list[str]:
 
 
 def outermost(paths: Iterable[str]) -> list[str]:
-    """Return the distinct paths that are not below another one, in sorted order."""
+    """Return the `paths` that are not below another one of them, sorted and without duplicates."""
     found: list[str] = []
     for path in sorted(set(paths), key=lambda path: path.rstrip("/") + "/"):
         if not (found and is_below(path, found[-1])):
@@ -146,9 +146,9 @@ def is_below(path: str, directory: str) -> bool:
 
 
 def listening_sockets() -> list[str]:
-    """Return the paths of the Unix sockets of this network namespace that exist.
+    """Return the paths of all existing Unix sockets of this network namespace.
 
-    A socket on a read-only mount can be connected to, so a sandbox must hide it.
+    A sandbox must hide them: a program can connect even to a socket on a read-only mount.
     """
     try:
         with open("/proc/net/unix", "rb") as file:
@@ -172,9 +172,9 @@ def _is_socket(path: str) -> bool:
 
 
 def user_homes() -> list[str]:
-    """Return the home directories of the user: that of the user database, and the daemon's `HOME`.
+    """Return the user's home directories: the daemon's `HOME`, and the one of the user database.
 
-    A request cannot change them, unlike the `HOME` of a command.
+    Unlike the `HOME` of a command, a request cannot change them.
     """
     homes = [os.path.expanduser("~")]
     with contextlib.suppress(KeyError):  # the user is not in the database, as in some containers

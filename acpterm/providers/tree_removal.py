@@ -1,8 +1,8 @@
-"""Removes a directory in which a sandboxed program has created whatever it could.
+"""Removes a directory that a sandboxed program could write to, however hostile its contents are.
 
 The tree may be deeper than the recursion limit, its paths longer than the kernel accepts, and its
-directories without permissions. So each directory below is moved to the top before it is emptied:
-no path has more than two components, and two file descriptors are open at a time.
+directories without permissions. So each directory in it is moved to the top directory before it is
+emptied. Then no path has more than two components, and two file descriptors are enough.
 """
 
 import contextlib
@@ -11,20 +11,20 @@ import stat
 from typing import Final
 
 _DIRECTORY: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Only Linux has it, and only there are such trees made.
+# Only Linux has O_PATH, and only there do sandboxes exist.
 _PATH: Final[int] = getattr(os, "O_PATH", 0)
 _NAME_BYTES: Final = 16
 
 
 def remove_tree(path: str) -> None:
-    """Remove a directory with all that is in it, as far as that is possible. Does not raise."""
+    """Remove a directory with its contents. Does not raise: what cannot be removed is left."""
     with contextlib.suppress(OSError):
         top = _open(path, None)
         try:
             names = _emptied(top, top)
             while names:
                 name = names.pop()
-                # What cannot be removed stays; the other directories are removed nevertheless.
+                # Continue with the other directories if this one cannot be removed.
                 with contextlib.suppress(OSError):
                     directory = _open(name, top)
                     try:
@@ -38,7 +38,10 @@ def remove_tree(path: str) -> None:
 
 
 def _emptied(directory: int, top: int) -> list[str]:
-    """Remove the files of a directory, and move its directories to `top`; return their names."""
+    """Remove the files in `directory`, and move its subdirectories to `top`.
+
+    Both are descriptors. Returns the names in `top` of the subdirectories, which get random names.
+    """
     found = []
     for name in os.listdir(directory):
         with contextlib.suppress(OSError):
@@ -47,7 +50,8 @@ def _emptied(directory: int, top: int) -> list[str]:
             elif directory == top:
                 found.append(name)
             else:
-                # A directory can be moved to another one only if it is writable itself.
+                # The kernel moves a directory to another parent only if it is writable. Opening it
+                # gives the owner this permission.
                 os.close(_open(name, directory))
                 fresh = os.urandom(_NAME_BYTES).hex()
                 os.rename(name, fresh, src_dir_fd=directory, dst_dir_fd=top)
@@ -56,10 +60,13 @@ def _emptied(directory: int, top: int) -> list[str]:
 
 
 def _open(name: str, parent: int | None) -> int:
-    """Open a directory, after giving its owner all permissions."""
+    """Give the owner of a directory all permissions, then open it; return the descriptor.
+
+    `name` is relative to the descriptor `parent`; to the working directory if that is None.
+    """
     place = os.open(name, _PATH | _DIRECTORY, dir_fd=parent)
     try:
-        # chmod(2) would follow a link that has replaced the directory.
+        # chmod(2) by name would follow a symbolic link that has replaced the directory.
         os.chmod(f"/proc/self/fd/{place}", stat.S_IRWXU)
     finally:
         os.close(place)

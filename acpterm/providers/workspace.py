@@ -1,4 +1,4 @@
-"""The workspace of a sandboxed terminal: the directory that it may write to, and what in it not.
+"""The workspace of a sandboxed terminal: its writable directory, and the protected names in it.
 
 Some files configure programs that the user runs outside the sandbox: git's hooks and configuration,
 editors, agents, direnv. A sandboxed program that could write them would execute commands outside.
@@ -37,25 +37,26 @@ PROTECTED_IF_EXISTING: Final = (
     *(".amazonq", ".qwen", ".exrc", ".nvim.lua", ".nvimrc", ".dir-locals.el", ".mise.toml"),
     *("mise.toml", ".gitmodules", ".direnv", ".pre-commit-config.yaml", ".lefthook.yml"),
 )
-"""More such names, which get no placeholder, since each placeholder costs time."""
+"""More protected names, which get no placeholder if they do not exist: each one costs time."""
 
 PROTECTED_IN_GIT: Final = ("hooks", "config", "config.worktree", "commondir")
 """The protected names in the directory of a repository."""
-# git fails if these exist and are no files, or does not read them without a setting in `config`.
+# No placeholders are needed: git reads this file only with a setting in `config`, which is
+# protected. An empty directory with this name would make git fail.
 _NO_PLACEHOLDER: Final = ("config.worktree",)
 COMMON_DIR: Final = "commondir"
-"""A file in the directory of a repository that moves hooks and configuration elsewhere."""
+"""A file in the directory of a repository, with the path where hooks and configuration are."""
 
 PLACEHOLDER_MTIME_S: Final = 1
-"""The modification time of a placeholder."""
+"""The modification time that identifies a placeholder, in seconds since 1970."""
 
-# Directories whose contents belong to the system or to all programs: no workspace contains them.
+# Directories of the system, or of all programs: a workspace must not contain one of them.
 _NEVER_IN_WORKSPACE: Final = (
     *("/usr", "/etc", "/home", "/root", "/var", "/run", "/dev"),
     "/tmp",  # noqa: S108  the directory itself
 )
 _NEVER_WORKSPACES: Final = ("/proc", "/sys", "/dev", "/usr", "/etc", "/boot", "/bin", "/lib")
-# Programs can create directories in `.git/modules`: more than these are not searched.
+# Limits of the search for submodules: programs can create any directories in `.git/modules`.
 _SUBMODULES_MAX: Final = 64
 _MODULES_DEPTH_MAX: Final = 32
 _MODULES_DIRECTORIES_MAX: Final = 2000
@@ -63,7 +64,10 @@ _GITFILE_MAX_BYTES: Final = 4096
 
 
 class Workspace(NamedTuple):
-    """A workspace, as a sandbox needs it. All paths are real paths, in an order for mounting."""
+    """A workspace, with the paths that a sandbox mounts.
+
+    All paths are real paths. Each tuple has the order in which its paths must be mounted.
+    """
 
     path: str
     pinned: tuple[str, ...]
@@ -75,7 +79,11 @@ class Workspace(NamedTuple):
 
     @classmethod
     def of(cls, path: str) -> "Workspace":
-        """Return the workspace at `path`. Raises `ProviderError` if it cannot be one."""
+        """Return the workspace at `path`.
+
+        Raises `ProviderError` if `path` is not a directory, if programs must not write there, or if
+        a protected name is a symbolic link.
+        """
         real = os.path.realpath(path)
         _check(path, real)
         pinned: list[str] = []
@@ -98,7 +106,7 @@ class Workspace(NamedTuple):
 
 
 def is_placeholder(path: str) -> bool:
-    """Return whether there is a placeholder (`placeholders`) at `path`."""
+    """Return whether `path` is a placeholder (`placeholders`), by its modification time."""
     try:
         return os.lstat(path).st_mtime_ns == PLACEHOLDER_MTIME_S * 1_000_000_000
     except OSError:
@@ -124,7 +132,10 @@ def _check(path: str, real: str) -> None:
 
 
 def _mode(path: str) -> int | None:
-    """Return the mode of a protected path; None if it does not exist. Raises `ProviderError`."""
+    """Return the mode of a protected path; None if it does not exist.
+
+    Raises `ProviderError` if it is a symbolic link.
+    """
     try:
         mode = os.lstat(path).st_mode
     except OSError:
@@ -140,7 +151,10 @@ def _mode(path: str) -> int | None:
 def _add_repository(
     directory: str, workspace: str, pinned: list[str], protected: list[str], missing: list[str]
 ) -> None:
-    """Add the paths of the repository at `directory`, and of its submodules, to the lists."""
+    """Add paths of the repository at `directory`, and of its submodules, to the three lists.
+
+    If there are too many submodules, they are protected as a whole, and git cannot change them.
+    """
     found, is_complete = submodules_of(directory)
     for repository in (directory, *found) if is_complete else (directory,):
         pinned += _parents(repository, workspace)
@@ -157,8 +171,9 @@ def _add_repository(
 def submodules_of(repository: str) -> tuple[list[str], bool]:
     """Return the directories of a repository's submodules, and whether all were found.
 
-    Not all are found if there are too many, if they are too deep, or if a directory cannot be read.
-    Raises `ProviderError` if a directory for submodules is a symbolic link.
+    The second value is False if there are too many submodules, if one is nested too deep, or if a
+    directory cannot be read. Raises `ProviderError` if a directory for submodules is a symbolic
+    link.
     """
     found: list[str] = []
     count = 0
@@ -180,7 +195,7 @@ def submodules_of(repository: str) -> tuple[list[str], bool]:
             if len(found) == _SUBMODULES_MAX:
                 return found, False
             found.append(directory)
-            # The other directories of a repository have no repositories in them.
+            # Only this directory of a repository can have further repositories in it.
             names = ["modules"]
         else:
             names = [name for name, is_one in is_directory.items() if is_one]
@@ -197,7 +212,10 @@ def _parents(directory: str, workspace: str) -> Iterator[str]:
 
 
 def repository_of(gitfile: str, workspace: str) -> str | None:
-    """Return the directory that the file `.git` names, if it is below the workspace."""
+    """Return the directory of the repository that the file `.git` at `gitfile` names.
+
+    Returns None if that directory does not exist, or is not below `workspace`.
+    """
     try:
         text = os.fsdecode(read_start(gitfile, _GITFILE_MAX_BYTES))
     except OSError:
@@ -210,9 +228,10 @@ def repository_of(gitfile: str, workspace: str) -> str | None:
 
 
 def read_start(path: str, size: int) -> bytes:
-    """Return the first `size` bytes of a file that a program may have created. Raises `OSError`.
+    """Return the first bytes, at most `size`, of a file that a program may have created.
 
-    Does not wait for a writer of a FIFO.
+    Does not wait, even if the program has created a FIFO. Raises `OSError` if the file cannot be
+    read.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         return file.read(size)

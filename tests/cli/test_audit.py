@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from acpterm.policy.audit.file import AuditFile, Batch
+from acpterm.policy.audit.writer import AuditWriter, Batch
 from tests.cli.test_imports import command as run_with_imports
 from tests.support.commands import command_environment, run, running
 from tests.support.polling import poll
@@ -80,7 +80,7 @@ def socket(tmp_path, directory, monkeypatch):
 
 def append(directory, *added, file_bytes=10**6):
     lines = [json.dumps(item).encode() + b"\n" for item in added]
-    AuditFile(str(directory), file_bytes=file_bytes, files=50).append(Batch(lines))
+    AuditWriter(str(directory), file_bytes=file_bytes, files=50).append(Batch(lines))
 
 
 def events(text):

@@ -12,8 +12,8 @@ from acpterm.policy.approvals import (
     Approvals,
     NoQuestionError,
 )
-from acpterm.policy.decisions import SessionDecisions
 from acpterm.policy.questions import Answer, Question
+from acpterm.policy.session_decisions import SessionDecisions
 from tests.support.depth import DEADLINE_S
 
 ALLOW = Answer(decision="allow", by="approvals")

@@ -5,10 +5,10 @@ import pytest
 
 from acpterm.config.profiles import BUILTIN
 from acpterm.policy.judge import Judge
-from acpterm.policy.levels import Level
 from acpterm.policy.rules import Rule
 from acpterm.policy.syntax.parse import LINE_BYTES_MAX
 from acpterm.policy.syntax.walk import COMMANDS_MAX
+from acpterm.policy.verdict import Level
 from acpterm.policy.words import EXPANSIONS_MAX
 from tests.support.cases import each_case
 

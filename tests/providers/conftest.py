@@ -9,9 +9,9 @@ import pytest
 
 from acpterm.providers import landlock_exec
 from acpterm.providers.bubblewrap import BubblewrapProvider
+from acpterm.providers.container import ContainerProvider
 from acpterm.providers.landlock import LandlockProvider
 from acpterm.providers.local import LocalProvider
-from acpterm.providers.podman import ContainerProvider
 from tests.support import containers, sandboxes
 from tests.support import slurm as slurm_support
 from tests.support import sshd as sshd_support

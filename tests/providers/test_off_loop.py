@@ -9,8 +9,8 @@ import trio
 
 from acpterm.providers import off_loop, placeholders
 from acpterm.providers import workspace as workspace_module
+from acpterm.providers.container import ContainerProvider
 from acpterm.providers.container_argv import Setup
-from acpterm.providers.podman import ContainerProvider
 from acpterm.providers.provider import Command
 from tests.support.polling import poll
 

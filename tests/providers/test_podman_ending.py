@@ -9,7 +9,7 @@ import psutil
 import pytest
 import trio
 
-from acpterm.providers.podman import ContainerProvider, container_name
+from acpterm.providers.container import ContainerProvider, container_name
 from acpterm.pty.tracking.marks import Daemon
 from acpterm.terminal.status import EndedBy
 from tests.support.containers import IMAGE, command, containers, run, shell, start
@@ -138,7 +138,7 @@ import sys, trio
 from pathlib import Path
 from acpterm.keeper.startup import embedded_keeper
 from acpterm.pty.tracking.trees import Trees
-from acpterm.providers.podman import ContainerProvider
+from acpterm.providers.container import ContainerProvider
 from acpterm.terminal.pool import Pool
 from tests.support.containers import IMAGE, shell, start
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from acpterm.providers.container import ContainerProvider
 from acpterm.providers.placeholders import Placeholders
-from acpterm.providers.podman import ContainerProvider
 from acpterm.providers.provider import ProviderError
 from tests.support.containers import IMAGE, run, shell, start
 from tests.support.polling import poll

@@ -7,9 +7,9 @@ import os
 
 import pytest
 
+from acpterm.providers.container import ContainerProvider
 from acpterm.providers.container_argv import Setup, container_environment, run_argv
 from acpterm.providers.container_trial import describe
-from acpterm.providers.podman import ContainerProvider
 from acpterm.providers.provider import Command, ProviderError
 from acpterm.providers.workspace import Workspace
 from tests.support.cases import each_case

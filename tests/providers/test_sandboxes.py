@@ -10,9 +10,9 @@ import pytest
 import trio
 
 import acpterm
-from acpterm.providers import bubblewrap as bubblewrap_module
-from acpterm.providers import landlock_exec, placeholders, trial
-from acpterm.providers.bubblewrap import BubblewrapProvider, _Tools
+from acpterm.providers import landlock_exec, placeholders, sandbox_trial
+from acpterm.providers.bubblewrap import BubblewrapProvider
+from acpterm.providers.bubblewrap_argv import Tools, prepared_command
 from acpterm.providers.landlock import LandlockProvider
 from acpterm.providers.provider import NAMES, ProviderError
 from acpterm.providers.registry import make
@@ -290,7 +290,7 @@ def test_bubblewrap_works_for_a_normal_user(as_root, bubblewrap, place, monkeypa
     os.seteuid(_NOBODY)
     try:
         workspace, token, created = placeholders.Placeholders().protect(command.workspace)
-        prepared = bubblewrap_module._prepared(command, _Tools.find(), workspace, created)
+        prepared = prepared_command(command, Tools.find(), workspace, created)
     finally:
         os.seteuid(0)
     user = ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
@@ -357,7 +357,7 @@ async def test_version_has_a_time_limit(place, monkeypatch, tmp_path):
     stuck.write_text(f'#!/bin/sh\n[ "$1" != --version ] && exec {real} "$@"\nexec sleep 1000\n')
     stuck.chmod(0o755)
     monkeypatch.setenv("PATH", f"{stuck.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(trial, "_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(sandbox_trial, "_TIMEOUT_S", 1.0)
     with trio.fail_after(10):
         with pytest.raises(ProviderError, match="did not end within 1 s"):
             await BubblewrapProvider().prepare(script(place, "true"))
@@ -373,4 +373,4 @@ async def test_missing_directory_for_temporary_files_is_an_error_of_the_provider
 
 def test_program_that_was_removed_is_an_error_of_the_provider(tmp_path):
     with pytest.raises(ProviderError, match=rf"bubblewrap: {tmp_path}/gone: cannot be run"):
-        trial.file_identity("bubblewrap", str(tmp_path / "gone"))
+        sandbox_trial.file_identity("bubblewrap", str(tmp_path / "gone"))

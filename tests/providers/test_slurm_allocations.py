@@ -81,7 +81,7 @@ def files(allocations):
 async def test_request_of_an_ended_session_is_ended_before_it_is_cancelled(
     allocations, nursery, tmp_path
 ):
-    await allocations.take("s", nursery)
+    await allocations.find_or_request("s", nursery)
     await poll((tmp_path / "salloc.pid").exists, TIMEOUT_S)
     await allocations.end_session("s")
     (words,) = cancelled(tmp_path)
@@ -93,7 +93,7 @@ async def test_request_of_an_ended_session_is_ended_before_it_is_cancelled(
 async def test_allocation_is_released_if_its_session_ends_while_it_is_requested(
     allocations, nursery, tmp_path
 ):
-    nursery.start_soon(allocations.take, "s", nursery)
+    nursery.start_soon(allocations.find_or_request, "s", nursery)
     await trio.testing.wait_all_tasks_blocked()
     await allocations.end_session("s")
     assert [words.endswith("too early") for words in cancelled(tmp_path)] == [False]
@@ -104,7 +104,7 @@ async def test_allocation_is_released_if_its_session_ends_while_it_is_requested(
 async def test_pending_allocation_is_released_once_no_terminal_waits_for_it(
     allocations, nursery, tmp_path
 ):
-    name = await allocations.take("s", nursery)
+    name = await allocations.find_or_request("s", nursery)
     await poll((tmp_path / "salloc.pid").exists, TIMEOUT_S)
     write(allocations.path(name), "salloc: Pending job allocation 5\n")
     for user in ("a", "b"):
@@ -117,7 +117,7 @@ async def test_pending_allocation_is_released_once_no_terminal_waits_for_it(
 
 
 async def test_granted_allocation_is_kept_for_the_next_terminal(allocations, nursery, tmp_path):
-    name = await allocations.take("s", nursery)
+    name = await allocations.find_or_request("s", nursery)
     write(allocations.path(name), "salloc: Granted job allocation 5\n")
     allocations.use(name, "a")
     await allocations.leave(name, "a")
@@ -126,10 +126,10 @@ async def test_granted_allocation_is_kept_for_the_next_terminal(allocations, nur
 
 
 async def test_allocation_that_was_granted_after_an_error_is_used(allocations, nursery, tmp_path):
-    name = await allocations.take("s", nursery)
+    name = await allocations.find_or_request("s", nursery)
     text = "salloc: error: Slurm controller not responding\nsalloc: Granted job allocation 5\n"
     write(allocations.path(name), text)
-    assert await allocations.take("s", nursery) == name
+    assert await allocations.find_or_request("s", nursery) == name
     assert messages(allocations.path(name)) == text
     assert not cancelled(tmp_path)
 
@@ -137,10 +137,10 @@ async def test_allocation_that_was_granted_after_an_error_is_used(allocations, n
 async def test_allocation_that_failed_is_cancelled_before_the_next_is_requested(
     allocations, nursery, tmp_path
 ):
-    name = await allocations.take("s", nursery)
+    name = await allocations.find_or_request("s", nursery)
     await poll((tmp_path / "salloc.pid").exists, TIMEOUT_S)
     write(allocations.path(name), "salloc: error: Slurm controller not responding\n")
-    await allocations.take("s", nursery)
+    await allocations.find_or_request("s", nursery)
     assert [words.endswith("too early") for words in cancelled(tmp_path)] == [False]
     assert not messages(allocations.path(name))
 
@@ -148,7 +148,7 @@ async def test_allocation_that_failed_is_cancelled_before_the_next_is_requested(
 async def test_record_of_an_allocation_is_kept_until_it_is_cancelled(
     allocations, nursery, stub, tmp_path
 ):
-    name = await allocations.take("s", nursery)
+    name = await allocations.find_or_request("s", nursery)
     write(allocations.path(name), "salloc: Granted job allocation 5\n")
     stub("scancel", FAILING)
     await allocations.end_session("s")
@@ -156,7 +156,7 @@ async def test_record_of_an_allocation_is_kept_until_it_is_cancelled(
     stub("squeue", "echo CANCELLED")
     allocations.distrust(name)
     with pytest.raises(ProviderError, match="cannot be released"):
-        await allocations.take("s", nursery)
+        await allocations.find_or_request("s", nursery)
     stub("scancel", SCANCEL)
     await allocations.release_all()
     assert cancelled(tmp_path) == ["5"]

@@ -15,7 +15,7 @@ from acpterm.providers.slurm import program as program_module
 from acpterm.providers.slurm import progress as progress_module
 from acpterm.providers.slurm import provider as provider_module
 from acpterm.providers.slurm.allocations import Allocations
-from acpterm.providers.slurm.commands import Done, Room, cancel
+from acpterm.providers.slurm.commands import CommandLimits, Done, cancel
 from acpterm.providers.slurm.program import SlurmProgram
 from tests.support.containers import shell
 from tests.support.places import slurm_provider
@@ -56,7 +56,7 @@ def logged(tmp_path, monkeypatch):
 
 
 async def test_end_of_many_programs_runs_few_commands_at_once(logged, tmp_path):
-    room = Room(3)
+    limits = CommandLimits(3)
     ended = []
 
     async def end(program):
@@ -66,7 +66,7 @@ async def test_end_of_many_programs_runs_few_commands_at_once(logged, tmp_path):
         for number in range(12):
             log = tmp_path / f"step{number}"
             log.write_text(STARTED.format(number=number))
-            program = SlurmProgram(SlurmPlace(), f"{number}", str(log), room, shares_job=True)
+            program = SlurmProgram(SlurmPlace(), f"{number}", str(log), limits, shares_job=True)
             nursery.start_soon(end, program)
     assert ended == [True] * 12
     assert max(map(int, logged("count"))) <= 3
@@ -87,11 +87,11 @@ async def test_release_of_all_allocations_is_one_command(logged, tmp_path):
 
 
 async def test_cancellation_of_a_job_does_not_wait_for_steps(logged, tmp_path):
-    room = Room(1)
+    limits = CommandLimits(1)
     (log := tmp_path / "step").write_text("srun: job 5 queued and waiting for resources\n")
-    async with room.of("srun"):
+    async with limits.of("srun"):
         with trio.fail_after(5):
-            assert await SlurmProgram(SlurmPlace(), "a", str(log), room).end(0.0)
+            assert await SlurmProgram(SlurmPlace(), "a", str(log), limits).end(0.0)
     assert logged("argv") == ["5"]
 
 
@@ -220,19 +220,19 @@ def wake_now(monkeypatch):
     monkeypatch.setattr(program_module, "_START_POLL_S", 0.01)
 
 
-async def follow_queued(directory, room, jobs, nursery):
+async def follow_queued(directory, limits, jobs, nursery):
     """Follow steps of these jobs that Slurm postpones; return what has started."""
     changed = []
     for number, job in enumerate(jobs):
         (log := directory / f"step{number}").write_text(GRANTED.format(job=job))
-        program = SlurmProgram(SlurmPlace(), f"{number}", str(log), room, shares_job=True)
+        program = SlurmProgram(SlurmPlace(), f"{number}", str(log), limits, shares_job=True)
         nursery.start_soon(program.follow, partial(changed.append, number))
     return changed
 
 
 async def test_queued_steps_of_a_job_are_woken_by_one_step(logged, tmp_path, wake_now):
     async with trio.open_nursery() as nursery:
-        changed = await follow_queued(tmp_path, Room(), ["3"] * 12, nursery)
+        changed = await follow_queued(tmp_path, CommandLimits(), ["3"] * 12, nursery)
         await poll((tmp_path / "log.argv").exists, 5)
         for number in range(12):
             with (tmp_path / f"step{number}").open("a") as log:
@@ -245,9 +245,9 @@ async def test_queued_steps_of_a_job_are_woken_by_one_step(logged, tmp_path, wak
 async def test_wakes_of_several_jobs_run_one_at_a_time_beside_other_steps(
     logged, tmp_path, wake_now
 ):
-    room = Room(1)
-    async with room.of("srun"), trio.open_nursery() as nursery:
-        await follow_queued(tmp_path, room, ["3", "4", "5", "5"], nursery)
+    limits = CommandLimits(1)
+    async with limits.of("srun"), trio.open_nursery() as nursery:
+        await follow_queued(tmp_path, limits, ["3", "4", "5", "5"], nursery)
         await poll(
             lambda: (tmp_path / "log.argv").exists() and len(logged("argv")) == 3,
             5,
@@ -273,10 +273,10 @@ async def test_program_survives_that_no_command_can_be_started(
     logged, tmp_path, no_processes, wake_now
 ):
     (log := tmp_path / "step").write_text(GRANTED.format(job=3))
-    program = SlurmProgram(SlurmPlace(), "a", str(log), Room())
+    program = SlurmProgram(SlurmPlace(), "a", str(log), CommandLimits())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(program.follow, list)
-        await poll(lambda: program._room.was_woken("3"), 5)
+        await poll(lambda: program._limits.was_woken("3"), 5)
         nursery.cancel_scope.cancel()
     with log.open("a") as file:
         file.write(STARTED.format(number=0))

@@ -12,7 +12,7 @@ import trio
 from acpterm import __version__
 from acpterm.config.places import SshPlace
 from acpterm.providers.provider import ProviderError
-from acpterm.providers.ssh import keeper
+from acpterm.providers.ssh import remote_keeper
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import Control
 from acpterm.providers.ssh.keeper_link import open_link
@@ -93,7 +93,7 @@ async def test_keeper_continues_after_its_directory_could_not_be_read(
         return listdir(path)
 
     monkeypatch.setattr(os, "listdir", fail_once)
-    made = keeper.RemoteKeeper(SshPlace(keeper=True), connections, str(tmp_path))
+    made = remote_keeper.RemoteKeeper(SshPlace(keeper=True), connections, str(tmp_path))
     (tmp_path / "abandoned-1").touch()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.run)
@@ -143,21 +143,21 @@ def test_master_with_many_connections_to_accept_is_alive(master):
 
 @pytest.mark.parametrize("reply", ["[" * 100_000, "9" * 5000, "{}"])
 def test_status_that_is_none_means_that_there_is_no_keeper(reply):
-    with pytest.raises(keeper._UnusableError, match="cannot be used there"):
-        keeper._read_status(reply)
+    with pytest.raises(remote_keeper._UnusableError, match="cannot be used there"):
+        remote_keeper._read_status(reply)
 
 
 @pytest.mark.parametrize("path", ["/run/${HOME}", "/run/%h/sock", "/a:/b", "run/sock", "/a\nb"])
 def test_socket_with_a_path_that_ssh_expands_is_not_used(path):
     reply = json.dumps({"version": __version__, "userSocket": path})
-    with pytest.raises(keeper._UnusableError, match="socket"):
-        keeper._read_status(reply)
+    with pytest.raises(remote_keeper._UnusableError, match="socket"):
+        remote_keeper._read_status(reply)
 
 
 def test_usual_path_of_a_socket_is_used():
     path = "/run/user/1000/acpterm/user.sock"
     reply = json.dumps({"version": __version__, "userSocket": path})
-    assert keeper._read_status(reply) == (__version__, path)
+    assert remote_keeper._read_status(reply) == (__version__, path)
 
 
 async def test_ssh_that_uses_a_connection_has_no_variables_of_the_daemon(

@@ -45,7 +45,7 @@ async def test_creates_at_once_take_no_more_sessions_than_a_connection_has(liste
     taken = []
 
     async def take():
-        master = await made.take()
+        master = await made.free_master()
         made.count(master.path, 1)
         taken.append(master.path)
 
@@ -75,9 +75,9 @@ async def test_create_while_idle_connections_are_closed_gets_a_new_one(
     made = Connections(SshPlace(), "box", str(tmp_path))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.run)
-        await made.take()
+        await made.free_master()
         await stopping.wait()
-        master = await made.take()
+        master = await made.free_master()
         assert master.is_alive()
         assert len(listening) == 2
         nursery.cancel_scope.cancel()
@@ -93,7 +93,7 @@ async def test_connections_whose_control_channel_was_used_are_not_idle(
     made = Connections(SshPlace(), "box", str(tmp_path))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.run)
-        await made.take()
+        await made.free_master()
         await trio.sleep(595)
         made._control = SimpleNamespace(is_lost=False, send=send, stop=lambda: None)
         await made.control()
@@ -120,7 +120,7 @@ async def test_beats_are_sent_until_connections_are_idle_although_no_program_run
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.run)
-        await made.take()
+        await made.free_master()
         await trio.sleep(595)
         assert beats == [10.0 * number for number in range(1, 60)]
         await trio.sleep(30)
@@ -134,7 +134,7 @@ async def test_lost_control_channel_is_not_opened_again_for_a_beat_without_progr
     made = Connections(SshPlace(), "box", str(tmp_path))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.run)
-        await made.take()
+        await made.free_master()
         made._control = lost = SimpleNamespace(is_lost=True)
         await trio.sleep(300)
         assert made._control is lost

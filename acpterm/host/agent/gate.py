@@ -33,7 +33,7 @@ from acpterm.host.audit_trail import command_fields
 from acpterm.host.launch.placement import Placement
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError, quote
-from acpterm.policy.levels import Level
+from acpterm.policy.verdict import Level
 from acpterm.providers.provider import is_place
 from acpterm.runtime.command_line import command_line
 

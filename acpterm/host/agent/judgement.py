@@ -22,9 +22,9 @@ from acpterm.host.launch.placement import (
 )
 from acpterm.host.launch.validation import check_command, check_size
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
-from acpterm.policy.levels import Level, Verdict, worst
-from acpterm.policy.levels import strictest as strictest_decision
 from acpterm.policy.rules import RulesError
+from acpterm.policy.verdict import Level, Verdict, worst
+from acpterm.policy.verdict import strictest as strictest_decision
 from acpterm.pty.limits import ResourceLimits
 from acpterm.runtime.command_line import shell_line
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from acpterm.host.agent.judgement import Judgement
 from acpterm.jsonrpc import INVALID_REQUEST, REQUEST_CANCELLED, RpcError
-from acpterm.policy.levels import Verdict
 from acpterm.policy.questions import Answer
+from acpterm.policy.verdict import Verdict
 
 BLOCKED: Final = "Command blocked for security reasons"
 """The message of refusals by a profile with `short_messages`."""

@@ -32,8 +32,8 @@ from acpterm.host.sessions.observed import Observer
 from acpterm.host.sessions.tool_calls import ToolCalls
 from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text, unpack_text
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
-from acpterm.policy.decisions import SessionDecisions
 from acpterm.policy.questions import Answer, Prefix, Question
+from acpterm.policy.session_decisions import SessionDecisions
 from acpterm.runtime.bounded_dict import BoundedDict
 
 # How many ids of released terminals are remembered; older ids are treated as unknown.

@@ -1,10 +1,12 @@
-"""Arguments with which a safe program is not safe.
+"""Checks of arguments: some make a program unsafe that is in the list of safe commands.
 
-A program of the list of safe commands can still execute something, or write where the user did not
-ask it to: `find -fprintf`, `sort -o`, `git -c core.pager=…`, `tee .git/hooks/x`. For programs with
-many options (git, npm, node), it is known what is safe instead.
+With these arguments, the program executes something, or writes where the user did not ask it to:
+`find -fprintf`, `sort -o`, `git -c core.pager=…`, `tee .git/hooks/x`. Most checks list the unsafe
+options; those of programs with very many options or subcommands list what is safe instead.
 
-- `check`: the check of a program, by its name;
-- `git`, `javascript`, `scripts` (awk and sed), `files` (find, sort, tee and others): the checks;
-- `options`: what the checks share.
+- `check`: the entry, which selects the check by the name of the program;
+- `git`, `javascript` (node, npm and others), `scripts` (awk and sed), `files` (find, sort, tee and
+  others): the checks;
+- `options`: recognition of options and paths, for the checks;
+- `own_settings`: commands that change the settings of acpterm or of agents, which are dangerous.
 """

@@ -1,4 +1,4 @@
-"""The check of the arguments of a program, by the program's name."""
+"""The entry of the checks of arguments: selects the check by the name of the program."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
@@ -8,9 +8,9 @@ from acpterm.policy.arguments.git import git
 from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 Check: TypeAlias = Callable[[Sequence[str]], str]
-"""Returns why arguments are not safe; empty if they are."""
+"""A function that returns why the arguments of a program are not safe; empty if they are safe."""
 
-# Programs that write the file which is their last operand.
+# Programs that write to files among their operands, to which a pattern could add more files.
 _NO_GLOBS: Final = frozenset(("tee", "uniq"))
 _CHECKS: Final[Mapping[str, Check]] = {
     "awk": scripts.awk,
@@ -43,7 +43,10 @@ _CHECKS: Final[Mapping[str, Check]] = {
 
 
 def unsafe_argument(words: Sequence[Word]) -> str:
-    """Return why a safe program is not safe with its arguments; empty if it is."""
+    """Return why a program of the safe list is not safe with its arguments; empty if it is safe.
+
+    `words` has the program and its arguments.
+    """
     name = words[0].text.rpartition("/")[2]
     check = _CHECKS.get(name)
     if check is None:

@@ -1,4 +1,4 @@
-"""Arguments of programs that read files, or show the state of the system."""
+"""Checks of arguments of small tools, such as find, sort, diff, tee, rg and fd, and of hostname."""
 
 import itertools
 import re
@@ -15,12 +15,12 @@ _HOSTNAME_SAFE: Final = re.compile(
 
 
 def find(arguments: Sequence[str]) -> str:
-    """Return why `find` executes, deletes or writes with its arguments; empty if not."""
+    """Return why `find` executes, deletes or writes something; empty if it does not."""
     return because(next((one for one in arguments if _FIND_UNSAFE.match(one)), ""))
 
 
 def sort(arguments: Sequence[str]) -> str:
-    """Return why `sort` may execute a program or write a file; empty if not."""
+    """Return why `sort` may execute a program or write a file; empty if it does not."""
     return because(
         matching_option(
             arguments, "oT", ("--output", "--compress-program", "--temporary-directory"), "ktS"
@@ -29,12 +29,12 @@ def sort(arguments: Sequence[str]) -> str:
 
 
 def tree(arguments: Sequence[str]) -> str:
-    """Return why `tree` may write a file; empty if not."""
+    """Return why `tree` may write a file; empty if it does not."""
     return because(matching_option(arguments, "oR", ("--output",), "LPIHT"))
 
 
 def uniq(arguments: Sequence[str]) -> str:
-    """Return why `uniq` writes a file, its second operand; empty if not."""
+    """Return why `uniq` writes a file: it has a second operand; empty if it does not."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     operands = [
         one
@@ -46,12 +46,12 @@ def uniq(arguments: Sequence[str]) -> str:
 
 
 def diff(arguments: Sequence[str]) -> str:
-    """Return why `diff` executes a pager; empty if not."""
+    """Return why `diff` executes `pr`, which paginates the output; empty if it does not."""
     return because(matching_option(arguments, "l", ("--paginate",), "UCIWDFSxX"))
 
 
 def tee(arguments: Sequence[str]) -> str:
-    """Return why `tee` writes a file that is hidden, or outside of the directory; empty if not."""
+    """Return why `tee` is not safe; empty if it writes only visible files below the directory."""
     for argument in arguments:
         if argument.startswith("-") and argument != "-":
             if argument in ("-a", "-i", "-p", "--append", "--ignore-interrupts"):
@@ -67,25 +67,25 @@ def tee(arguments: Sequence[str]) -> str:
 
 
 def hostname(arguments: Sequence[str]) -> str:
-    """Return why `hostname` may set the name; empty if not."""
+    """Return why `hostname` may set the host's name; empty if it only prints it."""
     wrong = next((one for one in arguments if not _HOSTNAME_SAFE.fullmatch(one)), "")
     return f"{wrong} may set the name" if wrong else ""
 
 
 def ipconfig(arguments: Sequence[str]) -> str:
-    """Return why `ipconfig` may change the configuration; empty if not."""
+    """Return why `ipconfig` may change the network's configuration; empty if it only prints it."""
     if not arguments or arguments[0] in ("/all", "getifaddr", "getpacket", "getoption", "ifcount"):
         return ""
     return f"{arguments[0]} may change the configuration"
 
 
 def rg(arguments: Sequence[str]) -> str:
-    """Return why `rg` executes a program; empty if not."""
+    """Return why `rg` executes a program; empty if it does not."""
     return because(
         matching_option(arguments, "z", ("--pre", "--hostname-bin", "--search-zip"), "efgmtABC")
     )
 
 
 def fd(arguments: Sequence[str]) -> str:
-    """Return why `fd` executes a program; empty if not."""
+    """Return why `fd` executes a program; empty if it does not."""
     return because(matching_option(arguments, "xX", ("--exec", "--exec-batch"), "eEtdSoc"))

@@ -1,4 +1,4 @@
-"""Arguments of git: which of its commands are safe, and with which options."""
+"""Check of the arguments of git: which of its commands are safe, and with which options."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,16 @@ _SAFE: Final = frozenset(
      "switch", "symbolic-ref", "tag", "var", "verify-commit", "verify-tag", "version",
      "whatchanged", "worktree", "write-tree")
 )  # fmt: skip
-# Options of some command of git that execute a program, or write a file or another configuration.
+# Options that, with at least one command of git, execute a program, or write a file or a
+# configuration. They are unsafe with each command.
 _UNSAFE: Final = (
     "--config", "--config-env", "--exec", "--exec-path", "--ext-diff", "--extcmd",
     "--open-files-in-pager", "--output", "--output-directory", "--receive-pack", "--textconv",
     "--upload-pack",
 )  # fmt: skip
 _OPTIONS: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
-    # Short options that are not safe, long ones, and short ones with a value.
+    # For each command: the letters of unsafe short options, the unsafe long options, and the
+    # letters of safe short options that take a value.
     "am": ("", ("--directory",), "C"),
     "apply": ("", ("--directory", "--unsafe-paths"), "pC"),
     "archive": ("o", ("--remote",), ""),
@@ -48,7 +50,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
     "worktree": ("f", ("--force",), "bB"),
 }
 _ACTIONS: Final[Mapping[str, re.Pattern[str]]] = {
-    # Actions that are not safe, of commands whose first operand is an action.
+    # For each command whose first operand is an action: the unsafe actions.
     "bundle": re.compile("create"),
     "maintenance": re.compile("start|stop|register|unregister"),
     "reflog": re.compile("expire|delete"),
@@ -63,7 +65,7 @@ _TRANSPORTS: Final = frozenset(
 
 
 def git(arguments: Sequence[str]) -> str:
-    """Return why git may execute a program, lose data or write elsewhere; empty if not."""
+    """Return why git may execute a program, lose data or write elsewhere; empty if it is safe."""
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
         argument = arguments[at]
@@ -84,7 +86,8 @@ def git(arguments: Sequence[str]) -> str:
     if command not in _SAFE:
         return f"git {command} is not in the list of safe commands of git"
     letters, names, values = _OPTIONS.get(command, ("", (), ""))
-    # `git log -S text`: what follows an option that is not known here may be its value.
+    # The second search skips no values, since it is not known which options of all commands take
+    # one. So `git log -S --output=x` is unsafe, although `--output=x` is the value of `-S`.
     found = matching_option(rest, letters, names, values) or matching_option(rest, "", _UNSAFE)
     if found:
         return f"git {command} {found} may execute a program, lose data or write elsewhere"
@@ -112,7 +115,7 @@ def _git_operands(command: str, rest: Sequence[str]) -> str:  # noqa: PLR0911  o
 
 
 def _is_git_query(rest: Sequence[str]) -> bool:
-    """Return whether arguments of `git config` only read."""
+    """Return whether `git config` with the arguments `rest` only reads the configuration."""
     if rest and rest[0] in ("--list", "-l"):
         return len(rest) == 1
     return (

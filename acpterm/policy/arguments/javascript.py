@@ -1,4 +1,4 @@
-"""Arguments of JavaScript tools: node, package managers, tsc and vitest."""
+"""Checks of arguments of JavaScript tools: node, package managers, tsc and vitest."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _NODE_SAFE: Final = re.compile(
 
 
 def node(arguments: Sequence[str]) -> str:
-    """Return why node executes code that is not in a file; empty if not."""
+    """Return why node may execute code that is not in a file; empty if it is safe."""
     for argument in arguments:
         if argument.startswith("-"):
             if not _NODE_SAFE.fullmatch(argument):
@@ -43,12 +43,13 @@ _NPM_UNSAFE: Final = (
 )  # fmt: skip
 
 
-# Directories of yarn: --modules-f…, and so on.
+# Options of yarn that set a directory: `--global-f…`, `--modules-f…`, `--cache-f…`, and their
+# abbreviations.
 _YARN_DIRECTORY: Final = re.compile(r"--(?:global|modules|cache)-f[a-z]*|--(?:mo|modu|modules-?)")
 
 
 def npm(arguments: Sequence[str]) -> str:
-    """Return why npm may execute code, or write elsewhere; empty if not."""
+    """Return why npm may execute code, or write elsewhere; empty if it is safe."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     found = _package_options(own, "Cgc")
     if found:
@@ -76,7 +77,7 @@ _YARN_UNSAFE: Final = re.compile(
 
 
 def yarn(arguments: Sequence[str]) -> str:
-    """Return why yarn may execute a command, or change the configuration; empty if not."""
+    """Return why yarn may execute a command, or change the configuration; empty if it is safe."""
     command = next((one for one in arguments if not one.startswith("-")), "")
     if _YARN_UNSAFE.fullmatch(command):
         return f"yarn {command} may execute a command or change the configuration"
@@ -85,13 +86,13 @@ def yarn(arguments: Sequence[str]) -> str:
 
 
 def bun(arguments: Sequence[str]) -> str:
-    """Return why bun may execute code, or change the installation; empty if not."""
+    """Return why bun may execute code, or change the installation; empty if it is safe."""
     command = next((one for one in arguments if not one.startswith("-")), "")
     if not arguments or command in ("exec", "upgrade", "repl", "link", "publish", "-"):
         return f"bun {command} may execute code or change the installation"
     at = arguments.index(command) if command else len(arguments)
     if command in ("run", "test", "x"):
-        # Options before the script are bun's.
+        # Options before the name of the script are bun's own; those after it are the script's.
         script = next((one for one in arguments[at + 1 :] if not one.startswith("-")), "")
         at = arguments.index(script, at + 1) if script else len(arguments)
     own = arguments if command in ("install", "add", "i", "a", "remove") else arguments[: at + 1]
@@ -99,7 +100,7 @@ def bun(arguments: Sequence[str]) -> str:
 
 
 def npx(arguments: Sequence[str]) -> str:
-    """Return why npx or bunx may execute code that is not in a package; empty if not."""
+    """Return why npx or bunx may execute code that is not in a package; empty if it is safe."""
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
         at += 2 if arguments[at] in ("-p", "--package") else 1
@@ -109,7 +110,7 @@ def npx(arguments: Sequence[str]) -> str:
 
 
 def tsc(arguments: Sequence[str]) -> str:
-    """Return why tsc may lead out of the directory; empty if not."""
+    """Return why tsc may read or write outside of the directory; empty if it is safe."""
     for before, argument in zip(["", *arguments], arguments, strict=False):
         if argument.startswith("@"):
             return f"{argument} has more options"
@@ -128,6 +129,6 @@ _VITEST_UNSAFE: Final = re.compile(
 
 
 def vitest(arguments: Sequence[str]) -> str:
-    """Return why vitest may execute code, or write elsewhere; empty if not."""
+    """Return why vitest may execute other code, or write elsewhere; empty if it is safe."""
     found = next((one for one in arguments if _VITEST_UNSAFE.fullmatch(one)), "")
     return f"the option {found} may execute code or write elsewhere" if found else ""

@@ -1,4 +1,4 @@
-"""Options and paths in the arguments of a program."""
+"""Recognition of options and paths among the arguments of a program, for all checks."""
 
 import itertools
 from collections.abc import Sequence
@@ -7,11 +7,12 @@ from collections.abc import Sequence
 def matching_option(
     arguments: Sequence[str], letters: str, names: Sequence[str], values: str = ""
 ) -> str:
-    """Return the first argument that is one of some options, or may be read as one.
+    """Return the first argument that is, or may be read as, one of the given options; else "".
 
-    `letters` are short options, `values` the short options that take a value. `names` are long
-    options, of which getopt accepts beginnings. After an option, `--` may be its value, so that it
-    does not end the options.
+    `letters` are short options, and `names` are long ones; an abbreviation of a long option
+    matches, since getopt_long(3) accepts it. `values` are other short options, which take a value:
+    the value is skipped. `--` ends the options, but not directly after an option, whose value it
+    may be.
     """
     skip = False
     for before, argument in itertools.pairwise(("", *arguments)):
@@ -39,10 +40,10 @@ def _is_long(argument: str, names: Sequence[str]) -> bool:
 
 
 def because(argument: str) -> str:
-    """Return why `argument` is not safe; empty if it is empty."""
+    """Return the reason why `argument` is not safe; empty if `argument` is empty."""
     return f"{argument} makes it execute something or write a file" if argument else ""
 
 
 def is_outside(path: str) -> bool:
-    """Return whether a path may lead out of the current directory."""
+    """Return whether a path may lead out of the working directory."""
     return path.startswith(("/", "~")) or ".." in path.split("/")

@@ -1,7 +1,8 @@
-"""Commands that change what agents may run: acpterm's own settings and rules, or agents' settings.
+"""Recognises commands that change acpterm's own settings and rules, or the settings of agents.
 
-They are dangerous in every profile, whatever its lists are. Only words that are known are
-examined: a program that opens the files by itself is not recognised.
+Such a command could change what agents may run, so it is dangerous in every profile, whatever its
+lists say. Only the words of commands are examined: a program that opens the files without naming
+them in its arguments is not recognised.
 """
 
 import os.path
@@ -26,21 +27,28 @@ _FILE: Final = re.compile(
     r"(?:^|/)acpterm/(?:config|rules)\.toml$|/(?:\.config|Application Support)/acpterm(?:/|$)"
     r"|^\.config/acpterm(?:/|$)"
 )
-# Programs that write, replace or remove each of their operands; the last two only share a file.
+# Programs that write, replace or remove each of their operands. `ln` and `link` give a file another
+# name, through which it can be written.
 _CHANGE_ALL: Final = frozenset(("tee", "mv", "rm", "unlink", "truncate", "ln", "link"))
-# Programs that write the last of their operands, or the directory that an option names.
+# Programs that write to their last operand, or into the directory that an option names.
 _CHANGE_LAST: Final = frozenset(("cp", "install", "rsync"))
 _IN_PLACE: Final = re.compile(r"-[a-zA-Z]*i.*|--in.*")
 _DIRECTORY: Final = re.compile(r"(?:--t[a-z-]*=|-[a-zA-Z]*t)(.+)", re.DOTALL)
 
 
 def is_own_file(path: str) -> bool:
-    """Return whether a path is in a directory of acpterm's settings, as far as its text says."""
+    """Return whether `path` looks like a file of acpterm's settings or rules, or their directory.
+
+    Only the text of the path is examined: symbolic links are not resolved.
+    """
     return _FILE.search(os.path.normpath(path)) is not None
 
 
 def changes_settings(words: Sequence[Word]) -> str:
-    """Return why a command changes acpterm's or agents' settings; empty if it does not."""
+    """Return why a command may change acpterm's or agents' settings; empty if it does not.
+
+    `words` has the program and its arguments.
+    """
     name = words[0].text.rpartition("/")[2]
     rest = words[1:]
     if _PYTHON.fullmatch(name):
@@ -54,7 +62,10 @@ def changes_settings(words: Sequence[Word]) -> str:
 
 
 def _module(words: Sequence[Word]) -> tuple[str, Sequence[Word]]:
-    """Return the module that Python executes, and the words after it."""
+    """Return the package of the module that `python -m` executes, and the words after the module.
+
+    Both are empty if Python does not execute a module.
+    """
     for at, word in enumerate(words):
         if not word.text.startswith("-"):
             break
@@ -83,14 +94,14 @@ def _own_command(words: Sequence[Word]) -> str:
 
 
 def _may_be(word: Word, expected: str) -> bool:
-    """Return whether a shell may turn the word into `expected`."""
+    """Return whether `word` is, or may become when a shell expands it, the text `expected`."""
     if word.is_glob:
         return fnmatchcase(expected, word.text)
     return word.text == expected or UNKNOWN_TEXT in word.text
 
 
 def _written(name: str, words: Sequence[Word]) -> list[str]:
-    """Return the paths that a program may write, of those that its words name."""
+    """Return those arguments of a program that may be paths to which it writes."""
     texts = [word.text for word in words]
     if name in _CHANGE_ALL or (name == "sed" and any(map(_IN_PLACE.fullmatch, texts))):
         found = texts

@@ -1,4 +1,4 @@
-"""Scripts for awk and sed, which can execute commands and write files."""
+"""Checks of the arguments of awk and sed, whose scripts can execute commands and write files."""
 
 import re
 from collections.abc import Sequence
@@ -11,12 +11,13 @@ _SED_SCRIPT: Final = re.compile(
     r"(?:(?:\d+|\$)?(?:,(?:\d+|\$))?[pdq=]"
     r"|s([/|#,])(?:(?!\1)[^\\\n]|\\.)*+\1(?:(?!\1)[^\\\n]|\\.)*+\1[gpI\d]*+)"
 )
-# A pipe is one, and a backslash at the end of a line can split a word.
+# `|` is a pipe to or from a command, `@` loads an extension, and a backslash at the end of a line
+# can split a word of this list.
 _AWK_UNSAFE: Final = re.compile(r"system|getline|[|@]|/inet|\\\n")
 
 
 def sed(arguments: Sequence[str]) -> str:
-    """Return why a script for sed may execute a command or write a file; empty if not."""
+    """Return why sed may execute a command or write a file; empty if it does not."""
     scripts: list[str] = []
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
@@ -35,7 +36,7 @@ def sed(arguments: Sequence[str]) -> str:
 
 
 def awk(arguments: Sequence[str]) -> str:
-    """Return why a program for awk may execute a command or write a file; empty if not."""
+    """Return why awk may load code, execute a command or write a file; empty if it does not."""
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
         argument = arguments[at]
@@ -49,7 +50,7 @@ def awk(arguments: Sequence[str]) -> str:
     if at >= len(arguments):
         return ""
     program = arguments[at].replace("||", "")
-    # Not one expression `print.*>`, whose search takes quadratic time.
+    # The expression `print.*>` would take quadratic time.
     is_output = ">" in program.partition("print")[2]
     if is_output or _AWK_UNSAFE.search(program):
         return "the program may execute a command or write a file"

@@ -1,7 +1,7 @@
 """The entries of the audit log, and the names of its files.
 
-An entry is a JSON object on a line of its own. Its members are those of `Entry`, in camelCase; a
-member without a value is omitted. Members that `Entry` does not have may be there too.
+An entry is a JSON object on a line of its own. Its members are the fields of `Entry`, in camelCase;
+a member without a value is omitted. An entry of another version of acpterm may have more members.
 """
 
 import math
@@ -14,13 +14,15 @@ import msgspec
 from msgspec import Meta
 
 FILE_NAME: Final = "audit.jsonl"
-"""The file that is written; older ones are `audit.jsonl.1`, `audit.jsonl.2` and so on."""
+"""The current file, to which entries are appended; `audit.jsonl.1` is the next older one, etc."""
 OLD_NAME: Final = re.compile(rf"{re.escape(FILE_NAME)}\.([1-9]\d{{0,5}})")
-"""The names of older files; group 1 is the number."""
+"""Matches the names of the older files; group 1 is the number."""
 
 LATE_S: Final = 600.0
-"""How many seconds an entry may be out of order: it is written some time after it was made, by a
-clock that may have been changed."""
+"""The maximum seconds by which the time of an entry may be earlier than that of an entry before it.
+
+Entries are queued before they are written, and the clock may be changed.
+"""
 
 EVENTS: Final = {
     "create": "An agent or the user requests a terminal.",
@@ -48,7 +50,7 @@ Number = int | None
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """An entry of the audit log; the `title` of each field describes the member."""
+    """An entry of the audit log; the `title` of each field describes it."""
 
     time: Annotated[str, Meta(title="When it happened: ISO 8601, UTC, with milliseconds.")]
     event: Annotated[str, Meta(title="What happened; see the table of events.")]
@@ -101,20 +103,23 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
 
 
 def time_text(at: float) -> str:
-    """Return a time in seconds since 1970 as in an entry; the order of texts is that of times."""
+    """Return a time in seconds since 1970 in the format of an entry's `time`.
+
+    Sorting such texts sorts the times.
+    """
     second, milliseconds = divmod(math.floor(at * 1000), 1000)
     return f"{second_text(second)}.{milliseconds:03d}Z"
 
 
 @lru_cache(maxsize=4)
 def second_text(second: int) -> str:
-    """Return the date and the time of a second since 1970 as in an entry."""
+    """Return a time in whole seconds since 1970 as `YYYY-MM-DDTHH:MM:SS`, in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 @cache
 def member_name(field: str) -> str:
-    """Return the name of the member for a field such as `ended_by`: `endedBy`."""
+    """Return the name of a field in camelCase, as in an entry: `endedBy` for `ended_by`."""
     return re.sub(r"_+([a-z0-9])", lambda match: match[1].upper(), field)
 
 

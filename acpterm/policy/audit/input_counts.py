@@ -1,7 +1,8 @@
-"""Counts the input to terminals, so that typing does not flood the audit log.
+"""Counts the bytes typed into terminals, so that typing does not flood the audit log.
 
-The bytes that one side types into a terminal within `INTERVAL_S` seconds become one entry. It is
-due when the interval ends, and before any other entry of the same terminal.
+All bytes that one side (agent, user or share) types into a terminal within `INTERVAL_S` seconds
+become one entry. The entry is due when the interval ends, or earlier if another entry of the same
+terminal is recorded.
 """
 
 from collections.abc import Mapping
@@ -12,31 +13,32 @@ _COUNTS_MAX: Final = 1000
 
 
 class Typed(NamedTuple):
-    """The input of one interval."""
+    """The input of one side to one terminal in one interval."""
 
     started: float
-    """When the first byte was typed, on the monotonic clock."""
+    """The time of the first byte on the monotonic clock, in seconds."""
     at: float
-    """The same moment in seconds since 1970."""
+    """The time of the first byte in seconds since 1970."""
     fields: dict[str, Any]
-    """The fields of the entry."""
+    """The fields of the entry; `bytes` is the number of bytes so far."""
 
 
 class InputCounts:
-    """The input that has no entry yet, by terminal and by who typed it."""
+    """The input that has no entry in the log yet, by terminal and by the side that typed it."""
 
     def __init__(self) -> None:
         self._typed: dict[tuple[object, object], Typed] = {}
 
     @property
     def due_at(self) -> float | None:
-        """When the next entry is due, on the monotonic clock; None if there is none."""
+        """The time on the monotonic clock at which the next entry is due; None if there is none."""
         return next((typed.started + INTERVAL_S for typed in self._typed.values()), None)
 
     def add(self, fields: Mapping[str, Any], now: float, at: float) -> list[Typed]:
-        """Count the input that `fields` describe; return what is due.
+        """Add input, described by the fields of an entry, to the counts.
 
-        `now` is the time on the monotonic clock, and `at` is in seconds since 1970.
+        Removes and returns the input that is due; all input if there are too many counts. `now` is
+        the current time on the monotonic clock, and `at` the current time in seconds since 1970.
         """
         due = self.take_due(now)
         if len(self._typed) >= _COUNTS_MAX:
@@ -49,8 +51,8 @@ class InputCounts:
         return due
 
     def take_due(self, now: float) -> list[Typed]:
-        """Remove and return the input whose interval has ended."""
-        # The order of the dict is that of the intervals' starts.
+        """Remove and return the input whose interval has ended at `now`, on the monotonic clock."""
+        # The dict is in the order in which the intervals started.
         keys = []
         for key, typed in self._typed.items():
             if typed.started + INTERVAL_S > now:

@@ -1,15 +1,16 @@
 """The audit log of a host: a queue of entries, and the task that writes them.
 
 States: *writing*; *failing*, from the first error (a full disk, a missing permission) until a write
-succeeds again. In both, `record` queues entries, as long as the queue has room: the programs and
-their terminals never wait for the log. An entry that finds the queue full is lost, and counted.
+succeeds again. In both states `record` queues entries and returns at once, so programs and their
+terminals never wait for the log. An entry that finds the queue full is lost, and counted.
 
-The first error is logged, and the write is repeated after a time that grows from `RETRY_S` to
-`RETRY_MAX_S`. When a write succeeds again, an entry `gap` has the time of the failure, its reason,
-and the number of entries lost, which may be none. Since lost entries are those that came after the
-queued ones, the order of the entries in the file is that of their numbers.
+The first error is logged, and the write is repeated after a pause that grows from `RETRY_S` to
+`RETRY_MAX_S`. When a write succeeds again, an entry `gap` is recorded with the start and the end of
+the failure, its reason, and the number of lost entries, which may be 0. Only entries later than all
+queued ones are lost, and the `gap` is recorded after them: so the entries in the file are in the
+order of their numbers (`seq`).
 
-At cancellation, the task writes what is queued, for at most `FLUSH_TIMEOUT_S` seconds.
+When the task is cancelled, it writes the queued entries, for at most `FLUSH_TIMEOUT_S` seconds.
 """
 
 import math
@@ -25,45 +26,47 @@ import structlog
 import trio
 
 from acpterm.policy.audit.entry import member_name, time_text
-from acpterm.policy.audit.file import AuditFile, Batch
 from acpterm.policy.audit.input_counts import InputCounts
 from acpterm.policy.audit.texts import printable, redact_fields
+from acpterm.policy.audit.writer import AuditWriter, Batch
 from acpterm.runtime.threads import run_blocking
 
 _log = structlog.get_logger("acpterm.audit")
 
 QUEUE_MAX: Final = 10_000
-"""The maximum number of queued entries."""
+"""A new entry is lost if at least this number of entries is queued."""
 QUEUE_BYTES: Final = 4 * 1024 * 1024
+"""A new entry is lost if at least this number of bytes is queued."""
 BATCH_BYTES: Final = 512 * 1024
 FLUSH_TIMEOUT_S: Final = 2.0
 RETRY_S: Final = 0.1
 RETRY_MAX_S: Final = 5.0
-# Time to wait for more entries: a terminal's creation makes several, and is not to be delayed by
-# the start of a thread.
+# The pause before a batch is written, in which more entries are queued: the creation of a terminal
+# records several, and the start of a thread must not delay it.
 _GATHER_S: Final = 0.02
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class AuditLog:
-    """The audit log in `directory`: at most `files` files of at most `file_bytes` bytes each.
+    """The audit log in `directory`: at most `files` files of about `file_bytes` bytes each.
 
-    All methods are for the thread of the event loop.
+    `run` must run for entries to be written. Call all methods in the thread of the event loop.
     """
 
     def __init__(self, directory: str, *, file_bytes: int, files: int) -> None:
-        self._file: Final = AuditFile(directory, file_bytes=file_bytes, files=files)
+        self._file: Final = AuditWriter(directory, file_bytes=file_bytes, files=files)
         self._limiter: Final = trio.CapacityLimiter(2)
         self._queue: Final[deque[bytes]] = deque()
-        # The batch that is being written, which counts as queued.
+        # The batch that is being written; its entries still count as queued.
         self._batch: Batch | None = None
         self._queued = self._queued_bytes = 0
         self._inputs: Final = InputCounts()
         self._wakeup = trio.Event()
         self._worker: Final = os.getpid()
         self._seq = 0
-        # The loss that no entry `gap` reports yet.
+        # The number of lost entries, and the times of the first and the last one, since the last
+        # `gap`.
         self._lost = 0
         self._lost_from = self._lost_to = 0.0
         self._failing_since: float | None = None
@@ -75,10 +78,10 @@ class AuditLog:
         event: str,
         **fields: str | float | bool | list[str] | None,
     ) -> None:
-        """Record an event with the fields of an entry; fields that are None are omitted.
+        """Queue an entry for `event`, one of `entry.EVENTS`, with the fields that are not None.
 
-        Never blocks and never raises. Secrets are redacted. Input (`input`) is counted, and
-        recorded once per second.
+        Never blocks and never raises: an entry that cannot be queued is counted as lost. Secrets
+        are redacted. The bytes of `input` events are added up, and recorded once a second.
         """
         at = time.time()
         try:
@@ -95,7 +98,7 @@ class AuditLog:
             self._lose(at, f"an entry cannot be encoded: {type(error).__name__}")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Write the entries until cancellation; then write the rest, and return."""
+        """Write the entries until cancelled; then write the queued rest, and end."""
         task_status.started()
         try:
             while True:
@@ -109,7 +112,7 @@ class AuditLog:
                 await self._flush()
 
     def _add(self, event: str, fields: Mapping[str, Any], at: float) -> None:
-        """Queue an entry; lose it if the queue is full."""
+        """Queue an entry with its secrets redacted; count it as lost if the queue is full."""
         self._seq += 1
         if self._queued >= QUEUE_MAX or self._queued_bytes >= QUEUE_BYTES:
             self._lose(at, "the queue is full")
@@ -136,7 +139,7 @@ class AuditLog:
         self._lost_to = at
 
     async def _until_queued(self) -> None:
-        """Wait until an entry is queued, or a loss has to be reported."""
+        """Wait until an entry is queued, or a loss has to be recorded."""
         while not (self._queue or self._batch or self._lost):
             due_at = self._inputs.due_at
             timeout = math.inf if due_at is None else max(0.0, due_at - time.monotonic())
@@ -151,13 +154,13 @@ class AuditLog:
             self._add("input", typed.fields, typed.at)
 
     async def _write_batch(self) -> bool:
-        """Write some of the queued entries; return whether that succeeded."""
+        """Write one batch of the queued entries; return whether the batch was written."""
         self._put_typed(is_all=False)
         if self._batch is None:
             self._batch = self._next_batch()
         batch = self._batch
         try:
-            # If this is cancelled, the thread continues, and `_flush` waits for it.
+            # If the task is cancelled, the thread continues to write, and `_flush` waits for it.
             await run_blocking(
                 partial(self._file.append, batch), abandon_on_cancel=True, limiter=self._limiter
             )
@@ -188,7 +191,7 @@ class AuditLog:
         _log.warning("audit log not written", path=self._file.path, reason=self._reason)
 
     def _on_success(self) -> None:
-        """Record a gap if there was an error or a loss before this write."""
+        """Queue an entry `gap` if there was an error or a loss before the write that succeeded."""
         self._retry_s = RETRY_S
         if self._failing_since is None and not self._lost:
             return
@@ -207,7 +210,7 @@ class AuditLog:
         self._failing_since, self._lost, self._reason = None, 0, ""
 
     async def _flush(self) -> None:
-        """Write all that is queued; stop at the first error."""
+        """Write all queued entries; stop at the first error, and log the number of lost entries."""
         self._put_typed(is_all=True)
         while self._queue or self._batch or self._lost:
             if not await self._write_batch():

@@ -1,12 +1,13 @@
 """Reads pages of the audit log, from the newest entry back to older ones.
 
-A *place* names one line of the log, and stays valid when files are rotated: it has the inode of the
-file, since only the name of a file changes. The inode of a file that was removed may be used again
-by a newer one, so a place has a checksum of its line as well. A place whose line was removed with
-the oldest file has nothing before it.
+A *place* identifies one line of the log, and stays valid when files are rotated: it has the inode
+of the file, since a rotation changes only the names of files. After a file was removed, a newer one
+may get its inode, so a place has a checksum of its line as well. If the line was removed together
+with its file, which was the oldest one, there are no entries before it.
 
-One page costs at most `SCANNED_BYTES` bytes that are read, whatever is selected. So a page may have
-few entries or none, although there are more before it: then `Page.following` is set.
+To build one page, about `SCANNED_BYTES` bytes are read at most, however few entries are selected.
+So a page may have few entries or none although older ones are selected: then `Page.following` is
+set.
 """
 
 import os
@@ -18,43 +19,52 @@ from typing import Final, NamedTuple
 import msgspec
 
 from acpterm.policy.audit.entry import LATE_S, Entry, time_text
-from acpterm.policy.audit.files import CHUNK_BYTES, LINE_BYTES_MAX, find_files, open_file
+from acpterm.policy.audit.log_files import CHUNK_BYTES, LINE_BYTES_MAX, find_files, open_file
 from acpterm.policy.audit.selection import Selection
 
 SCANNED_BYTES: Final = 4 * 1024 * 1024
+"""A page ends once more than this number of bytes was read."""
 PAGE_BYTES: Final = 1024 * 1024
+"""A page ends once its entries have more than this number of bytes."""
 _PLACE_NUMBERS: Final = 4
 
 
 class Place(NamedTuple):
-    """Where a line of the log is."""
+    """The place of a line of the log."""
 
     inode: int
+    """The inode of the file."""
     offset: int
+    """The position of the line's first byte in the file."""
     length: int
+    """The length of the line in bytes, without the newline."""
     checksum: int
+    """The CRC-32 of the line, without the newline."""
 
     @classmethod
     def parse(cls, text: str) -> "Place":
-        """Return the place that `str` has made `text` of. Raises `ValueError`."""
+        """Return the place whose `str` is `text`. Raises `ValueError` if `text` is not a place."""
         numbers = [int(number, 16) for number in text.split(".")]
         if len(numbers) != _PLACE_NUMBERS or not all(0 <= one < 1 << 63 for one in numbers):
             raise ValueError("it is no place in the audit log")
         return cls(*numbers)
 
     def __str__(self) -> str:
-        """Return the place as a text, for `parse`."""
+        """Return the place as a text that `parse` accepts."""
         return ".".join(f"{number:x}" for number in self)
 
 
 class Page(NamedTuple):
-    """Some entries of the log, the newest first, each as its line."""
+    """Selected entries of the log, the newest first, each as the bytes of its line."""
 
     entries: list[bytes]
     newest: Place | None
-    """The newest line of the log, selected or not, for `read_page(after=…)`; None if unknown."""
+    """The place of the newest line of the log, selected or not, for `read_page(after=…)`.
+
+    None if the log is empty, or if this page, because of `before`, does not know it.
+    """
     following: Place | None
-    """For `read_page(before=…)`, if there may be older entries."""
+    """The place to continue from, for `read_page(before=…)`; None if no older entry is selected."""
 
 
 class _Line(NamedTuple):
@@ -70,10 +80,11 @@ def read_page(
     before: Place | None = None,
     after: Place | None = None,
 ) -> Page:
-    """Return at most `limit` selected entries, the newest first. Blocks. Raises `OSError`.
+    """Return a page of at most `limit` selected entries, the newest first.
 
-    `before` and `after` are places that an earlier page has returned: only entries that are older
-    than the one, and newer than the other, are returned.
+    `before` and `after` are places that an earlier page has returned: only entries older than
+    `before` and newer than `after` are returned; None for no limit. Blocks: call it in a thread.
+    Raises `OSError` if the files cannot be read.
     """
     decoder = msgspec.json.Decoder(Entry)
     oldest = None if selection.since is None else _earlier(selection.since)
@@ -87,7 +98,8 @@ def read_page(
             newest = line.place
         scanned += len(line.text) + 1
         try:
-            line.text.decode()  # the decoder does not look into members that it does not know
+            # msgspec does not check the UTF-8 of members that `Entry` does not have.
+            line.text.decode()
             entry = decoder.decode(line.text)
             if oldest is not None and entry.time < oldest:
                 break
@@ -103,12 +115,18 @@ def read_page(
 
 
 def _earlier(time: str) -> str:
-    """Return a time, as in an entry, after which an entry from `time` on cannot come any more."""
+    """Return the time `LATE_S` before `time`; both have the format of an entry's time.
+
+    If an entry is older than the result, all entries before it in the log are older than `time`.
+    """
     return time_text(datetime.fromisoformat(time).timestamp() - LATE_S)
 
 
 def _lines(directory: str, before: Place | None) -> Iterator[_Line]:
-    """Yield the lines of all files, from the last one, or the one before `before`, to the first."""
+    """Yield the lines of all files, from the newest to the oldest.
+
+    Start with the line before the place `before`, unless that is None.
+    """
     current: os.stat_result | None = None
     while True:
         fd = _open_at(directory, before) if before else _open_older(directory, current)
@@ -125,12 +143,15 @@ def _lines(directory: str, before: Place | None) -> Iterator[_Line]:
 
 
 def _open_at(directory: str, place: Place) -> int | None:
-    """Open the file that has the line at `place`; return None if there is none any more."""
+    """Return a descriptor of the file that has the line at `place`.
+
+    Returns None if the line was removed. The caller closes the descriptor.
+    """
     for name, status in find_files(directory):
         if status.st_ino == place.inode and place.length <= LINE_BYTES_MAX:
             fd = open_file(directory, name, status)
             if fd is None:
-                return _open_at(directory, place)  # it was rotated meanwhile
+                return _open_at(directory, place)  # the file was rotated meanwhile
             if zlib.crc32(os.pread(fd, place.length, place.offset)) == place.checksum:
                 return fd
             os.close(fd)
@@ -138,7 +159,10 @@ def _open_at(directory: str, place: Place) -> int | None:
 
 
 def _open_older(directory: str, current: os.stat_result | None) -> int | None:
-    """Open the file that is older than `current`, or else the newest; None if there is none."""
+    """Return a descriptor of the next file that is older than `current`; None if there is none.
+
+    If `current` is None, the newest file is opened. The caller closes the descriptor.
+    """
     while True:
         found = find_files(directory)
         if current is not None:
@@ -152,9 +176,13 @@ def _open_older(directory: str, current: os.stat_result | None) -> int | None:
 
 
 def _lines_of(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield offset and text of the whole lines of a file before `end`, the last one first."""
+    """Yield the offset and the text of each whole line of a file, the last one first.
+
+    Only lines before the offset `end` count. Lines longer than `LINE_BYTES_MAX` are left out.
+    """
     rest = b""
-    # What follows the last newline is no whole line, and neither is what follows a cut.
+    # The text after the last newline is not a whole line, and neither is the remaining beginning of
+    # a line whose end was dropped because it is too long.
     is_cut = True
     while end > 0:
         start = max(0, end - CHUNK_BYTES)

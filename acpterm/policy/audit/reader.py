@@ -1,13 +1,13 @@
-"""Reads the audit log: the rotated files from the oldest on, then the current file.
+"""Reads the audit log from the oldest entry on, and follows it: old files, then the current one.
 
 States of a reader: *between* files; *open*, at a position in a file, which is always the start of a
-line. At the end of a file that was rotated, the reader continues with the next newer one. At the
-end of the current file `read` returns, and a later call continues there, also if the file was
-rotated meanwhile. A file that was rotated so often that it is gone is continued with the oldest
-one.
+line. At the end of a file that was rotated, the reader continues with the next newer file. At the
+end of the current file `read` returns. A later call continues from there, even if the file was
+rotated meanwhile. If the file was rotated so often that it was removed, the reader continues with
+the oldest file.
 
-Incomplete lines, and lines that are no entries, are skipped and counted. Memory does not depend on
-the size of the files.
+An incomplete line is read later, when it is complete. A line that is not an entry is skipped, and
+counted. Memory does not depend on the size of the files.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from acpterm.policy.audit.entry import FILE_NAME, LATE_S, Entry
-from acpterm.policy.audit.files import (
+from acpterm.policy.audit.log_files import (
     CHUNK_BYTES,
     LINE_BYTES_MAX,
     find_files,
@@ -27,23 +27,25 @@ from acpterm.policy.audit.files import (
 
 
 class Line(NamedTuple):
-    """A line of the log."""
+    """A line of the log that is a valid entry."""
 
     text: bytes
     """The line without its newline."""
     entry: Entry
+    """The entry that the line has."""
 
 
 class AuditReader:
     """A reader of the audit log in `directory`, which need not exist yet.
 
-    With `since`, in seconds since 1970, whole files that are older are not read; `read` may still
-    return older entries. Close the reader in the end.
+    `since`, in seconds since 1970, leaves out files that have only older entries; None for no
+    limit. Other files are read as a whole, so `read` may return entries older than `since`. Call
+    `close` in the end.
     """
 
     def __init__(self, directory: str, since: float | None = None) -> None:
         self.skipped = 0
-        """The number of lines that were skipped, because they are no entries."""
+        """The number of lines that were skipped because they are not entries."""
         self._directory: Final = directory
         self._oldest_mtime: Final = None if since is None else since - LATE_S
         self._fd = -1
@@ -51,7 +53,10 @@ class AuditReader:
         self._decoder: Final = msgspec.json.Decoder(Entry)
 
     def read(self) -> Iterator[Line]:
-        """Yield the entries from the current position to the current end. Raises `OSError`."""
+        """Yield the entries from the reader's position to the current end of the log.
+
+        Raises `OSError` if the files cannot be read.
+        """
         while self._fd >= 0 or self._open_next(None):
             while lines := self._read_lines():
                 yield from self._entries(lines)
@@ -65,15 +70,16 @@ class AuditReader:
                 return
 
     def close(self) -> None:
-        """Close the file that is open, if any."""
+        """Close the open file, if there is one. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
 
     def _open_next(self, current: os.stat_result | None) -> bool:
-        """Open the file after `current`, or else the oldest; return whether there is one.
+        """Open the file that is newer than `current`; return False if there is none.
 
-        The names change when a rotation happens meanwhile: then look again.
+        If `current` was removed, open the oldest file. If `current` is None, open the oldest file
+        that `since` does not leave out. If the files are rotated meanwhile, list them again.
         """
         while True:
             found = find_files(self._directory)
@@ -96,16 +102,16 @@ class AuditReader:
         return name == FILE_NAME or not is_old
 
     def _read_lines(self) -> bytes:
-        """Read and return some whole lines; empty bytes if there are none at the position."""
+        """Return some whole lines from the position, and advance it; empty if there is none yet."""
         if os.fstat(self._fd).st_size < self._position:
-            self._position = 0  # another program has emptied the file
+            self._position = 0  # another program has truncated the file
         chunk = os.pread(self._fd, CHUNK_BYTES, self._position)
         end = chunk.rfind(b"\n") + 1
         if not end and len(chunk) == CHUNK_BYTES:
             chunk = os.pread(self._fd, LINE_BYTES_MAX, self._position)
             end = chunk.rfind(b"\n") + 1
             if not end and len(chunk) == LINE_BYTES_MAX:
-                # Skip this part of the line. What is left of it is no entry either.
+                # The line is too long for an entry. Skip this part; the rest is no entry either.
                 end = len(chunk)
                 chunk = b"\n" * end
         self._position += end

@@ -8,11 +8,13 @@ _ID_PREFIX = "term_"
 
 
 class Selection(NamedTuple):
-    """What an entry must have to be selected; None selects any.
+    """The conditions that an entry must meet to be selected; None is no condition.
 
-    `since` and `until` are times as in an entry (`entry.time_text`). `session`, `agent` and
-    `terminal` are the beginning of an id or a name; `term_` may be left out. A gap is selected
-    whatever else is asked for, since the entries that it has lost may have been selected.
+    `since` and `until` limit the time, inclusively; they have the format of an entry's time
+    (`entry.time_text`). `session`, `agent` and `terminal` are the beginning of an id or a name; in
+    `terminal` the prefix `term_` may be left out. `event` and `decision` must be equal. An entry
+    `gap` must meet only the conditions on time, since it stands for lost entries that could have
+    been selected.
     """
 
     since: str | None = None
@@ -24,7 +26,7 @@ class Selection(NamedTuple):
     decision: str | None = None
 
     def has(self, entry: Entry) -> bool:
-        """Return whether an entry is selected."""
+        """Return whether `entry` is selected."""
         if self.since is not None and entry.time < self.since:
             return False
         if self.until is not None and entry.time > self.until:

@@ -1,4 +1,4 @@
-"""The texts of an entry: redacted, limited in length, and valid Unicode."""
+"""Prepares the texts of an entry: redacts secrets, limits the length, and escapes surrogates."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -12,16 +12,17 @@ TEXT_CHARS: Final = 128 * 1024
 Linux limits one argument, such as a shell line, to 128 KiB.
 """
 _ARGS_MAX: Final = 4096
-# A secret may be cut in two at the end of a text that is too long. So that much more is redacted,
-# and then cut off.
+# Cutting a text may cut a secret in two, and half a secret is not recognised. So the text is first
+# redacted with this many more characters, which are then cut off.
 _MARGIN_CHARS: Final = 8 * 1024
+# Results are cached for texts of at most this length, such as ids and directories, which recur.
 _REMEMBERED_CHARS: Final = 100
 
 
 def redact_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of an entry with secrets redacted, and long texts cut.
+    """Return the fields of an entry with secrets redacted, and long texts and lists cut.
 
-    If something is cut, the field `omitted` is the number of characters left out.
+    If something is cut, the field `omitted` is added: the number of characters left out.
     """
     if all(_is_plain(value) for value in fields.values()):
         return fields
@@ -39,7 +40,7 @@ def redact_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value stays as it is. Texts such as ids and directories are remembered."""
+    """Return whether a value needs neither redaction nor cutting."""
     if isinstance(value, str):
         if len(value) <= _REMEMBERED_CHARS:
             return _has_no_secret(value)
@@ -55,7 +56,7 @@ def _has_no_secret(text: str) -> bool:
 
 
 def printable(value: Any) -> Any:
-    """Return a value with all lone surrogates in its texts as escapes."""
+    """Return `value` with each lone surrogate in its texts, at any depth, replaced by an escape."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, list | tuple):
@@ -66,7 +67,7 @@ def printable(value: Any) -> Any:
 
 
 def _redact_text(text: str) -> tuple[str, int]:
-    """Return the redacted text, and the number of characters left out."""
+    """Return the redacted text, of limited length, and the number of characters left out."""
     if len(text) <= TEXT_CHARS:
         return redact(text), 0
     head = redact(text[: TEXT_CHARS + _MARGIN_CHARS])
@@ -74,7 +75,10 @@ def _redact_text(text: str) -> tuple[str, int]:
 
 
 def _redact_list(args: Sequence[str], program: str) -> tuple[list[str], int]:
-    """Return the redacted arguments of `program`, and the number of characters left out."""
+    """Return the redacted arguments of `program`, of limited length.
+
+    The second value is the number of characters left out.
+    """
     kept: list[str] = []
     room, omitted = TEXT_CHARS, 0
     for index, argument in enumerate(args):

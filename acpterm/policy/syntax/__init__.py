@@ -1,14 +1,14 @@
-"""The commands of a shell line, found in the tree that tree-sitter-bash makes of it.
+"""The parser of shell lines: finds the commands of a line, in the tree of tree-sitter-bash.
 
 A line is *plain* if it has nothing but commands, words, quoted strings, `&&`, `||`, `;`, `|`,
 newlines, and redirections to descriptors and /dev/null. Only a plain line can be safe. Two parsers
-have to agree about that: tree-sitter recovers from errors and accepts more than a shell does, so
-the words and operators are also found by a regular expression, and have to be the same.
+must find the same words in a plain line. tree-sitter alone is not enough: it recovers from errors,
+and accepts more than a shell does. So a parser made of a regular expression parses the line too.
 
-- `parse`: the commands of a line, and whether it is plain;
-- `walk`: the walk over the tree;
+- `parse`: the entry, which returns the commands of a line, and why it is not plain;
+- `walk`: the walk over the tree of tree-sitter, which collects the commands;
 - `plain`: the independent parser of plain lines;
-- `variables`: the values of variables, which a shell would assign while it runs the line;
-- `suspected`: what may be commands in a line that cannot be parsed;
-- `command`: what the parser returns.
+- `variables`: the values of variables that the line assigns;
+- `suspected`: texts that may be commands, in a line that cannot be parsed;
+- `command`: the types that the parser returns.
 """

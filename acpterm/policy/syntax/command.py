@@ -1,4 +1,4 @@
-"""Commands of a shell line, as the parser returns them."""
+"""The types that the parser returns: a parsed line (`Script`), and a command in it (`Command`)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -7,24 +7,28 @@ from typing import Final, Literal, NamedTuple
 from acpterm.policy.words import Word
 
 Input = Literal["", "pipe", "text", "computed"]
-"""What the stdin of a command is: inherited, a pipe, known text, or the output of a command."""
+"""The stdin of a command: inherited (empty), a pipe, known text, or text that is not known.
+
+`computed` is for example the output of a command in a process substitution.
+"""
 
 NO_CONSTANTS: Final[Mapping[str, str]] = MappingProxyType({})
+"""No known values of variables."""
 
 
 class Command(NamedTuple):
-    """A simple command of a line. It has at least one word."""
+    """A simple command of a line: a program with its arguments. It has at least one word."""
 
     words: tuple[Word, ...]
     others: tuple[tuple[Word, ...], ...] = ()
-    """The words if other values of variables are assumed; for finding danger only."""
+    """The words as they would be with other values of variables; for finding danger only."""
     input: Input = ""
     text: str = ""
     """The text of a here-document or here-string on the command's stdin."""
 
     @property
     def name(self) -> str:
-        """Return the name of the program, without its directory."""
+        """The name of the program, without its directory."""
         return self.words[0].text.rpartition("/")[2]
 
 
@@ -35,7 +39,8 @@ class Script(NamedTuple):
     problem: str
     """Why the line is not plain; empty if it is."""
     danger: str = ""
-    """Why the line itself is dangerous; empty if it is not."""
+    """Why the line is dangerous whatever its commands are; empty if it is not."""
     constants: Mapping[str, str] = NO_CONSTANTS
+    """The last known value of each variable that the line assigns."""
     suspected: tuple[Command, ...] = ()
-    """If the line cannot be parsed: what may be commands in it, for finding danger only."""
+    """Texts that may be commands, for finding danger only; empty if the line could be parsed."""

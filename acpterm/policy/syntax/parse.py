@@ -1,4 +1,4 @@
-"""Parses shell lines: finds their commands, and whether they are plain."""
+"""The entry of the parser: returns the commands of a shell line, and why it is not plain."""
 
 import functools
 import time
@@ -16,24 +16,26 @@ if TYPE_CHECKING:
     from tree_sitter import Parser, Tree
 
 LINE_BYTES_MAX: Final = 64 * 1024
-"""Maximum size of a line that is judged."""
+"""Maximum size of a line that is judged, in bytes."""
 UNTIMED_BYTES: Final = 256
-"""Size below which parsing a line needs no limit."""
+"""A line of fewer bytes is parsed without a limit of CPU time."""
 PARSE_TIME_S: Final = 0.004
-"""Maximum CPU time of parsing a line: hundreds of times that of a usual line."""
+"""Maximum CPU time of parsing a line, in seconds; hundreds of times the time of a usual line."""
 
 _ODD_CATEGORIES: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"))
 
 
 def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
-    """Return the commands of a line, and whether it is plain.
+    """Return the commands of a line, and why it is not plain.
 
-    `constants` are known values of variables that are set around the line. Raises `TooLongError`.
+    `constants` has known values of variables that are set before the line is executed. Raises
+    `TooLongError` if the line exceeds a bound.
     """
     odd = _odd_characters(line)
     original = line
     if odd:
-        # No shell takes such characters for spaces. Its reader may, and so may another program.
+        # Shells do not separate words at such characters, but the user who reads the line, or
+        # another program that is given it, may.
         line = line.translate(dict.fromkeys(map(ord, odd), " "))
     source = line.encode(errors="replace")
     if len(source) > LINE_BYTES_MAX:
@@ -57,7 +59,7 @@ def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
 
 @functools.cache
 def _parser() -> "Parser":
-    # Loaded with the first line: most commands of acpterm judge none.
+    # Loaded on first use, since most commands of acpterm parse no line.
     import tree_sitter_bash  # noqa: PLC0415
     from tree_sitter import Language, Parser  # noqa: PLC0415
 
@@ -65,9 +67,9 @@ def _parser() -> "Parser":
 
 
 def _tree(source: bytes) -> "Tree":
-    """Return the tree of a line; raise `TooLongError` if parsing takes too much CPU time.
+    """Return the syntax tree of a line. Raises `TooLongError` if parsing takes too much CPU time.
 
-    The time of tree-sitter is quadratic in the number of commands of a pipeline.
+    tree-sitter takes time quadratic in the number of commands of a pipeline.
     """
     parser = _parser()
     if len(source) < UNTIMED_BYTES:

@@ -1,4 +1,4 @@
-"""The independent parser of plain lines, which does not use tree-sitter."""
+"""The independent parser of plain lines: a regular expression, to cross-check tree-sitter."""
 
 import re
 from typing import Final
@@ -7,7 +7,7 @@ KEYWORDS: Final = frozenset(
     ("!", "[[", "]]", "{", "}", "if", "then", "elif", "else", "fi", "case", "esac", "for", "select",
      "while", "until", "do", "done", "in", "function", "coproc")
 )  # fmt: skip
-"""Reserved words of shells."""
+"""Reserved words of shells, such as `if`."""
 _TOKEN: Final = re.compile(
     r"""(?P<blank>(?:[ \t]|\\\n)++)
     |(?P<redirection>(?:[0-9]+(?=[<>]))?(?:(?:>>?|<|>\||&>>?|>&)[ \t]*/dev/null(?=[ \t\n;|&]|$)

@@ -1,4 +1,4 @@
-"""What may be commands in a line that cannot be parsed; for finding danger only."""
+"""Finds texts that may be commands in a line that cannot be parsed; for finding danger only."""
 
 import itertools
 import re
@@ -10,14 +10,18 @@ from acpterm.policy.syntax.plain import KEYWORDS
 from acpterm.policy.words import Raw, Word, words_of
 
 SUSPECTED_MAX: Final = 64
-"""Maximum commands, and words of each, that are suspected in a line."""
+"""Maximum pieces of a line, and maximum words of each piece, that are examined."""
 
 _SEPARATORS: Final = re.compile("[;&|\n()`\r\x0b\x0c\x85\u2028\u2029]+")
 _PUNCTUATION: Final = re.compile(r"[\s{},'\"$]+")
 
 
 def suspected(line: str) -> Iterator[Command]:
-    """Yield what may be commands in a line that cannot be parsed."""
+    """Yield possible commands of a line that cannot be parsed.
+
+    The line is split at all separators. Each piece is read in two ways: as words of a shell, and as
+    words without any punctuation.
+    """
     for text in itertools.islice(filter(str.strip, _SEPARATORS.split(line)), SUSPECTED_MAX):
         expanded = itertools.chain.from_iterable(
             words_of(Raw(word, ()), NO_CONSTANTS) for word in text.split()[:SUSPECTED_MAX]

@@ -1,8 +1,8 @@
-"""The values of variables in a line.
+"""Collects the values that a shell line assigns to variables, to find danger such as `X=rm; $X .`.
 
-A shell assigns variables while it runs a line, which a parser does not. To find `X=rm; $X -r .`,
-the constants that the line assigns are collected first, and used in all of its words. If a variable
-gets several values, other tables of constants have the others.
+A shell assigns variables while it runs a line; a parser runs nothing. So all constants that the
+line assigns are collected first, and then replace the variables in all words of the line. If the
+line assigns several values to a variable, the words are tried with several tables of constants.
 """
 
 from collections import Counter
@@ -12,25 +12,29 @@ from typing import Final, NamedTuple
 from acpterm.policy.words import UNKNOWN_TEXT, Raw, words_of
 
 VALUE_MAX: Final = 256
-"""Maximum characters of the value of a variable that is known."""
+"""Maximum characters of a variable's value; a longer value counts as unknown."""
 ASSIGNMENTS_MAX: Final = 256
-"""Maximum assignments of which the values are tried."""
+"""Maximum assignments in a line whose values are tried."""
 REPEATED_MAX: Final = 8
-"""Maximum values that are tried of variables with one value after another."""
+"""Maximum values that are tried of variables with more than two assignments."""
 POSITIONAL_MAX: Final = 8
-"""Maximum positional parameters that are known."""
+"""Maximum positional parameters (`$1` and so on) whose values are collected."""
 
 
 class Table(NamedTuple):
-    """Values of variables, to be tried in the words of a line."""
+    """Values of variables that are tried in the words of a line."""
 
     constants: Mapping[str, str]
+    """The values, by the names of the variables."""
     unknown: str
-    """What stands for text that is not known."""
+    """The text that replaces all text that is not known."""
 
 
 class Variables:
-    """The variables that a line assigns, and their values in the order of the line."""
+    """The variables that a line assigns, with their values in the order of the line.
+
+    `constants` are the values that are known before the line.
+    """
 
     def __init__(self, constants: Mapping[str, str]) -> None:
         self.constants: Final = {"IFS": " ", **constants}
@@ -38,11 +42,11 @@ class Variables:
         self._values: Final[list[tuple[str, str]]] = []
 
     def declare(self, name: str) -> None:
-        """Assign nothing to a variable, unless it has a value."""
+        """Assign the empty value to a variable that has no value; otherwise do nothing."""
         self.constants.setdefault(name, "")
 
     def assign(self, name: str, value: str) -> None:
-        """Assign a value to a variable."""
+        """Record that the line assigns a value to a variable."""
         if len(value) > VALUE_MAX:  # `X=$X$X` doubles the value
             value = UNKNOWN_TEXT
         self.constants[name] = value
@@ -50,19 +54,20 @@ class Variables:
             self._values.append((name, value))
 
     def assign_words(self, name: str, raws: Sequence[Raw]) -> None:
-        """Assign the words that raw words become, separated by spaces."""
+        """Assign one value: the arguments that `raws` become, separated by spaces."""
         words = [word.text for raw in raws for word in words_of(raw, self.constants)]
         self.assign(name, " ".join(words))
 
     def assign_each(self, name: str, raw: Raw) -> None:
-        """Assign the words that a raw word becomes, one after another."""
+        """Assign each argument that `raw` becomes, one after another, as a `for` loop does."""
         for word in words_of(raw, self.constants):
             self.assign(name, word.text)
 
     def assign_by_command(self, words: Sequence[str], stdin: str | None) -> None:
-        """Assign what a command assigns, if it does; `stdin` is the text on its stdin.
+        """Record the assignments of a command that assigns variables; ignore other commands.
 
-        It is one of `printf -v NAME TEXT`, `read NAME <<< TEXT` and `set -- WORD…`.
+        These commands are `printf -v NAME TEXT`, `read NAME <<< TEXT` and `set -- WORD…`. `words`
+        has the command, and `stdin` the text on its stdin; None if that is not known.
         """
         start = list(words[:2])
         if start == ["printf", "-v"] and len(words) > 3:
@@ -77,13 +82,13 @@ class Variables:
                 self.assign(str(number), text)
 
     def tables(self) -> list[Table]:
-        """Return tables of constants to try, the most probable one first."""
+        """Return the tables of constants to try, the most probable one first."""
         tables = [Table(self.constants, UNKNOWN_TEXT)]
         first = {**self.constants, **dict(reversed(self._values))}
         if first != self.constants:
             tables.append(Table(first, UNKNOWN_TEXT))
         tables.append(Table(self.constants, ""))
-        # A variable that has one value after another, as in a loop.
+        # Try each value of a variable with many, such as that of a loop.
         count = Counter(name for name, _ in self._values)
         repeated = [pair for pair in self._values if count[pair[0]] > 2][:REPEATED_MAX]
         return tables + [Table({**self.constants, name: value}, "") for name, value in repeated]

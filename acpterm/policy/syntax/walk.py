@@ -1,6 +1,7 @@
-"""The walk over the tree of a line, which collects its commands.
+"""Walks over the syntax tree of a shell line, and collects its commands, in the order of the line.
 
-The file is long because it has one case for each construct of the shell.
+Longer than 300 lines because all constructs of the shell (pipelines, redirections, here-documents,
+assignments, loops) are handled by one walk: each passes stdin or constants to later commands.
 """
 
 import itertools
@@ -81,16 +82,18 @@ _WRITES: Final = re.compile(r"\d*(?:&>|>|<>)")
 
 
 class _Visit(NamedTuple):
-    """A node to visit, and what the stdin of the commands in it is."""
+    """A node of the tree to visit, and the stdin that its commands inherit."""
 
     node: "Node"
     is_piped: bool = False
+    """Whether a pipeline provides the stdin."""
     input: Input = ""
     text: str = ""
+    """The text on the stdin, if `input` is `text`."""
 
 
 class _Found(NamedTuple):
-    """A command as it is written."""
+    """A command as it is written: its raw words, and its stdin as in `_Visit`."""
 
     raws: list[Raw]
     is_piped: bool
@@ -99,7 +102,11 @@ class _Found(NamedTuple):
 
 
 class Walk:
-    """Collects the commands and constants of a tree, iteratively: trees can be very deep."""
+    """Collects the commands and constants of a tree. It does not recurse: trees can be very deep.
+
+    Call `run`, then `commands`. After that, `problem` is why the line is not plain, and `danger`
+    why it is dangerous whatever its commands are; each may be empty.
+    """
 
     def __init__(self, source: bytes, constants: Mapping[str, str]) -> None:
         self._source = source
@@ -107,7 +114,8 @@ class Walk:
         self.problem = ""
         self.danger = ""
         self.variables = Variables(constants)
-        # Arguments that the tree has in a redirection, by the id of the command's node.
+        # Arguments that the tree puts into a redirection after the command, by the id of the
+        # command's node.
         self._late: dict[int, list[Node]] = {}
         self._stack: list[_Visit] = []
 
@@ -117,7 +125,10 @@ class Walk:
         return [[raw.text for raw in found.raws] for found in self.found]
 
     def run(self, root: "Node") -> None:
-        """Visit all nodes in the order of the line. Raises `TooLongError`."""
+        """Visit all nodes below `root`, in the order of the line.
+
+        Raises `TooLongError` if there are too many nodes, commands, words or expansions.
+        """
         self._stack.append(_Visit(root))
         visited = 0
         while self._stack:
@@ -127,7 +138,7 @@ class Walk:
             self._visit(self._stack.pop())
 
     def _check(self, node: "Node", kind: str) -> None:
-        """Note why the line is not plain, if it is because of a node."""
+        """Set `problem` if `node` is the first node that makes the line not plain."""
         if kind not in _PLAIN_KINDS and not self.problem:
             if node.is_named:
                 self.problem = _PROBLEMS.get(kind, "syntax that is not plain")
@@ -159,7 +170,7 @@ class Walk:
         elif kind == "for_statement":
             self._loop(node)
         for child in reversed(children):
-            # tree-sitter puts the rest of a pipeline after `<<END |` into the redirection.
+            # After `<<END |`, tree-sitter puts the rest of the pipeline into the redirection.
             is_rest = kind == "heredoc_redirect" and child.type == "pipeline"
             self._stack.append(visit._replace(node=child, is_piped=visit.is_piped or is_rest))
 
@@ -181,7 +192,7 @@ class Walk:
                 self._assignment(child)
             raw = self._raw(child, nested)
             if raws and not self._source[end : child.start_byte].replace(b"\\\n", b""):
-                # Two nodes of the tree without a blank between them are one word.
+                # Two nodes of the tree without a blank between them are parts of one word.
                 before = raws[-1]
                 if len(before.expansions) > EXPANSIONS_MAX:
                     raise TooLongError
@@ -198,7 +209,7 @@ class Walk:
         self._stack += reversed(nested)
 
     def _raw(self, node: "Node", nested: list["_Visit"]) -> Raw:
-        """Return a raw word; append what has to be visited in it to `nested`."""
+        """Return the raw word of a node; append visits of the expansions in it to `nested`."""
         start = node.start_byte
         raw = self._source[start : node.end_byte]
         if node.child_count == 0 or raw.isalnum():
@@ -233,7 +244,7 @@ class Walk:
                 given, text = self._here(child)
             elif child.type == "file_redirect":
                 destinations = child.children_by_field_name("destination")
-                # tree-sitter takes arguments after a redirection for more of its destinations.
+                # In `cmd >file arg`, tree-sitter makes `arg` a destination of the redirection.
                 late += destinations[1:]
                 if any(one.type == "process_substitution" for one in destinations):
                     given = given or "computed"
@@ -248,7 +259,7 @@ class Walk:
         self._stack += reversed([*body, *redirections])
 
     def _here(self, node: "Node") -> tuple[Input, str]:
-        """Return the stdin that a here-document or here-string gives to a command."""
+        """Return kind and text of the stdin that a here-document or here-string provides."""
         for child in node.children:
             if child.type == "heredoc_body":
                 return "text", self._text(child)
@@ -294,7 +305,7 @@ class Walk:
         return self._source[node.start_byte : node.end_byte].decode(errors="replace")
 
     def commands(self) -> Iterator[Command]:
-        """Yield the commands with their words, for which all constants have to be known."""
+        """Yield the commands with their words. Call this after `run`: it needs all constants."""
         for found in self.found:
             texts = [raw.text.strip("'\"") for raw in found.raws]
             self.variables.assign_by_command(texts, found.text if found.input == "text" else None)
@@ -317,7 +328,7 @@ class Walk:
 
 
 def _is_plain(words: tuple[Word, ...]) -> bool:
-    """Return whether words of a plain line are literal, or globs, or begin with `~/`."""
+    """Return whether all words are such as a plain line may have: literal, a glob, or with `~/`."""
     return all(
         word.is_literal or word.is_glob or word.text == "~" or word.text.startswith("~/")
         for word in words

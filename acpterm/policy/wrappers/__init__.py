@@ -1,8 +1,11 @@
-"""Commands behind other commands: what `env`, `xargs`, `sh -c`, `sudo`, `ssh` or `eval` execute.
+"""Finds the commands that a command executes: those of `env`, `xargs`, `sh -c`, `sudo` or `eval`.
 
-- `programs`: which of the following knows a program;
-- `prefixes`: programs that execute a command which follows their options;
+A program that executes other commands is a *wrapper*.
+
+- `programs`: the entry, which selects one of the following by the name of the program;
+- `prefixes`: programs that execute the command that follows their options;
 - `shells`: shells, interpreters, and builtins of a shell that execute text;
-- `suspects`: programs whose options are not known, of which every rest of the arguments is tried;
-- `unwrapped`: what the others return.
+- `suspects`: wrappers whose options are not known here, such as `ssh`: the command may begin at any
+  argument, so each possibility is tried;
+- `unwrapped`: the types that the others return.
 """

@@ -1,7 +1,8 @@
 """Programs that execute a command which follows their options, such as `nohup`, `sudo` or `xargs`.
 
-The options are known. If another option is given, it may have a value, so that the command may
-begin later: then every rest of the arguments is suspected too.
+The options of these programs are listed here. An option that is not listed may take a value, so it
+is not certain at which argument the command begins: then each argument is suspected
+(`wrappers.unwrapped`) to be its beginning.
 """
 
 import re
@@ -22,14 +23,16 @@ from acpterm.policy.wrappers.unwrapped import (
 
 
 class _Options(NamedTuple):
-    """The options of a wrapper before the command that it executes."""
+    """The options of a wrapper, which precede the command that it executes."""
 
     flags: frozenset[str]
+    """The options without a value."""
     values: frozenset[str]
-    """The options that have a value."""
+    """The options with a value, which is the next argument unless it is in the same one."""
     operands: int
     """The number of arguments between the options and the command."""
     kind: Kind
+    """How the wrapper executes the command."""
 
 
 def _options(
@@ -50,7 +53,7 @@ _PREFIXES: Final[Mapping[str, _Options]] = {
     "time": _options("-p", kind="harmless"),
     "command": _options("-p", kind="harmless"),
     "builtin": _options(),
-    # Reserved words that are taken for programs where a line has an error.
+    # Reserved words: the parser takes them for programs if the line has an error.
     **dict.fromkeys(
         ("{", "!", "then", "do", "else", "elif", "if", "while", "until", "shell"), _options()
     ),
@@ -71,7 +74,8 @@ _PREFIXES: Final[Mapping[str, _Options]] = {
     "fakeroot": _options("", "-l -s -i -b"),
 }
 _ENV: Final = _options("-i --ignore-environment -0 --null -v --debug -", "-u --unset -C --chdir")
-# The option of env whose value is more arguments, which may be abbreviated.
+# The option of env whose value is split into arguments: `-S`, or `--split-string` and its
+# abbreviations.
 _ENV_SPLIT: Final = re.compile(r"-[iv0]*S|--split-string=?|--s[a-z-]*=?")
 _XARGS: Final = _options(
     "-0 --null -o --open-tty -p --interactive -r --no-run-if-empty -t --verbose -x --exit -i -l -e",
@@ -81,7 +85,7 @@ _XARGS: Final = _options(
 
 
 def prefix(command: Command) -> Unwrapped | None:
-    """Return the command behind the options of a program; None if its options are not known."""
+    """Return the command that follows a program's options; None if the program is not listed."""
     options = _PREFIXES.get(command.name)
     return None if options is None else _after_options(command, options)
 
@@ -99,13 +103,16 @@ def _after_options(command: Command, options: _Options) -> Unwrapped:
 
 
 def _kind(command: Command, kind: Kind) -> Kind:
-    """Return how a wrapper executes a command: `kind`, if it certainly is this wrapper."""
+    """Return `kind` if the program of `command` certainly is the system's; else `executes`."""
     program = command.words[0]
     return kind if program.is_literal and is_standard(program.text) else "executes"
 
 
 def _skip(words: tuple[Word, ...], options: _Options) -> tuple[int, bool]:
-    """Return the index of the command, and whether all options before it are known."""
+    """Return the index in `words` of the inner command's first word.
+
+    The second value says whether all options before it are known, so that the index is certain.
+    """
     at, is_exact = 1, True
     while at < len(words):
         text = words[at].text
@@ -132,7 +139,7 @@ def _skip(words: tuple[Word, ...], options: _Options) -> tuple[int, bool]:
 
 
 def command_builtin(command: Command) -> Unwrapped:
-    """Return what the builtin `command` executes; nothing if it only shows what it would."""
+    """Return the command that the builtin `command` executes; nothing for `command -v`."""
     words = command.words
     if len(words) > 1 and words[1].text in ("-v", "-V", "-pv", "-pV"):
         return NOTHING
@@ -140,7 +147,7 @@ def command_builtin(command: Command) -> Unwrapped:
 
 
 def coproc(command: Command) -> Unwrapped:
-    """Return what `coproc` executes: the first word may be a name for the coprocess."""
+    """Return what `coproc` may execute: all its words, or those after a name of the coprocess."""
     words = command.words
     return Unwrapped(
         tuple(
@@ -150,7 +157,7 @@ def coproc(command: Command) -> Unwrapped:
 
 
 def env(command: Command) -> Unwrapped:
-    """Return the command behind `env`, with the variables that it sets."""
+    """Return the command that `env` executes, with the variables that `env` sets."""
     words = command.words
     for at, word in enumerate(words[1:], 1):
         if option := _ENV_SPLIT.match(word.text):
@@ -176,7 +183,7 @@ def env(command: Command) -> Unwrapped:
 
 
 def xargs(command: Command) -> Unwrapped:
-    """Return the command behind `xargs`, which gets more arguments that are not known."""
+    """Return the command that `xargs` executes, with `UNKNOWN_TEXT` for the arguments it adds."""
     words = command.words
     at, is_exact = _skip(words, _XARGS)
     if at >= len(words):
@@ -191,12 +198,12 @@ def xargs(command: Command) -> Unwrapped:
             place = word.text.removeprefix("--replace=")
     executed = (*_with_unknown(words[at:], place), Word(UNKNOWN_TEXT, is_literal=False))
     inner = Inner(executed, None, "executes")
-    # Its stdin has the arguments, and is not that of the command.
+    # No stdin: that of xargs has the arguments, and the command does not inherit it.
     return Unwrapped((inner,) if is_exact else (inner, *suspicious(Command(words)).inner))
 
 
 def find(command: Command) -> Unwrapped:
-    """Return the commands that `find` executes for files."""
+    """Return the commands of `find -exec` and similar actions."""
     words = command.words
     found: list[Inner] = []
     at = 1
@@ -213,7 +220,7 @@ def find(command: Command) -> Unwrapped:
 
 
 def _with_unknown(words: tuple[Word, ...], place: str) -> tuple[Word, ...]:
-    """Return words with unknown text for each `place`, which the wrapper replaces."""
+    """Return `words` with unknown text for each `place`, such as `{}`, that a wrapper replaces."""
     return tuple(
         Word(word.text.replace(place, UNKNOWN_TEXT), is_literal=False)
         if place and place in word.text

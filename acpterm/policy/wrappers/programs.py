@@ -1,4 +1,4 @@
-"""The wrappers by the names of their programs."""
+"""The entry: selects by the name of a program how the commands that it executes are found."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -25,7 +25,7 @@ _SPECIAL: Final[Mapping[str, Callable[[Command], Unwrapped]]] = {
 
 
 def unwrap(command: Command) -> Unwrapped:
-    """Return what a command executes; nothing if its program is no wrapper."""
+    """Return what a command executes; `NOTHING` if its program is not a wrapper."""
     name = command.name
     special = _SPECIAL.get(name)
     if special is not None:

@@ -1,7 +1,8 @@
 """Programs that execute text: shells, interpreters of other languages, and builtins of a shell.
 
-The text of a shell is judged as a line. In code of another language, every string that may be a
-command is suspected.
+Text for a shell, such as the argument of `sh -c`, is judged like the line of a request. In code for
+another language, each string that may be a shell command is *suspected*: it counts only if it is
+dangerous, or if a rule asks about it or denies it.
 """
 
 import itertools
@@ -23,17 +24,17 @@ from acpterm.policy.wrappers.unwrapped import (
 _SHELLS: Final = frozenset(
     ("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "mksh", "yash", "rbash", "csh", "tcsh")
 )
-# Shells that execute a line as it is judged.
+# Shells whose syntax is the one that is judged, so that a plain line in them is known exactly.
 _PLAIN_SHELLS: Final = frozenset(("sh", "bash", "dash"))
 _PLAIN_FLAGS: Final = re.compile(r"-[celux]+")
 _INTERPRETER: Final = re.compile(
     r"python[0-9.]*|pypy[0-9.]*|perl[0-9.]*|ruby[0-9.]*|node|nodejs|php[0-9.]*|lua[0-9.]*|deno|bun"
     r"|osascript|Rscript|tclsh|pwsh"
 )
-# Options with which an interpreter does not execute its stdin.
+# Options with which an interpreter does not execute its stdin, but an argument or nothing.
 _CODE: Final = re.compile(r"-[a-zA-Z0-9]*[ceEmrpVvh]|--(?:eval|print|version|help|run)")
-# Strings in code. Escaped characters outside of strings are skipped, since a search that started at
-# each escaped quote would take quadratic time.
+# Strings in code. The first alternative skips escaped characters outside of strings: a search that
+# starts at each escaped quote would take quadratic time.
 _QUOTED: Final = re.compile(
     r"\\.|\"((?:[^\"\\]|\\.)++)\"|'((?:[^'\\]|\\.)++)'|`([^`]++)`|\{([^{}]++)\}", re.DOTALL
 )
@@ -41,7 +42,7 @@ _LIST: Final = re.compile(r"[\[(]([^\[\]()]*+)[\])]")
 
 
 def shell(command: Command) -> Unwrapped | None:
-    """Return what a shell executes: text, a script, or its stdin; None if this is no shell."""
+    """Return what a shell executes: text, a script or its stdin; None if it is not a shell."""
     name, words = command.name, command.words
     if name not in _SHELLS:
         return None
@@ -67,7 +68,7 @@ def shell(command: Command) -> Unwrapped | None:
 
 
 def _text(command: Command, at: int, *, is_harmless: bool) -> Unwrapped:
-    """Return the text of `sh -c`, which is the word with the index `at`."""
+    """Return the text that `sh -c` executes: the word of the command with the index `at`."""
     if at >= len(command.words):
         return NOTHING
     text, rest = command.words[at], command.words[at + 1 :]
@@ -81,7 +82,10 @@ def _text(command: Command, at: int, *, is_harmless: bool) -> Unwrapped:
 
 
 def _script(word: Word) -> Unwrapped:
-    """Return what a script executes: that is only judged if its path is computed."""
+    """Return the danger of executing the script at the path `word`; nothing unless it is computed.
+
+    The contents of a file are not judged.
+    """
     if word.text == UNKNOWN_TEXT or word.text.startswith(PIPE_PATH):
         return Unwrapped(danger="it executes the output of a command, or a computed file")
     return NOTHING
@@ -96,9 +100,12 @@ def _stdin(command: Command, *, is_shell: bool) -> Unwrapped:
 
 
 def interpreter(command: Command) -> Unwrapped | None:
-    """Return what an interpreter executes; None if this is none."""
+    """Return what an interpreter executes: code, a script or its stdin.
+
+    Returns None if the program is not an interpreter.
+    """
     rest = command.words[1:]
-    # bun is also a package manager, with commands that are no scripts.
+    # bun is also a package manager: its first operand may be a command instead of a script.
     if not _INTERPRETER.fullmatch(command.name) or (
         command.name == "bun" and rest and not _CODE.match(rest[0].text)
     ):
@@ -114,12 +121,12 @@ def interpreter(command: Command) -> Unwrapped | None:
 
 
 def awk(command: Command) -> Unwrapped:
-    """Return what a program for awk may execute."""
+    """Return the strings in an awk script that may be commands."""
     return _code(command.words[1:])
 
 
 def _code(words: Sequence[Word]) -> Unwrapped:
-    """Return the strings in code that may be commands."""
+    """Return each string in `words`, taken as code, that may be a command, as suspected."""
     strings = itertools.chain.from_iterable(_strings(word.text) for word in words)
     return Unwrapped(
         tuple(Inner((), one, "suspected") for one in itertools.islice(strings, SUSPECTED_MAX))
@@ -140,7 +147,7 @@ def _strings(code: str) -> Iterator[str]:
 
 
 def eval_builtin(command: Command) -> Unwrapped:
-    """Return what `eval` executes: its arguments, as a line."""
+    """Return what `eval` executes: its arguments, joined to a shell line."""
     line = " ".join(word.text for word in command.words[1:])
     if UNKNOWN_TEXT in line:
         return Unwrapped(danger="it executes computed text")
@@ -148,7 +155,7 @@ def eval_builtin(command: Command) -> Unwrapped:
 
 
 def source(command: Command) -> Unwrapped:
-    """Return what `source` executes: a script, or stdin by one of its paths."""
+    """Return what `source` executes: a script, or its stdin if the path is one like /dev/stdin."""
     operands = [word for word in command.words[1:] if word.text != "--"]
     if not operands:
         return NOTHING
@@ -158,7 +165,7 @@ def source(command: Command) -> Unwrapped:
 
 
 def trap(command: Command) -> Unwrapped:
-    """Return what `trap` executes on a signal: its first operand, as a line."""
+    """Return what `trap` executes on a signal: its first operand, as a shell line."""
     operands = [word.text for word in command.words[1:] if word.text != "--"]
     if not operands or operands[0] in ("-", "", "-l", "-p"):
         return NOTHING

@@ -1,7 +1,8 @@
-"""Programs that execute some of their arguments, but whose options are not known here.
+"""Programs that execute some of their arguments, but whose options are not known here: ssh, docker.
 
-Every rest of the arguments, and every argument that has a space, is *suspected*: it counts only if
-it is dangerous, or if a rule asks about it or denies it.
+It is not known which arguments are executed. So the following are *suspected* to be commands: the
+arguments from each one to the end, and each argument that has a space, as shell text. A suspected
+command counts only if it is dangerous, or if a rule asks about it or denies it.
 """
 
 import itertools
@@ -23,7 +24,7 @@ _SUSPICIOUS: Final = frozenset(
      "socat", "ssh", "start-stop-daemon", "strace", "su", "su-exec", "systemd-run", "tini", "tmux",
      "toolbox", "tsp", "unbuffer", "unshare", "valgrind", "watch", "watchexec", "wsl", "xterm")
 )  # fmt: skip
-# Programs of which some arguments are text for a shell, and none is a program.
+# Programs that execute some arguments as shell text, but none as a program with arguments.
 _TEXT_ARGUMENTS: Final = frozenset(
     ("emacs", "ex", "nvim", "rsync", "sed", "tar", "vi", "view", "vim", "xdotool")
 )
@@ -40,7 +41,7 @@ _EXECUTES_STDIN: Final = frozenset(("at", "batch", "parallel", "ssh", "su"))
 
 
 def suspect(command: Command) -> Unwrapped | None:
-    """Return what a program may execute; None if it is not known to execute anything."""
+    """Return what a program may execute; None if the lists above do not have it."""
     name = command.name
     if name in _SUSPICIOUS:
         return suspicious(command)
@@ -52,7 +53,7 @@ def suspect(command: Command) -> Unwrapped | None:
 
 
 def suspicious(command: Command) -> Unwrapped:
-    """Return every rest of the arguments, and every argument that may be text for a shell."""
+    """Return all suspected commands among the arguments, and text on stdin that is executed."""
     words = command.words
     found = [
         Inner(words[at:], None, "suspected", command.input)
@@ -70,7 +71,7 @@ def suspicious(command: Command) -> Unwrapped:
 
 
 def _texts(command: Command) -> list[Inner]:
-    """Return the arguments, and values of options, that may be text for a shell."""
+    """Return the arguments, and the values of options, that may be text for a shell."""
     found = []
     for word in command.words[1:SUSPECTED_MAX]:
         value = word.text
@@ -83,7 +84,7 @@ def _texts(command: Command) -> list[Inner]:
 
 
 def _has_own_command(command: Command) -> bool:
-    """Return whether a program has the command in its arguments, so that stdin is data for it."""
+    """Return whether the arguments have the command to execute; then its stdin is only data."""
     operands = sum(word.text[:1] != "-" for word in command.words[1:])
     # The first operand of ssh is the host.
     return (command.name == "parallel" and operands > 0) or (command.name == "ssh" and operands > 1)
@@ -95,7 +96,7 @@ def _runner(command: Command) -> Unwrapped:
         _RUNNER_WORDS.fullmatch(word.text) for word in words[1:4]
     ):
         return NOTHING
-    # Only the first two words can be the command: a later one is an argument of it.
+    # Only the first two operands can begin the command: later ones are its arguments.
     operands = [at for at, word in enumerate(words) if at and word.text[:1] not in ("-", "")][:2]
     found = [Inner(words[at:], None, "suspected", command.input) for at in operands]
     found += [
@@ -112,20 +113,20 @@ def _runner(command: Command) -> Unwrapped:
 
 
 def git(command: Command) -> Unwrapped:
-    """Return what git may execute: for some commands and options, their values."""
+    """Return what git may execute: its arguments are suspected with some commands and options."""
     if any(_GIT_WORDS.fullmatch(word.text) for word in command.words[1:]):
         return suspicious(command)
     return NOTHING
 
 
 def alias(command: Command) -> Unwrapped:
-    """Return the values of aliases, which may be executed later in the line."""
+    """Return the values of aliases, which the line may execute later."""
     values = [word.text.partition("=")[2] for word in command.words[1:SUSPECTED_MAX]]
     return Unwrapped(tuple(Inner((), value, "suspected") for value in values if value))
 
 
 def crontab(command: Command) -> Unwrapped:
-    """Return whether `crontab` installs commands that are not known."""
+    """Return the danger of `crontab` if it installs commands that are not known; else nothing."""
     if command.input in ("pipe", "computed"):
         return Unwrapped(danger="it installs the output of a command")
     return NOTHING

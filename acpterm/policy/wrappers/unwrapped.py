@@ -1,4 +1,4 @@
-"""What a command executes besides its own program."""
+"""The types that `wrappers` returns: the commands and texts that a wrapper executes."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -8,9 +8,15 @@ from acpterm.policy.syntax.command import Input
 from acpterm.policy.words import Word
 
 Kind = Literal["harmless", "executes", "suspected"]
-"""How a wrapper executes a command: exactly as it is written, otherwise, or perhaps."""
+"""How a wrapper executes an inner command.
+
+- `harmless`: exactly as the command is written, without any other effect, as `nice` does;
+- `executes`: with other privileges, arguments or environment, or otherwise changed;
+- `suspected`: perhaps, since it is not known whether this text is a command at all. It counts only
+  if it is dangerous, or if a rule asks about it or denies it.
+"""
 SUSPECTED_MAX: Final = 32
-"""Maximum suspected commands of each kind (rests of the arguments, texts) in one command."""
+"""Maximum suspected commands, and maximum suspected texts, in one command."""
 
 _DIRECTORIES: Final = frozenset(("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"))
 
@@ -19,30 +25,34 @@ class Inner(NamedTuple):
     """A command that another command executes: words, or text for a shell."""
 
     words: tuple[Word, ...]
+    """The program and its arguments; empty if there is `text`."""
     text: str | None
+    """The text for a shell; None if there are `words`."""
     kind: Kind
     input: Input = ""
+    """The stdin of the command."""
     constants: Mapping[str, str] = MappingProxyType({})
+    """Variables that the wrapper sets for the command, with their values."""
 
 
 class Unwrapped(NamedTuple):
-    """What a command executes."""
+    """All that a command executes in addition to its own program."""
 
     inner: tuple[Inner, ...] = ()
     danger: str = ""
-    """Why the command executes something that cannot be known; empty if it does not."""
+    """Why the command is dangerous: it executes text that is not known; empty if it does not."""
 
     @property
     def is_harmless(self) -> bool:
-        """Return whether the command does nothing but execute one command as it is written."""
+        """Whether the command does nothing but execute one other command as it is written."""
         return len(self.inner) == 1 and self.inner[0].kind == "harmless" and not self.danger
 
 
 NOTHING: Final = Unwrapped()
-"""What a command executes that is no wrapper."""
+"""The result for a command that executes nothing but its own program."""
 
 
 def is_standard(program: str) -> bool:
-    """Return whether a program is given by its name only, or in a directory of the system."""
+    """Return whether `program` is a name without a directory, or in a directory of the system."""
     directory, slash, _ = program.rpartition("/")
     return not slash or directory in _DIRECTORIES

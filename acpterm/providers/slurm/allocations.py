@@ -1,18 +1,23 @@
-"""Allocations that serve the terminals of an agent's session, so that only the first one queues.
+"""Slurm allocations that serve all terminals of a session, so that only the first terminal queues.
 
-`salloc --no-shell` waits for the allocation; its messages are in a file, whose name depends on the
-session. So a create does not wait, the scripts of the session's terminals read from the file when
-they may start, and the next worker finds the allocation.
+`salloc --no-shell` waits for the allocation. It writes its messages to a file whose name depends on
+the session. So the request that creates a terminal does not wait, the scripts of the session's
+terminals read in the file when they may start, and the next worker finds the allocation.
 
-States of an allocation: *pending*; *granted*; *gone*: failed, expired, cancelled, or preempted. A
-terminal that is created then gets a new one. An allocation is released when its session has ended
-and none of its terminals is left: the user may have taken one over. One that is pending is released
-as soon as no terminal waits for it, so that it gets no resources that others queue for.
+States of an allocation: *pending*; *granted*; *gone*: failed, expired, cancelled or preempted. If
+the allocation is gone, the next terminal of the session requests a new one. An allocation is
+released when its session has ended and no terminal uses it any more: the user may have taken a
+terminal over. A pending allocation is released as soon as no terminal waits for it, so that it gets
+no resources for which others queue.
 
-Unhappy orders: the allocation goes while no terminal uses it. It is checked before it is used
-after a pause, and after a step in it could not be started. The session ends before the controller
-knows of the request: salloc is ended before the allocation is cancelled. The controller does not
-answer: the file, which names the allocation, is kept, and the allocation is released later.
+Unhappy orders:
+
+- The allocation is gone while no terminal uses it. So it is checked before it is used after a
+  pause, and after a step could not be started in it.
+- The session ends before the controller has received the request. So salloc is ended before the
+  allocation is cancelled.
+- The controller does not answer. Then the file, which names the allocation, is kept, and the
+  allocation is released later.
 """
 
 import contextlib
@@ -31,14 +36,17 @@ from acpterm.providers.slurm.commands import cancel, end, job_options, job_state
 _PREFIX: Final = "session-"
 _ENDED: Final = ".ended"
 _TIMEOUT_S: Final = 5.0
-# After a pause this long, an allocation is checked before it is used.
+# An allocation is used without a check if it was last used or checked less than this time ago.
 _TRUSTED_S: Final = 20.0
 
 _log = structlog.get_logger("acpterm.provider")
 
 
 class Allocations:
-    """The allocations of a place; `directory` has the files of their messages."""
+    """The allocations of a place, by names that are derived from the sessions.
+
+    `directory` has the files with salloc's messages.
+    """
 
     def __init__(self, place: SlurmPlace, directory: str) -> None:
         self._place: Final = place
@@ -46,17 +54,18 @@ class Allocations:
         self._lock: Final = trio.Lock()
         self._users: dict[str, set[str]] = {}
         self._seen_at: dict[str, float] = {}
-        # The processes of salloc, by the names of their allocations.
+        # The processes of salloc that have not ended yet, by the names of their allocations.
         self._requests: dict[str, trio.Process] = {}
 
     def path(self, name: str) -> str:
-        """Return the path of the file with the messages about the allocation `name`."""
+        """Return the path of the file with salloc's messages about the allocation `name`."""
         return os.path.join(self._directory, name)
 
-    async def take(self, session: str, nursery: trio.Nursery) -> str:
-        """Return the name of the allocation of a session, which is requested if there is none.
+    async def find_or_request(self, session: str, nursery: trio.Nursery) -> str:
+        """Return the name of a session's allocation; request the allocation if there is none.
 
-        Raises `ProviderError` if it cannot be requested.
+        Does not wait until it is granted. `nursery` reaps salloc. Raises `ProviderError` if the
+        allocation cannot be requested, or an earlier one that is of no use cannot be released.
         """
         name = _name(session)
         async with self._lock:
@@ -83,7 +92,7 @@ class Allocations:
 
     async def _request(self, name: str, nursery: trio.Nursery) -> None:
         if self._exists(name):
-            # It cannot be used, and may still be granted.
+            # The earlier allocation is of no use, but may still be granted.
             await self._release(name)
             if self._exists(name):
                 raise ProviderError("an earlier allocation of the session cannot be released")
@@ -94,7 +103,7 @@ class Allocations:
         nursery.start_soon(self._reap, name, process)
 
     async def _reap(self, name: str, process: trio.Process) -> None:
-        """Reap salloc, which ends when the allocation is granted, or give the request up."""
+        """Reap salloc, which ends when the allocation is granted; when cancelled, end it."""
         try:
             await process.wait()
         finally:
@@ -109,26 +118,33 @@ class Allocations:
         return f"acpterm-{owner}-{name}"
 
     def use(self, name: str, user: str) -> None:
-        """Record that a terminal uses an allocation."""
+        """Record that the terminal `user` uses the allocation `name`."""
         self._users.setdefault(name, set()).add(user)
 
     async def leave(self, name: str, user: str) -> None:
-        """Record that a terminal is gone; release the allocation if it may now be of no use."""
+        """Record that the terminal `user` does not use the allocation `name` any more.
+
+        Release the allocation if no other terminal uses it, and it is pending or its session has
+        ended.
+        """
         self._users.get(name, set()).discard(user)
-        # A terminal that is just created may be going to use it.
+        # The lock: a terminal that is being created may have found the allocation just now.
         async with self._lock:
             is_pending = self._exists(name) and not progress.read(self.path(name)).is_granted
             if is_pending or self._exists(name + _ENDED):
                 await self._release_unused(name)
 
     def distrust(self, name: str) -> None:
-        """Check an allocation before it is used again: a step in it could not be started."""
+        """Record that a step could not be started in an allocation.
+
+        The allocation is then checked before it is used again.
+        """
         self._seen_at.pop(name, None)
 
     async def end_session(self, session: str) -> None:
-        """Release the allocation of a session that has ended, once no terminal uses it."""
+        """Record that a session has ended; release its allocation once no terminal uses it."""
         name = _name(session)
-        # A terminal that is just created may be requesting the allocation.
+        # The lock: a terminal that is being created may be requesting the allocation.
         async with self._lock:
             if not self._exists(name):
                 return
@@ -136,7 +152,7 @@ class Allocations:
         await self._release_unused(name)
 
     async def release_all(self) -> None:
-        """Release all allocations."""
+        """Release all allocations of this daemon. Does not raise: errors are logged."""
         try:
             names = os.listdir(self._directory)
         except OSError as error:
@@ -151,9 +167,10 @@ class Allocations:
             await self._release(name)
 
     async def _release(self, *names: str) -> None:
-        """Release allocations: those that are granted by one command, however many there are.
+        """Release allocations. Does not raise: errors are logged.
 
-        The files of those that cannot be released are kept.
+        One command cancels all whose jobs are known; each other one is cancelled by the job's name.
+        The file of an allocation that cannot be released is kept.
         """
         await end(*(self._requests[name] for name in names if name in self._requests))
         found = {name: progress.read(self.path(name)).job for name in names}
@@ -172,7 +189,7 @@ class Allocations:
         return os.path.exists(self.path(name))
 
     def _mark_ended(self, name: str) -> None:
-        # The next worker has to know it, too.
+        # In a file, so that the next worker knows it too.
         with contextlib.suppress(OSError), open(self.path(name) + _ENDED, "wb"):
             pass
 

@@ -1,4 +1,4 @@
-"""Slurm's commands: their options, their environment, and how they are run."""
+"""Runs Slurm's commands, such as scancel and squeue, and builds the options of jobs and steps."""
 
 import math
 import os
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import trio
 
 from acpterm.config.places import SlurmPlace, SlurmResources
-from acpterm.providers.place_files import client_environment
+from acpterm.providers.place_client import client_environment
 from acpterm.providers.provider import ProviderError
 from acpterm.pty.tracking.marks import STARTED_DETACHED
 
@@ -30,37 +30,38 @@ _OPTIONS: Final = {
 
 
 class Done(NamedTuple):
-    """How a command ended: its status, and what it printed."""
+    """The exit status of a command, and what it printed on stdout and stderr."""
 
     status: int
     text: str
 
     @property
     def problem(self) -> str:
-        """The end of what it printed, in one line, for an error."""
+        """The end of the output in one line, or else the status, for an error message."""
         return "; ".join(self.text.splitlines())[-_TEXT_MAX:] or f"exit status {self.status}"
 
     @property
     def is_gone(self) -> bool:
-        """Whether Slurm does not know the job."""
+        """Whether the command failed because Slurm does not know the job."""
         return self.status != 0 and _GONE[0] in self.text
 
     @property
     def has_cancelled(self) -> bool:
-        """Whether a scancel has left nothing: a job that had ended already is no error."""
+        """Whether all jobs of a scancel are cancelled, or had ended or were forgotten before."""
         return self.status == 0 or (
             bool(self.text)
             and all(any(gone in line for gone in _GONE) for line in self.text.splitlines())
         )
 
 
-class Room:
-    """Bounds how many commands for the terminals of a place run at once.
+class CommandLimits:
+    """Limits the number of commands that run at once for the terminals of a place.
 
-    Hundreds of terminals may end at once. More commands are not faster: their start delays this
-    process, and the controller does not answer them in time. Steps wait for programs to end;
-    commands that only ask the controller do not wait for them. A step that wakes others may wait
-    for hours, too; there is only one of them at once.
+    Hundreds of terminals may end at once. To run more than `most` commands of a kind at once is not
+    faster: starting them delays this process, and the controller does not answer them in time.
+    There are three limits. `srun`, which runs a step, may wait for programs to end, so that it has
+    a limit apart from the commands that only ask the controller. A step that wakes queued steps
+    (`SlurmProgram.follow`) may wait for hours: only one at once runs, within `wakes`.
     """
 
     def __init__(self, most: int = _COMMANDS_MAX) -> None:
@@ -70,23 +71,24 @@ class Room:
         self._woken_at: dict[str, float] = {}
 
     def of(self, program: str) -> trio.CapacityLimiter:
-        """Return what bounds this command of Slurm."""
+        """Return the limiter to hold while the command `program`, such as `srun`, runs."""
         return self._steps if program == "srun" else self._others
 
     def was_woken(self, job: str) -> bool:
-        """Return whether the steps of a job were woken a short time ago."""
+        """Return whether queued steps of a job were woken in the last `_WAKE_PAUSE_S` seconds."""
         return trio.current_time() - self._woken_at.get(job, -math.inf) < _WAKE_PAUSE_S
 
     def record_wake(self, job: str) -> None:
-        """Record that the steps of a job are woken now."""
+        """Record that queued steps of a job are woken now."""
         self._woken_at = {one: at for one, at in self._woken_at.items() if self.was_woken(one)}
         self._woken_at[job] = trio.current_time()
 
 
 def environment(place: SlurmPlace, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of Slurm's commands; `TERM` is that of `env`.
+    """Return the environment of Slurm's commands, with the `TERM` of `env`.
 
-    It has no other variable of Slurm, so that a daemon in a job does not start its terminals there.
+    `SLURM_CONF` is its only variable of Slurm: if the daemon runs in a job, its other variables
+    would make srun start the steps in that job.
     """
     config = place.config or os.environ.get("SLURM_CONF")
     found = {**client_environment(env), "LC_ALL": "C"}
@@ -94,14 +96,18 @@ def environment(place: SlurmPlace, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def job_options(place: SlurmPlace, request: SlurmResources) -> list[str]:
-    """Return the options of a new job: what the request asks, else what the place says."""
+    """Return the options of a new job: resources of the request, or else those of the place.
+
+    All other options of the place are added.
+    """
     return [*_options(_OPTIONS, request, place), *place.options]
 
 
 def step_options(place: SlurmPlace, request: SlurmResources) -> list[str]:
-    """Return the options of a step in an allocation.
+    """Return the options of srun for a step in an allocation.
 
-    Steps share the allocation's memory and time, unless the request asks for less.
+    The CPUs and GPUs are those of the request, or else those of the place. Memory and time are
+    limited only if the request limits them; otherwise all steps share those of the allocation.
     """
     shared = SlurmResources(cpus=place.cpus, gpus=place.gpus)
     return _options(("time", "cpus", "memory", "gpus"), request, shared)
@@ -115,15 +121,15 @@ def _options(
 
 
 def require(program: str) -> None:
-    """Raise `ProviderError` if a command of Slurm is not installed."""
+    """Raise `ProviderError` if the program `program` is not on the PATH."""
     if shutil.which(program) is None:
         raise ProviderError(f"there is no {program} on the PATH: install slurm-client")
 
 
 def require_config(place: SlurmPlace) -> None:
-    """Raise `ProviderError` if Slurm's configuration cannot be read.
+    """Raise `ProviderError` if the file of Slurm's configuration cannot be read.
 
-    Without it, Slurm's commands try to find one in the network for a long time.
+    Without this file, Slurm's commands search the network for a configuration, for a long time.
     """
     path = environment(place, {}).get("SLURM_CONF")
     if path is None:
@@ -135,9 +141,10 @@ def require_config(place: SlurmPlace) -> None:
 
 
 async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Done:
-    """Run one of Slurm's commands.
+    """Run one of Slurm's commands; return its status and its output.
 
-    Raises `ProviderError` if it is missing, cannot be started, or does not end.
+    Raises `ProviderError` if the command is not installed, cannot be started, or does not end
+    within `timeout_s`. Then, and when the caller is cancelled, the command is ended.
     """
     require(argv[0])
     try:
@@ -161,9 +168,9 @@ async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Do
 
 
 async def end(*processes: trio.Process) -> None:
-    """End commands of Slurm; not cancelled.
+    """End commands of Slurm by SIGTERM, and after 1 s by SIGKILL. Cannot be cancelled.
 
-    With the time of SIGTERM, srun takes its step with it, and salloc cancels its request.
+    On SIGTERM, srun ends its step, and salloc cancels its request; SIGKILL leaves them no time.
     """
     for process in processes:
         process.terminate()
@@ -175,22 +182,28 @@ async def end(*processes: trio.Process) -> None:
 
 
 async def job_state(place: SlurmPlace, job: str | int, *, timeout_s: float) -> Done:
-    """Ask the controller for the state of a job, such as `RUNNING`. Raises `ProviderError`."""
+    """Ask the controller for the state of a job; the result's text is a state such as `RUNNING`.
+
+    The text is empty if the job has ended. Raises `ProviderError` as `run` does.
+    """
     argv = ["squeue", "--noheader", f"--jobs={job}", "--format=%T"]
     return await run(place, argv, timeout_s=timeout_s)
 
 
 async def cancel(place: SlurmPlace, jobs: Iterable[str], *, timeout_s: float) -> None:
-    """Cancel jobs by one command. Raises `ProviderError` if some may be left."""
+    """Cancel jobs by one command; `jobs` are ids, or `--name=` options.
+
+    Raises `ProviderError` if a job may be left.
+    """
     done = await run(place, ["scancel", *jobs], timeout_s=timeout_s)
     if not done.has_cancelled:
         raise ProviderError(done.problem)
 
 
 async def start_detached(place: SlurmPlace, argv: Sequence[str], log: str) -> trio.Process:
-    """Start a command that outlives this worker, with its messages in the file `log`.
+    """Start a command that may outlive this worker; append its messages to the file `log`.
 
-    Raises `ProviderError`.
+    Raises `ProviderError` if the command is not installed or cannot be started.
     """
     require(argv[0])
     try:

@@ -1,10 +1,13 @@
-"""The program of one terminal on a cluster. Implements `terminal.remote`.
+"""The program of one terminal on a Slurm cluster. Implements `terminal.remote.RemoteProgram`.
 
-Unhappy orders: the program is killed while its job is queued, and never runs; srun is killed here,
-and the step is cancelled all the same; the node fails, and srun, which would wait for the node, is
-ended; a controller that was just restarted postpones a step, and srun asks again only when another
-step of the job has ended, or after minutes: a short step is run for that; Slurm forgets a job some
-minutes after its end, and then it is unknown what ended it.
+Unhappy orders:
+
+- The program is killed while its job is queued: it never runs.
+- srun is killed on this machine: the step is cancelled nevertheless.
+- The node fails: srun would wait for the node, so it is ended.
+- The controller was just restarted, and postpones the step: srun asks the controller again only
+  after minutes, or when another step of the job ends. So a short step is run in the job.
+- Slurm forgets a job some minutes after its end: then it is unknown what ended the job.
 """
 
 import contextlib
@@ -17,35 +20,25 @@ import trio
 from acpterm.config.places import SlurmPlace
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.slurm import progress
-from acpterm.providers.slurm.commands import Done, Room, run
+from acpterm.providers.slurm.commands import CommandLimits, Done, run
+from acpterm.providers.slurm.job_end import ended_by
 from acpterm.providers.slurm.progress import Progress
 from acpterm.providers.slurm.step import end_argv, signal_argv
 from acpterm.pty.signals import decode_status, name_of
 from acpterm.terminal.remote import RemoteExit
 from acpterm.terminal.status import EndedBy
 
-# A program that starts at once is reported at once; hundreds that wait must cost little.
+# The pauses between two reads of a queued program's messages: short at first, so that a program
+# that starts at once is reported at once; then long, since hundreds of programs may be queued.
 _START_POLL_S: Final = 0.05
 _YOUNG_S: Final = 2.0
 _QUEUE_POLL_S: Final = 0.5
 _NODE_POLL_S: Final = 1.0
-# When another step is run so that srun asks again, in seconds since the job had its resources. The
-# step may also wait for other steps of the job, for hours.
+# The seconds after the job has got its resources at which a short step is run, so that srun asks
+# again. There are few of them, since the program may also wait for hours for other steps.
 _WAKE_AFTER_S: Final = (6.0, 18.0, 60.0)
 _COMMAND_TIMEOUT_S: Final = 5.0
-# A job is settled once its processes are killed (KillWait, 30 s) and its epilogue has run.
-_SETTLE_TIMEOUT_S: Final = 40.0
-_SETTLE_POLL_S: Final = 0.2
-_ENDED_BY: Final = {
-    "NODE_FAIL": EndedBy.NODE_FAILURE,
-    "BOOT_FAIL": EndedBy.NODE_FAILURE,
-    "TIMEOUT": EndedBy.TIME_LIMIT,
-    "DEADLINE": EndedBy.TIME_LIMIT,
-    "PREEMPTED": EndedBy.PREEMPTED,
-    "CANCELLED": EndedBy.CANCELLED,
-}
-_UNSETTLED: Final = ("COMPLETING", "RUNNING", "CONFIGURING", "PENDING")
-# The codes with which a shell exits if it or its command was ended by SIGHUP, SIGKILL or SIGTERM.
+# The exit codes of a shell whose command was ended by SIGHUP, SIGKILL or SIGTERM.
 _CODES_OF_SIGNALS: Final = (129, 137, 143)
 _UNKNOWN_CODE: Final = 255
 # A shell exits with a code above this one if a signal ended its command.
@@ -57,11 +50,12 @@ def _nothing() -> None:
 
 
 class SlurmProgram:
-    """A program; `log` is the file with srun's messages.
+    """The program of a terminal, as a step of a job.
 
-    `room` bounds how many commands of Slurm run at once. `shares_job` says whether the program
-    is a step of an allocation that serves others, too; `on_refusal` is then called if the step
-    could not be started or has lost its allocation.
+    `identifier` is random, and marks the program's processes. `log` is the path of the file with
+    srun's messages. `limits` limits the number of commands of Slurm that run at once. `shares_job`
+    says whether the job also serves other programs. `on_refusal` is called if the step could not be
+    started, or if it has lost its job.
     """
 
     def __init__(
@@ -69,7 +63,7 @@ class SlurmProgram:
         place: SlurmPlace,
         identifier: str,
         log: str,
-        room: Room,
+        limits: CommandLimits,
         *,
         shares_job: bool = False,
         on_refusal: Callable[[], None] = _nothing,
@@ -77,12 +71,12 @@ class SlurmProgram:
         self._place: Final = place
         self._identifier: Final = identifier
         self.log: Final = log
-        self._room: Final = room
+        self._limits: Final = limits
         self._shares_job: Final = shares_job
         self._on_refusal: Final = on_refusal
         self._size = 0
         self._progress = Progress()
-        # Whether srun has ended, and has taken the step with it.
+        # Whether srun has ended, and whether the step is known to have ended with it.
         self._has_exited = self._is_complete = False
         self._is_being_ended = self._is_cancelled = False
         # Set while the caller cancels the job.
@@ -90,12 +84,12 @@ class SlurmProgram:
 
     @property
     def name(self) -> str:
-        """The name of the job, or of the step."""
+        """The name of the job; in a shared job, the name of the step."""
         return f"acpterm-{self._identifier}"
 
     @property
     def _now(self) -> Progress:
-        """How far the step is."""
+        """The progress of the step, read again from the messages if the file has grown."""
         with contextlib.suppress(OSError):
             size = os.stat(self.log).st_size
             if size != self._size:
@@ -109,13 +103,14 @@ class SlurmProgram:
 
     @property
     def is_queued(self) -> bool:
-        """Whether the program waits for resources."""
+        """Whether the program has not started yet, and srun has not ended."""
         return not self._has_exited and self.host is None
 
     async def follow(self, changed: Callable[[], object]) -> None:
         """Call `changed` when the program starts; return when its node has failed.
 
-        srun ends with the program, once it has passed on all output; but it waits for a node.
+        While the program is queued, wake the step. Does not return when the program ends: srun then
+        ends by itself, after it has passed on all output. Only for a failed node srun would wait.
         """
         began, granted_at, woken = trio.current_time(), None, 0
         while self.is_queued:
@@ -126,24 +121,31 @@ class SlurmProgram:
                 if now - granted_at >= _WAKE_AFTER_S[woken] and await self._wake():
                     woken += 1
         changed()
-        while not self._now.has_lost_node:  # noqa: ASYNC110  a file does not say
+        while not self._now.has_lost_node:  # noqa: ASYNC110  a file has no event to wait for
             await trio.sleep(_NODE_POLL_S)
 
     async def _wake(self) -> bool:
-        """Run a short step, so that srun asks again; return whether one has run for the job."""
-        job, room = self._now.job, self._room
+        """Run a short step so that srun asks again; return False if it cannot be run now.
+
+        Returns True without a new step if one was run for this job a short time ago.
+        """
+        job, limits = self._now.job, self._limits
         if job is None:
             return False
-        if room.was_woken(job):
+        if limits.was_woken(job):
             return True
-        if room.wakes.available_tokens < 1:
+        if limits.wakes.available_tokens < 1:
             return False
-        room.record_wake(job)
-        await self._in_job(["true"], limiter=room.wakes)
+        limits.record_wake(job)
+        await self._in_job(["true"], limiter=limits.wakes)
         return True
 
     async def end(self, grace: float) -> bool:
-        """End the program and its descendants; return whether none is left."""
+        """End the program and its descendants; return whether none is left.
+
+        They get SIGTERM on the node, and SIGKILL after `grace` seconds. If that is impossible, the
+        job is cancelled; the result then says whether Slurm has accepted that.
+        """
         self._is_being_ended = True
         if self._is_complete or self._is_cancelled or self._cancelling is not None:
             return True
@@ -155,10 +157,10 @@ class SlurmProgram:
         return await self._cancel()
 
     def begin_cancel(self) -> str | None:
-        """Record that the caller cancels the program's job, and return the job.
+        """Record that the caller is about to cancel the program's job; return the id of the job.
 
-        The caller then calls `end_cancel`. Returns None, and records nothing, if Slurm has not
-        reported which job it is, or if the caller cancels it already.
+        The caller must then call `end_cancel`. Returns None, and records nothing, if the program
+        has ended, if its job is not known yet, or if the caller is cancelling it already.
         """
         if self._is_complete or self._cancelling is not None or (job := self._now.job) is None:
             return None
@@ -166,7 +168,7 @@ class SlurmProgram:
         return job
 
     def end_cancel(self, *, is_cancelled: bool) -> None:
-        """Record whether the caller has cancelled the job; else the program does it itself."""
+        """Record whether the caller has cancelled the job; if not, `clean_up` cancels it."""
         self._is_cancelled = is_cancelled
         if self._cancelling is not None:
             self._cancelling.set()
@@ -179,9 +181,13 @@ class SlurmProgram:
         return "acpterm 0 yes" in await self._on_node(argv, 0.0)
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
-        """Return how the program ended; `code` and `signal` are how srun ended."""
+        """Return how the program ended; `code` and `signal` are the exit status of the wrapper.
+
+        The wrapper (`step`) exits as srun did. Unless the program ended by itself, Slurm is asked
+        what ended the job, for up to `job_end.SETTLE_TIMEOUT_S`.
+        """
         found = self._now
-        # The wrapper turns a signal that ended srun into a code. Slurm may not notice that end.
+        # A code above `_CODE_MAX` may mean that a signal ended srun, which Slurm may not notice.
         has_ended = found.status is not None or (code or 0) <= _CODE_MAX
         self._has_exited, self._is_complete = True, signal is None and has_ended
         if found.status is not None:
@@ -192,18 +198,19 @@ class SlurmProgram:
             if by is not None:
                 self._on_refusal()
             return RemoteExit(*own, by)
-        # srun exits with 0 when the node has failed: its code says nothing without a status.
+        # Without the status of the task, srun's own code means nothing: it is 0 if the node fails.
         by = EndedBy.NODE_FAILURE if found.has_lost_node else await self._ended_by(found)
         if by is None:
-            # A step that was never launched was refused, or killed in the queue.
+            # A step that was never launched was refused by Slurm, or killed while it was queued.
             by = EndedBy.NOT_STARTED if found.step is None else EndedBy.LOST
         self._on_refusal()
         return RemoteExit(_UNKNOWN_CODE, None, None if self._is_being_ended else by)
 
     async def clean_up(self) -> None:
-        """Cancel what is left of the job, and remove the file.
+        """Cancel the job, or the step, unless it has ended; then remove the file of the messages.
 
-        Raises `ProviderError` if cancelling has failed: the file, which names the job, is kept.
+        Raises `ProviderError` if it cannot be cancelled: then the file, which names the job, is
+        kept.
         """
         if self._cancelling is not None:
             await self._cancelling.wait()
@@ -216,7 +223,7 @@ class SlurmProgram:
             os.unlink(self.log)
 
     async def _cancel(self) -> bool:
-        """Cancel the job, or the step of a shared one; return whether Slurm has agreed."""
+        """Cancel the job; in a shared job, only the step. Return whether Slurm has accepted it."""
         found = self._now
         if not self._shares_job:
             words = [f"--name={self.name}"] if found.job is None else [found.job]
@@ -231,16 +238,19 @@ class SlurmProgram:
         return done.has_cancelled
 
     async def _on_node(self, argv: list[str], grace: float) -> str:
-        """Run a command beside the program; return what it prints, nothing if it cannot run."""
+        """Run a command on the program's node; return its output, empty if it cannot be run.
+
+        `grace` is added to its timeout, in seconds.
+        """
         node = self._now.node
         return "" if node is None else await self._in_job([f"--nodelist={node}", *argv], grace)
 
     async def _in_job(
         self, argv: list[str], more_s: float = 0.0, limiter: trio.CapacityLimiter | None = None
     ) -> str:
-        """Run a step of the job; return what it prints, nothing if it cannot run.
+        """Run a command as a step of the job; return its output, empty if it cannot be run.
 
-        `limiter` is what bounds it, if not what bounds all steps.
+        `more_s` is added to its timeout, in seconds. `limiter` replaces the limiter of all steps.
         """
         found = self._now
         if found.job is None:
@@ -256,34 +266,20 @@ class SlurmProgram:
     async def _run(
         self, argv: list[str], more_s: float = 0.0, limiter: trio.CapacityLimiter | None = None
     ) -> Done:
-        """Run a command once there is room; `more_s` is added to its timeout.
+        """Run a command of Slurm as soon as `limiter` permits it; None for the command's own one.
 
-        Raises `ProviderError`.
+        `more_s` is added to its timeout, in seconds. Raises `ProviderError` as `commands.run` does.
         """
-        async with limiter or self._room.of(argv[0]):
+        async with limiter or self._limits.of(argv[0]):
             return await run(self._place, argv, timeout_s=_COMMAND_TIMEOUT_S + more_s)
 
     @property
     def _ends_with_srun(self) -> bool:
-        """Whether Slurm ends the job because srun has ended by itself."""
+        """Whether Slurm ends the job when srun ends by itself: the job is only for this program."""
         return self._is_complete and not self._shares_job
 
     async def _ended_by(self, found: Progress) -> EndedBy | None:
-        """Return what ended the job, as Slurm says; None if the job runs on or is forgotten."""
+        """Return what ended the job, as `job_end.ended_by` does; None if acpterm ends it."""
         if found.job is None or self._is_being_ended:
             return None
-        argv = ["scontrol", "--oneliner", "show", "job", found.job]
-        with trio.move_on_after(_SETTLE_TIMEOUT_S):
-            while True:
-                with contextlib.suppress(ProviderError):
-                    done = await self._run(argv)
-                    pairs = (word.partition("=") for word in done.text.split())
-                    state = {name: value for name, _, value in pairs}.get("JobState")
-                    if state == "RUNNING" and not self._ends_with_srun:
-                        return None
-                    if state is not None and state not in _UNSETTLED:
-                        return _ENDED_BY.get(state)
-                    if "Invalid job id" in done.text:
-                        return None
-                await trio.sleep(_SETTLE_POLL_S)
-        return None
+        return await ended_by(self._run, found.job, may_run=not self._ends_with_srun)

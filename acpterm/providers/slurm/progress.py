@@ -1,10 +1,10 @@
-"""Reads how far a job step is, from the messages of `srun --verbose`, and of `salloc`.
+"""Reads the progress of a job step, or an allocation, from the messages of srun and salloc.
 
-The messages are in a file, because the terminal shows only what the program writes. The file also
-survives the worker. The worker that comes next reads it.
+The messages of `srun --verbose` and `salloc` are in a file, since the terminal shows only the
+output of the program. The file survives the worker, so the next worker can read it.
 
-States of a step: *queued*, until Slurm launches it; *running*; *ended*, when Slurm says how the
-task ended, or that its node has failed. A step may end without having run.
+States of a step: *queued*, until Slurm launches it; *running*; *ended*, when Slurm has reported how
+the task ended, or that its node has failed. A step may end without having run.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _JOB: Final = re.compile(
     r"^srun: (?:jobid |job )(\d+)[ :]|^salloc: (?:Granted|Pending) job allocation (\d+)",
     re.MULTILINE,
 )
-# srun prints its options, such as the one that names the job.
+# With `--verbose`, srun prints its options; this is the one that selects an existing job.
 _SHARED: Final = re.compile(r"^srun: jobid +: ", re.MULTILINE)
 _STATUS: Final = re.compile(r"task exit notification .*\(status=0x([0-9a-fA-F]+)\)")
 _STOPPED: Final = re.compile(
@@ -29,60 +29,64 @@ _GRANTED: Final = re.compile(
     r"^(?:srun: jobid \d+: nodes\(|salloc: Granted job allocation )", re.MULTILINE
 )
 _NODE_FAILED: Final = re.compile(r"^srun: (?:error: )?Node failure on ", re.MULTILINE)
-# The last ones are of getopt_long(3).
+# The alternatives without `error` are messages of getopt_long(3).
 _ERROR: Final = re.compile(
     r"^(?:srun|salloc): (?:(?:error|fatal): |(?=option |(?:unrecognized|invalid) option ))(.*)",
     re.MULTILINE,
 )
-# The beginning says which step it is, and the end how it ended.
+# Only the beginning of a long file, which names the step, and its end, which has the exit status,
+# are read.
 _HEAD_BYTES: Final = 32768
 _TAIL_BYTES: Final = 32768
 
 
 class Progress(NamedTuple):
-    """How far a step, or an allocation, is."""
+    """The progress of a step or of an allocation, as the messages report it."""
 
     job: str | None = None
-    """The id of the job."""
+    """The id of the job; None until Slurm has reported it."""
     step: str | None = None
-    """The job and the number of the step, such as `5.0`, once it is launched."""
+    """The id of the step, such as `5.0`: the job and a number; None until the step is launched."""
     node: str | None = None
-    """The name of the node that the step runs on."""
+    """The name of the node that the step runs on; None until the step is launched."""
     status: int | None = None
-    """The status of the task, as wait(2) has it, once Slurm has reported it."""
+    """The status of the task, as from wait(2); None until Slurm has reported it."""
     is_own: bool = False
-    """Whether the job was made for this, and is not one that serves others."""
+    """Whether the job was created for this step or allocation alone, and may be cancelled."""
     is_granted: bool = False
-    """Whether the job has its resources: Slurm starts the step at once, or postpones it."""
+    """Whether the job has its resources. Slurm may still postpone the start of the step."""
     is_stopped: bool = False
     """Whether Slurm may have ended the step, or its job."""
     has_lost_node: bool = False
     """Whether the node has failed."""
     error: str | None = None
-    """The first error."""
+    """The first error message; None if there is none."""
 
 
 def read(path: str) -> Progress:
-    """Return what the messages in a file say; nothing if it cannot be read, or is not there yet."""
+    """Return the progress that the messages in a file report; none if it cannot be read."""
     with contextlib.suppress(OSError):
         return load(path)
     return Progress()
 
 
 def load(path: str) -> Progress:
-    """Return what the messages in a file say. Raises OSError if it cannot be read."""
+    """Return the progress that the messages in a file report.
+
+    Raises `OSError` if the file cannot be read.
+    """
     with open(path, "rb") as file:
         text = file.read(_HEAD_BYTES + _TAIL_BYTES)
         if os.fstat(file.fileno()).st_size > len(text):
             head = text[:_HEAD_BYTES]
             file.seek(-_TAIL_BYTES, os.SEEK_END)
-            # Without the parts of lines.
+            # Drop the incomplete lines where the two pieces meet.
             text = head[: head.rfind(b"\n") + 1] + file.read(_TAIL_BYTES).partition(b"\n")[2]
     return parse(text.decode(errors="replace"))
 
 
 def parse(text: str) -> Progress:
-    """Return what the messages say."""
+    """Return the progress that the messages in `text` report."""
     job, launching, status = _JOB.search(text), _LAUNCHING.search(text), _STATUS.search(text)
     error = _ERROR.search(text)
     return Progress(

@@ -1,12 +1,13 @@
 """The provider of one Slurm cluster. Implements `provider.RemoteProvider`.
 
 Order of events: `prepare` returns the argv of a script that the keeper runs on the terminal's PTY.
-It runs `srun --pty`, which waits in the queue and then passes output, input and window size on,
-whether this worker lives or not. srun's messages are in a file of this daemon's directory; the
-token has its name, so the next worker finds job, step and node.
+The script runs `srun --pty`, which waits in the queue, and then passes output, input and window
+size on, whether this worker lives or not. srun's messages are in a file in the directory of this
+daemon. The token has the name of the file, so the next worker finds the job, the step and the node.
 
-Unhappy order: a daemon is killed together with its keeper. Its srun ends with its PTY; what is left
-of its jobs is cancelled by the next daemon with the same place, which finds the files.
+Unhappy order: a daemon is killed together with its keeper. Its srun processes end with their PTYs,
+but some of its jobs may be left. The next daemon with the same place finds the files, and cancels
+these jobs.
 """
 
 import contextlib
@@ -21,12 +22,12 @@ import structlog
 import trio
 
 from acpterm.config.places import SlurmPlace, SlurmResources
-from acpterm.providers.place_files import shared_directory
+from acpterm.providers.place_client import shared_directory
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
 from acpterm.providers.slurm import progress
 from acpterm.providers.slurm.allocations import Allocations
 from acpterm.providers.slurm.commands import (
-    Room,
+    CommandLimits,
     cancel,
     environment,
     job_options,
@@ -61,13 +62,16 @@ class SlurmProvider:
         self._place: Final = place
         self._daemon: Final = daemon
         self._programs: dict[str, SlurmProgram] = {}
-        self._room: Final = Room()
+        self._limits: Final = CommandLimits()
         self._made: Allocations | None = None
         self._nursery: trio.Nursery | None = None
 
     @property
     def _allocations(self) -> Allocations:
-        """The allocations. Raises `ProviderError` if there can be no private directory."""
+        """The allocations of the place, created on first use.
+
+        Raises `ProviderError` if their private directory cannot be created.
+        """
         if self._made is None:
             path = shared_directory("slurm", self._key, str(self._daemon))
             self._made = Allocations(self._place, path)
@@ -75,18 +79,21 @@ class SlurmProvider:
 
     @property
     def _key(self) -> str:
-        """What the directories of daemons with this place have in common.
+        """The key of the directory that all daemons with this place share.
 
-        The ids of jobs say nothing on another cluster.
+        It depends on the cluster's configuration, since ids of jobs mean nothing on other clusters.
         """
         return f"{environment(self._place, {}).get('SLURM_CONF', '')} {self.name}"
 
     async def run(self) -> None:
-        """Cancel what killed daemons have left; release the allocations when cancelled."""
+        """Cancel the jobs that killed daemons have left; then wait until cancelled.
+
+        When cancelled, release the allocations of this daemon.
+        """
         try:
             allocations = self._allocations
         except ProviderError:
-            # Each use of the provider raises it again.
+            # Each later use of the provider raises this error again.
             await trio.sleep_forever()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -97,13 +104,13 @@ class SlurmProvider:
                 self._nursery = None
                 with trio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
                     await allocations.release_all()
-                # If it is not empty, the next daemon has to know what is in it.
+                # This fails if files are left: the next daemon needs them, to cancel their jobs.
                 with contextlib.suppress(OSError):
                     os.rmdir(allocations.path(""))
                 nursery.cancel_scope.cancel()
 
     async def _cancel_leftovers(self) -> None:
-        """Cancel the jobs of daemons that were killed. Those that run have directories, too."""
+        """Cancel the jobs of killed daemons. The directories of running daemons are skipped."""
         try:
             parent = shared_directory("slurm", self._key)
             owners = set(os.listdir(parent)) - {str(self._daemon)}
@@ -126,7 +133,11 @@ class SlurmProvider:
                 shutil.rmtree(path, ignore_errors=True)
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return what the keeper runs for a command. Raises `ProviderError`."""
+        """Return the argv and the environment of the script that runs `srun` for a command.
+
+        Raises `ProviderError` if Slurm is not installed or configured, if an allocation cannot be
+        requested, or if the daemon is shutting down.
+        """
         require("srun")
         require_config(self._place)
         place, allocations = self._place, self._allocations
@@ -136,7 +147,7 @@ class SlurmProvider:
         if place.session and command.session is not None:
             if self._nursery is None:
                 raise ProviderError("acpterm is shutting down")
-            shared = await allocations.take(command.session, self._nursery)
+            shared = await allocations.find_or_request(command.session, self._nursery)
         token = identifier if shared is None else f"{identifier} {shared}"
         program = self.program(token)
         directory = remote_directory(command.cwd, place.directories)
@@ -161,7 +172,11 @@ class SlurmProvider:
         )
 
     def program(self, token: str) -> SlurmProgram:
-        """Return the program of a terminal; `token` may be from an earlier worker."""
+        """Return the program of a terminal, created on first use.
+
+        `token` may be from an earlier worker. Raises `ProviderError` if the private directory
+        cannot be created.
+        """
         if token not in self._programs:
             identifier, _, shared = token.partition(" ")
             allocations = self._allocations
@@ -171,22 +186,26 @@ class SlurmProvider:
                 self._place,
                 identifier,
                 allocations.path(identifier),
-                self._room,
+                self._limits,
                 shares_job=bool(shared),
                 on_refusal=partial(self._record_refusal, shared, identifier),
             )
         return self._programs[token]
 
     def _record_refusal(self, allocation: str, user: str) -> None:
-        """Record that a step has not started in an allocation, or has lost it."""
+        """Record that a step could not be started in an allocation, or has lost it.
+
+        `user` is the identifier of the step's program. `allocation` is empty if the job serves only
+        this program.
+        """
         self._allocations.distrust(allocation)
         if allocation and self._nursery is not None:
             self._nursery.start_soon(self._allocations.leave, allocation, user)
 
     async def clean_up(self, token: str) -> None:
-        """Remove what is left of a terminal.
+        """Cancel the job of a terminal, unless it has ended, and remove the terminal's file.
 
-        Raises `ProviderError` if its job cannot be cancelled: the token is still needed then.
+        Raises `ProviderError` if the job cannot be cancelled: then the token is still needed.
         """
         identifier, _, shared = token.partition(" ")
         try:
@@ -205,10 +224,11 @@ class SlurmProvider:
             self._nursery.start_soon(self._allocations.end_session, session)
 
     def end_all(self) -> None:
-        """Cancel all jobs of this daemon by one command: there is no time for one after the other.
+        """Start to cancel all jobs of this daemon by one command; do not wait for it.
 
-        Slurm sends SIGTERM to their programs, and SIGKILL after its `KillWait`. A job of the user
-        (`job` of the place) is not cancelled.
+        At shutdown there is no time to cancel jobs one after another. Slurm sends SIGTERM to their
+        programs, and SIGKILL after its `KillWait`. A job of the user (the setting `job` of the
+        place) is not cancelled.
         """
         if self._place.job is None and self._nursery is not None:
             found = {program: program.begin_cancel() for program in self._programs.values()}
@@ -217,7 +237,10 @@ class SlurmProvider:
             )
 
     async def _cancel(self, jobs: Mapping[SlurmProgram, str]) -> None:
-        """Cancel the jobs of programs by one command; if it fails, each program does it itself."""
+        """Cancel the jobs of programs by one command.
+
+        If it fails, each program's `clean_up` cancels its own job.
+        """
         if not jobs:
             return
         is_cancelled = False
@@ -231,9 +254,10 @@ class SlurmProvider:
                 program.end_cancel(is_cancelled=is_cancelled)
 
     async def check(self) -> str:
-        """Ask the controller for the partition, and return a line with the time that this takes.
+        """Ask the controller for nodes; return a line with their number and the time of the reply.
 
-        Raises `ProviderError`, also if the cluster refuses what the place's settings request.
+        Raises `ProviderError` if the controller does not answer, if no node is up, or if Slurm
+        refuses the options in the settings of the place.
         """
         require_config(self._place)
         began = time.monotonic()
@@ -265,7 +289,7 @@ class SlurmProvider:
             if done.is_gone or done.text in ("", "COMPLETING"):
                 raise ProviderError(f"job = {place.job}: there is no such job")
         else:
-            # Slurm does not queue anything then.
+            # With --test-only, Slurm checks the options without queuing a job.
             argv = ["srun", "--test-only", "--nodes=1", "--ntasks=1"]
             argv += [*job_options(place, SlurmResources()), "true"]
             done = await run(place, argv, timeout_s=_CHECK_TIMEOUT_S)

@@ -1,9 +1,10 @@
-"""The scripts of a step: around `srun` on this machine, and around the program on the node.
+"""The scripts of a job step: around `srun` on this machine, and around the program on the node.
 
-What the node needs for a program (directory, environment, arguments) is shell text in variables
-of srun's environment: no command line has it, where other users could read it, and it does not
-change what srun itself does. Slurm passes the environment on. The text replaces itself by the
-program. Variables of Slurm stay: programs find their job by them.
+The working directory, the environment and the arguments of a program are passed to the node as
+shell text, in a few variables of srun's environment, which Slurm passes on. So they are in no
+command line, where other users could read them, and do not change what srun itself does. On the
+node, a shell evaluates the text, which executes the program in place of the shell. Slurm's own
+variables are kept, since programs find their job by them.
 """
 
 import re
@@ -11,26 +12,26 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from acpterm.providers.exec_script import exec_script_text
 from acpterm.providers.provider import Command
 from acpterm.providers.ssh.scripts import END, JOB_VARIABLE
-from acpterm.providers.starter import starter_text
 from acpterm.pty.tracking.marks import DAEMON, TERMINAL
 
 _PIECE: Final = "ACPTERM_STEP_"
-# A string of an environment is at most 128 KiB long.
+# Linux limits a variable of an environment to 128 KiB; a character has up to four bytes.
 _PIECE_CHARACTERS: Final = 30_000
 _PIECES_MAX: Final = 100
-# The beginnings of the names of variables with which Slurm describes the step.
+# The prefixes of the variables with which Slurm describes the step to the program.
 _OF_SLURM: Final = ("SLURM_", "SLURMD_")
-# What a shell exports unchanged; any other variable is set by env(1).
+# Names of variables that a shell exports unchanged; all other variables are set by env(1).
 _EXPORTED: Final = re.compile(
     r"(?!(?:IFS|PPID|UID|EUID|SHELLOPTS|BASHOPTS|BASHPID|LINENO|RANDOM|SECONDS|HISTCMD|OPTIND)$)"
     r"[A-Za-z][A-Za-z0-9_]*"
 )
 
-# $1 is the file for srun's messages, $2 the one of the allocation's, if the step waits for one; the
-# argv of srun follows, in which JOB becomes the id of the allocation. srun inherits the PTY. If
-# the task was never launched, the terminal shows why.
+# $1 is the file for srun's messages. $2 is the file with salloc's messages if the step waits for an
+# allocation, else empty. The argv of srun follows, in which JOB is replaced by the id of the
+# allocation. srun inherits the PTY. If the task was never launched, the script prints why.
 _WRAPPER: Final = r"""
 log=$1 granted=$2
 shift 2
@@ -90,14 +91,14 @@ id=$1 grace=$2 seq=0 leader= start= known=
 trap '' HUP INT TERM
 """
 
-# Shows why the shell could not change to the directory $_d, which shells do not say.
+# Prints why the shell could not change to the directory $_d, and exits with 126.
 _NO_DIRECTORY: Final = (
     'if [ -d "$_d" ]; then _r="Permission denied"; elif [ -e "$_d" ]; then _r="Not a directory"; '
     'else _r=$(LC_ALL=C ls -d -- "$_d" 2>&1); _r=${_r##*: }; fi; '
     'printf \'acpterm: %s: cannot be the working directory: %s\\n\' "$_d" "$_r" >&2; exit 126'
 )
 
-# Sends the signal $2 to the foreground process group of the terminal on which the job $1 runs.
+# Sends the signal $2 to the foreground process group of the terminal of the task $1.
 _SIGNAL: Final = f"""\
 how=no
 for p in $(grep -l "{JOB_VARIABLE}=$1" /proc/[0-9]*/environ 2>/dev/null); do
@@ -113,22 +114,25 @@ echo "acpterm 0 $how"
 
 
 def wrapper_argv(log: str, granted: str, argv: Sequence[str]) -> list[str]:
-    """Return the argv of the script around srun, whose argv is `argv`.
+    """Return the argv of the script that runs srun, whose own argv is `argv`.
 
-    srun's messages go to the file `log`. `granted` is the file with salloc's messages if the step
-    waits for an allocation, else empty.
+    srun's messages are appended to the file `log`. `granted` is the file with salloc's messages if
+    the step waits for an allocation, else empty.
     """
     return ["/bin/sh", "-c", _WRAPPER, "acpterm", log, granted, *argv]
 
 
 def node_argv(pieces: int) -> list[str]:
-    """Return the argv of the task, whose text is in this number of variables."""
+    """Return the argv of the task on the node: it evaluates the text in `pieces` variables."""
     text = "".join(f"${{{_PIECE}{number}}}" for number in range(pieces))
     return ["/bin/sh", "-c", f'eval "{text}"']
 
 
 def node_environment(command: Command, directory: str, identifier: str) -> dict[str, str]:
-    """Return the variables that have the text of a task; `identifier` marks its processes."""
+    """Return variables for srun's environment that have the shell text of a task.
+
+    `directory` is the working directory on the node. `identifier` marks the task's processes.
+    """
     text = _text(command, directory, identifier)
     starts = range(0, len(text), _PIECE_CHARACTERS)
     return {
@@ -152,16 +156,20 @@ def _text(command: Command, directory: str, identifier: str) -> str:
         f"cd -- {where} 2>/dev/null || {{ _d={where}; {_NO_DIRECTORY}; }}",
         "export PWD",
         *(f"export {name}={shlex.quote(text)}" for name, text in exported.items()),
-        # Written like this, it is not found in the environment of srun.
+        # The quotes keep `end_argv` and `signal_argv` from finding this text in srun's own
+        # environment, and taking srun for a process of the task.
         f"export {JOB_VARIABLE}'='{identifier}",
         f"set -- {len(argv)} {' '.join(map(shlex.quote, [*argv, *fallback]))}",
-        starter_text(" ".join(["env", *map(shlex.quote, others)]) if others else ""),
+        exec_script_text(" ".join(["env", *map(shlex.quote, others)]) if others else ""),
     ]
     return "\n".join(lines)
 
 
 def _commands(command: Command) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the argv of the command, and that of its fallback, with a shell that nodes have."""
+    """Return the argv of the command, and that of its fallback; empty if it has none.
+
+    /bin/sh replaces the shell of the settings, which a node may not have.
+    """
 
     def there(argv: Sequence[str]) -> Sequence[str]:
         return ["/bin/sh", *argv[1:]] if argv and argv[0] == command.shell else argv
@@ -170,10 +178,16 @@ def _commands(command: Command) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def end_argv(identifier: str, grace: float) -> list[str]:
-    """Return the argv that ends the processes of a task on its node."""
+    """Return the argv that, run on the node, ends the processes of a task.
+
+    They get SIGTERM, and SIGKILL after `grace` seconds.
+    """
     return ["/bin/sh", "-c", _END_HEAD + END, "acpterm", identifier, str(round(10 * grace))]
 
 
 def signal_argv(identifier: str, name: str) -> list[str]:
-    """Return the argv that sends a signal to the foreground of a task on its node."""
+    """Return the argv that, run on the node, sends a signal to a task's foreground process group.
+
+    `name` is the signal's name without `SIG`, or its number.
+    """
     return ["/bin/sh", "-c", _SIGNAL, "acpterm", identifier, name]

@@ -1,18 +1,22 @@
-"""The connections to one host: masters with their sessions, and one control channel.
+"""All connections to one host: master connections with their sessions, and one control channel.
 
-A server allows a number of sessions in each connection (`MaxSessions`, 10 by default). One is the
-control channel's; when the others are used, another connection is made. They are made one after the
-other. Callers that wait while a connection fails get the same error: a host that does not answer
-delays each of them once.
+A server limits the number of sessions in each connection (`MaxSessions`, 10 by default). One
+session is for the control channel. When all others are in use, another master connection is made.
+Connections are made one at a time. If one fails, all callers that wait for it get the same error,
+so a host that does not answer delays each caller only once.
 
 The local directory is private, and its name depends on the daemon and the place. It has the
-masters' sockets and the name of the directory on the other host, so the next worker finds both.
+masters' sockets, and a file with the name of the directory on the other host, so the next worker
+finds both.
 
-Unhappy orders: a master dies, and the next program gets another one; the control channel is lost,
-and the next request opens another one, over any master; this worker dies, and its successor opens
-the control channel again before the other host takes the silence for a lost connection; a program
-is requested while idle connections are closed, and gets new ones afterwards; nothing comes through
-a connection any more, and a program is refused after `connect_timeout`.
+Unhappy orders:
+
+- A master dies: the next program gets another one.
+- The control channel is lost: the next request opens another one, over any master.
+- This worker dies: its successor opens the control channel again, before the other host concludes
+  from the silence that the connection is lost.
+- A program is requested while idle connections are being closed: it waits, and gets new ones.
+- No more data passes through a connection: a new program is refused after `connect_timeout`.
 """
 
 import contextlib
@@ -29,7 +33,7 @@ import structlog
 import trio
 
 from acpterm.config.places import SshPlace
-from acpterm.providers.background import keep_running
+from acpterm.providers.guarded_tasks import keep_running
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh import scripts
 from acpterm.providers.ssh.control import Control, ControlLostError
@@ -44,10 +48,10 @@ _log = structlog.get_logger("acpterm.provider")
 
 
 class Connections:
-    """The connections to a host; `directory` is the private local directory.
+    """The connections to a host; `host` is the destination for ssh.
 
-    `run` must run while other methods are called, which wait until it does. `host` is the
-    destination for ssh.
+    `directory` is the private local directory. `run` must run while other methods are called; these
+    wait until it runs.
     """
 
     def __init__(self, place: SshPlace, host: str, directory: str) -> None:
@@ -57,9 +61,9 @@ class Connections:
         self._masters: dict[str, Master] = {}
         self._control: Control | None = None
         self.kept: Final[set[str]] = set()
-        """The ids of the jobs that need a connection, but no session: `keeper` decides."""
+        """The ids of jobs that need a connection, but no session. `remote_keeper` changes it."""
         self.run_words = ""
-        """The words that run a job on the other host, once the control channel was opened."""
+        """The command that runs a job there, without its id; empty until the channel is opened."""
         self._nursery: trio.Nursery | None = None
         self._running: Final = trio.Event()
         self._connecting: Final = trio.Lock()
@@ -68,13 +72,13 @@ class Connections:
         self._used_at = trio.current_time()
 
     def is_alive(self, master: str) -> bool:
-        """Return whether the master with the socket `master` is connected."""
+        """Return whether the master whose socket has the path `master` is connected."""
         return (found := self._masters.get(master)) is not None and found.is_alive()
 
     def count(self, master: str, change: int) -> None:
-        """Change the number of sessions of the master with the socket `master`."""
+        """Add `change` to the number of sessions of the master with the socket path `master`."""
         if (found := self._masters.get(master)) is None:
-            # It is from an earlier worker.
+            # An earlier worker has started this master.
             is_ours = os.path.dirname(master) == self._directory
             found = Master(self._place, self.host, master, is_ours=is_ours)
             self._masters[master] = found
@@ -82,15 +86,18 @@ class Connections:
         self._used_at = trio.current_time()
 
     async def run(self) -> None:
-        """Keep the connections, and let the other host know; close them when cancelled."""
+        """Send beats to the other host and close idle connections, until cancelled.
+
+        Then close all connections, and end the programs on the other host.
+        """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             self._running.set()
             try:
-                # Guarded in here: closing would end the programs on the other host.
+                # An error must not leave this block, since `_close` ends the programs there.
                 await keep_running(f"beats of {self.host}", self._keep)
             finally:
-                # Callers that come now find no nursery for another control channel.
+                # From now on, no caller can open another control channel.
                 self._nursery = None
                 with trio.CancelScope(shield=True):
                     await self._close(ends_programs=True)
@@ -116,9 +123,10 @@ class Connections:
         return bool(self._masters) and not self._has_programs and not is_recent
 
     async def _beat(self) -> None:
-        """Tell the other host that the connections are open, also without a program.
+        """Send a beat: it shows the other host that the connection is not lost.
 
-        Without a beat, it would remove its scripts, which the next program needs.
+        Without beats, the host ends its programs, and removes its scripts, which the next program
+        needs. If the channel is lost, it is opened again only if there are programs.
         """
         control = self._control
         try:
@@ -131,9 +139,9 @@ class Connections:
             _log.warning("a host cannot be reached", host=self.host, problem=str(error))
 
     async def _close(self, *, ends_programs: bool = False) -> None:
-        """Tell the other host that nothing is used any more, and end the connections.
+        """Tell the other host to remove its scripts, and end all connections of ours.
 
-        With `ends_programs`, processes that are left there end, too.
+        With `ends_programs`, the other host first ends all programs that are left.
         """
         # Callers get new connections from now on.
         control, self._control = self._control, None
@@ -149,7 +157,10 @@ class Connections:
                 nursery.start_soon(master.stop)
 
     async def control(self) -> Control:
-        """Return the control channel, opened if necessary. Raises `ProviderError`."""
+        """Return the control channel, opened if necessary.
+
+        Raises `ProviderError` if it cannot be opened.
+        """
         self._used_at = trio.current_time()
         control = self._control
         if control is not None and not control.is_lost:
@@ -160,10 +171,11 @@ class Connections:
         return self._control
 
     async def answering_control(self) -> Control:
-        """Return the control channel of a host that answers. Raises `ProviderError`.
+        """Return the control channel, after checking that the host answers.
 
-        On a connection through which nothing comes any more, a program would wait until ssh notices
-        the loss.
+        Without the check, a program on a connection that is silently lost would wait until ssh
+        notices the loss. Raises `ProviderError` if the channel cannot be opened, or if the host
+        does not answer within `connect_timeout`.
         """
         control = await self.control()
         if await control.answers(self._place.connect_timeout):
@@ -174,23 +186,24 @@ class Connections:
         timeout = f"{self._place.connect_timeout:g} s"
         raise ProviderError(f"no connection to {self.host}: it did not answer within {timeout}")
 
-    async def take(self) -> Master:
-        """Return a master with room for one more session. Raises `ProviderError`.
+    async def free_master(self) -> Master:
+        """Return a master with a free session; connect another master if there is none.
 
-        The caller counts the session, before it awaits anything.
+        The caller must call `count` before it awaits anything, or another caller may get the same
+        session. Raises `ProviderError` if the host cannot be reached.
         """
         self._used_at = trio.current_time()
         await trio.lowlevel.checkpoint()
-        # Nothing is awaited after this, or several callers would take the last session.
-        if (found := self._with_room()) is not None:
+        # Nothing is awaited from here to the return, so no other caller gets the same session.
+        if (found := self._find_free()) is not None:
             return found
         await self._exclusively(self._connect)
-        found = self._with_room()
+        found = self._find_free()
         if found is None:
             raise ProviderError(f"the connection to {self.host} was lost at once")
         return found
 
-    def _with_room(self) -> Master | None:
+    def _find_free(self) -> Master | None:
         for path, master in list(self._masters.items()):
             if master.sessions >= self._place.sessions - 1:
                 continue
@@ -201,7 +214,10 @@ class Connections:
         return None
 
     async def _exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Call `work` while no other caller connects; or raise the error that another one got."""
+        """Call `work` while no other caller connects.
+
+        If the attempt of another caller fails meanwhile, raise its error instead of calling `work`.
+        """
         await self._running.wait()
         failures = self._failures
         async with self._connecting:
@@ -216,10 +232,13 @@ class Connections:
         self._used_at = trio.current_time()
 
     async def _connect(self) -> None:
-        """Make sure that there is a master with room."""
+        """Make sure that there is a master with a free session; raise `ProviderError` otherwise.
+
+        Masters of an earlier worker, and the user's own one, are preferred to a new one.
+        """
         if not self._masters:
             self._find_masters()
-        if self._with_room() is not None:
+        if self._find_free() is not None:
             return
         users, options = await users_master(self._place, self.host)
         if users is not None and users.path not in self._masters:
@@ -231,7 +250,7 @@ class Connections:
         self._masters[master.path] = master
 
     def _find_masters(self) -> None:
-        """Find the masters that an earlier worker has started."""
+        """Add the masters that an earlier worker has started, and that are still connected."""
         try:
             names = os.listdir(self._directory)
         except OSError as error:
@@ -262,7 +281,11 @@ class Connections:
         self.run_words, self._control = words, control
 
     def _remote_name(self) -> str:
-        """Return the name of the directory on the other host; it cannot be guessed there."""
+        """Return the name of this daemon's directory in /tmp on the other host.
+
+        The name is random, so other users there cannot guess it. It is stored in a local file.
+        Raises `ProviderError` if the file cannot be written.
+        """
         path = os.path.join(self._directory, "remote")
         with contextlib.suppress(OSError), open(path) as file:
             if _REMOTE_NAME.fullmatch(name := file.read()):

@@ -1,8 +1,11 @@
-"""The control channel: a session without a PTY, in which `scripts.control` serves requests.
+"""The control channel to a host: a session without a PTY, in which the script `control` runs.
 
-States: *open*, from the first line that says so; *lost*, once the other end has closed it, or does
-not answer. Requests that wait when it is lost raise `ControlLostError`. An open channel may not
-answer either, until ssh notices that the connection is lost: `answers` finds out.
+`scripts.control` is the script, which serves requests such as "end the processes of a job".
+
+States: *opening*; *open*, from the script's first reply; *lost*, once the channel is closed, or the
+host does not read. Requests that wait when the channel is lost raise `ControlLostError`. If the
+connection is lost silently, the channel stays open until ssh notices the loss: `answers` finds out
+whether the host still answers.
 """
 
 import contextlib
@@ -21,24 +24,27 @@ from acpterm.providers.ssh.master import Master, client_of_master_environment
 
 _PREFIX: Final = b"acpterm "
 NUMBER: Final = re.compile("[0-9]{1,9}")
-"""A number from the other host: it may send anything, and `int` raises for thousands of digits."""
-# The reply is used in command lines.
+"""A number from the other host. The host may send anything, and `int` raises for many digits."""
+# The first reply has words that are used in command lines, so only printable ASCII is accepted.
 _READY: Final = re.compile("ready [ -~]+")
 _LINE_MAX: Final = 65536
 _CLOSE_TIMEOUT_S: Final = 1.0
 _SEND_TIMEOUT_S: Final = 10.0
-# How long after a reply the host is taken to answer.
+# For this time after a reply, the host counts as answering, without another request.
 _ANSWER_AGE_MAX_S: Final = 5.0
 
 _log = structlog.get_logger("acpterm.provider")
 
 
 class ControlLostError(Exception):
-    """The control channel does not answer any more."""
+    """The control channel is lost, or a request was not answered in time."""
 
 
 class Control:
-    """A control channel over `master`. `run` must run during all other calls."""
+    """A control channel over the connection `master`. `run` must run during all other calls.
+
+    `is_lost` says whether the channel is lost, and `closed` is set then.
+    """
 
     def __init__(self, master: Master) -> None:
         self.master: Final = master
@@ -51,17 +57,18 @@ class Control:
         self._waiting: dict[int, tuple[trio.Event, list[str]]] = {}
         self._numbers: Final = itertools.count(1)
         self._sending: Final = trio.Lock()
-        # What the login shell has printed before it started ours.
+        # The end of what the login shell has printed before it started the script, for an error.
         self._noise = ""
 
     async def run(
         self, script: bytes, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Serve the channel until it is lost or stopped; reports the words that run a job.
+        """Run `script` on the host, and receive its replies, until the channel is lost or stopped.
 
-        Once the channel is open, it is not cancelled: only `stop` ends it, so that its last
-        requests are sent. Raises `ProviderError` if the channel cannot be opened. Later errors are
-        logged, and the channel is lost.
+        Once the channel is open, reports the command that runs a job (without the job's id) to
+        `task_status`. From then on cancellation has no effect: only `stop` ends the channel, so
+        that last requests can be sent. Raises `ProviderError` if the channel cannot be opened.
+        Later errors are logged, and the channel is lost.
         """
         with self._scope:
             try:
@@ -75,7 +82,7 @@ class Control:
                     raise
 
     def stop(self) -> None:
-        """Close the channel."""
+        """Close the channel; waiting requests raise `ControlLostError`."""
         self._scope.cancel()
 
     async def _run(self, script: bytes, task_status: trio.TaskStatus[str]) -> None:
@@ -122,7 +129,10 @@ class Control:
                 await process.wait()
 
     def _parsed(self, line: bytes) -> tuple[int, str] | None:
-        """Return the number of the request that a line replies to, and the reply."""
+        """Return the number of the request that a line replies to, and the words of the reply.
+
+        Returns None for a line that is not a reply, and stores the line for an error message.
+        """
         number, _, words = line.removeprefix(_PREFIX).decode(errors="replace").partition(" ")
         if line.startswith(_PREFIX) and NUMBER.fullmatch(number):
             return int(number), words
@@ -130,7 +140,7 @@ class Control:
         return None
 
     async def answers(self, timeout_s: float) -> bool:
-        """Return whether the host has answered lately, or does so now."""
+        """Return whether the host has answered in the last 5 s, or answers within `timeout_s`."""
         if trio.current_time() - self._answered_at > _ANSWER_AGE_MAX_S:
             try:
                 await self.request("exit", "check", timeout_s=timeout_s)
@@ -141,7 +151,11 @@ class Control:
     async def request(
         self, verb: str, words: str, lines: Sequence[bytes] = (), *, timeout_s: float
     ) -> str:
-        """Send a request, and return the reply. Raises `ControlLostError`."""
+        """Send a request, as `send` does, and return the reply.
+
+        `verb` and `words` are the first and the last words of its first line. Raises
+        `ControlLostError` if the channel is lost, or if there is no reply within `timeout_s`.
+        """
         number = next(self._numbers)
         event, reply = trio.Event(), list[str]()
         self._waiting[number] = event, reply
@@ -159,12 +173,13 @@ class Control:
         return reply[0]
 
     async def send(self, line: str, lines: Sequence[bytes] = ()) -> None:
-        """Send a line, and `lines` after it, without waiting for a reply.
+        """Send `line`, followed by `lines`, without waiting for a reply.
 
-        Raises `ControlLostError`.
+        Cancellation does not interrupt the sending. Raises `ControlLostError` if the channel is
+        lost, or if the host does not read the lines within 10 s.
         """
         data = b"\n".join((line.encode(), *lines, b""))
-        # Not cancelled in the middle, which would leave a part of a request in the channel.
+        # Shielded: a cancellation would leave a part of a request in the channel.
         async with self._sending:
             if self.is_lost or self._process is None or self._process.stdin is None:
                 raise ControlLostError("the connection was lost")
@@ -179,7 +194,10 @@ class Control:
 
 
 def _check_opened(words: str) -> bool:
-    """Return True if the first reply says so; raise `ProviderError` with what it says otherwise."""
+    """Return True if the first reply says that the script is ready.
+
+    Otherwise raise `ProviderError` with the error in the reply.
+    """
     if not _READY.fullmatch(words):
         raise ProviderError(words.partition(" ")[2])
     return True

@@ -2,7 +2,7 @@ r"""A job: the description of a program for the other host, as lines of text.
 
 The lines are: the working directory; the umask in octal digits, or nothing; the number of
 variables, and the variables; and for each command to try, the number of its words, and the words.
-In a line, every byte that is not printable ASCII is `\0` and three octal digits, and so is the
+In a line, `\0` and three octal digits replace each byte that is not printable ASCII, and each
 backslash.
 """
 
@@ -18,15 +18,19 @@ _INHERITED: Final = re.compile(
     r"COLORTERM|LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR(?:_FORCE)?|[A-Z_]*PAGER"
     r"|LESS"
 )
-"""The variables from here that a program gets besides those that were requested.
+"""The names of the variables that a program gets from the daemon's environment on this machine.
 
-The others are those of the login there. `TERM` is passed on by ssh itself.
+The request adds variables, and the login on the other host provides all others. ssh itself passes
+`TERM` on.
 """
 _ESCAPED: Final = re.compile(rb"[^ -\[\]-~]")
 
 
 def lines(command: Command, directory: str, identifier: str) -> list[bytes]:
-    """Return the lines of a job. `directory` is the working directory on the other host."""
+    """Return the lines of a job, which runs `command` on the other host.
+
+    `directory` is the working directory there. `identifier` is the id of the job.
+    """
     inherited = {name: text for name, text in command.env.items() if _INHERITED.fullmatch(name)}
     env = {**inherited, **command.requested, JOB_VARIABLE: identifier}
     umask = "" if command.umask is None else f"{command.umask:04o}"
@@ -37,15 +41,19 @@ def lines(command: Command, directory: str, identifier: str) -> list[bytes]:
 
 
 def _commands(command: Command) -> list[Sequence[str]]:
-    """Return the argv of the command, and what to execute instead if there is no such program."""
+    """Return the argvs to try in this order, each if the programs before it do not exist."""
     found = [command.argv, *([command.fallback_argv] if command.fallback_argv else [])]
-    # The shell of the settings may be one that the other host does not have.
+    # The other host may not have the shell of the settings: /bin/sh replaces it.
     shells = [argv for argv in found if argv[0] == command.shell != "/bin/sh"]
     return [*found, *(["/bin/sh", *argv[1:]] for argv in shells)]
 
 
 def remote_directory(directory: str, mapping: Mapping[str, str]) -> str:
-    """Return the directory on the other host that stands for `directory`."""
+    """Return the path on the other host that corresponds to the local path `directory`.
+
+    `mapping` has the paths there by the local ones. The longest one that contains `directory`
+    applies. Without one, the normalised path is the same there.
+    """
     directory = os.path.normpath(directory)
     for here in sorted(mapping, key=len, reverse=True):
         base = os.path.normpath(here)

@@ -1,7 +1,8 @@
-"""A connection to the user's socket of acpterm's daemon on another host, over a forward of ssh.
+"""One connection to the user's socket of acpterm's daemon on another host, over a forward of ssh.
 
-It shows that the daemon can be reached, and when it cannot any more; a bridge of each terminal has
-a connection of its own. It also releases terminals whose bridges have ended.
+`remote_keeper` opens it, to notice when the daemon cannot be reached any more, and to release
+terminals whose bridges have ended. It carries no terminals: the bridge of each terminal has a
+connection of its own.
 
 States: *open*, once the daemon has accepted `initialize`; *closed*, once the daemon, its worker or
 the connection to the host has ended.
@@ -24,12 +25,12 @@ _UNREACHABLE: Final = (
 
 
 def terminal_name(identifier: str) -> str:
-    """Return the name of the terminal on the other host that runs the job `identifier`."""
+    """Return the name of the other host's terminal that runs the job with the id `identifier`."""
     return f"kept-{identifier}"
 
 
 class KeeperLink:
-    """An open connection; `run` must run. `open_link` makes one."""
+    """An open connection, from `open_link`. `closed` is set once it has ended; `run` must run."""
 
     def __init__(self, stream: trio.SocketStream, peer: Peer) -> None:
         self.closed: Final = trio.Event()
@@ -49,7 +50,10 @@ class KeeperLink:
             self.closed.set()
 
     async def release(self, identifier: str) -> bool:
-        """Release the terminal of a job; return whether the request was sent."""
+        """Send a request to release the terminal of a job; return whether it was sent.
+
+        Does not wait for the response.
+        """
         params = {"terminalId": terminal_name(identifier)}
         async with self._sending:
             _, line = self._peer.request("_acpterm/terminal/release", params)
@@ -61,7 +65,10 @@ class KeeperLink:
 
 
 async def open_link(path: str, timeout_s: float) -> KeeperLink:
-    """Connect to the socket at `path`. Raises `ProviderError` if no daemon accepts us there."""
+    """Connect to the socket at `path`, initialize the connection, and return it.
+
+    Raises `ProviderError` if no daemon answers there within `timeout_s`, or if it refuses.
+    """
     with trio.move_on_after(timeout_s):
         try:
             stream = trio.SocketStream(trio.socket.socket(socket.AF_UNIX))

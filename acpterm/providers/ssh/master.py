@@ -1,13 +1,13 @@
-"""A master connection to a host, by OpenSSH's client (ControlMaster in ssh_config(5)).
+"""One master connection to a host, by OpenSSH's client (ControlMaster in ssh_config(5)).
 
-`ssh` reads the user's configuration, checks the host's key and proves who the user is, exactly as
-it does for the user. It is not asked to check less, and it may not ask questions, since nothing
-could show them to the user. If the configuration has a `ControlPath`, and a master of the user's
-listens there, that one is used: a password can be entered where the user sees the question.
+`ssh` reads the user's configuration, checks the host's key and authenticates the user, exactly as
+when the user runs it. No check is disabled. `ssh` may not ask questions, since the user could not
+see them. If the configuration has a `ControlPath`, and the user has a master that listens there,
+acpterm uses this master: so the user can enter a password when starting it.
 
-A master of ours is a process in the background that no terminal owns. It outlives this worker, and
-the next worker finds its socket. It ends by a request of ours, or when it has had no session for
-`_PERSIST_S`.
+A master that acpterm starts is a background process that belongs to no terminal. It outlives this
+worker, and the next worker finds its socket. It ends when `stop` requests it, or when it has had no
+session for `_PERSIST_S` seconds.
 """
 
 import contextlib
@@ -23,12 +23,13 @@ from typing import Final
 import trio
 
 from acpterm.config.places import SshPlace
-from acpterm.providers.place_files import client_environment
+from acpterm.providers.place_client import client_environment
 from acpterm.providers.provider import ProviderError
 from acpterm.pty.tracking.marks import STARTED_DETACHED
 
 _PERSIST_S: Final = 60
-# Without a setting of the user's: a host that does not answer is lost after 45 s.
+# If the user has not set ServerAliveInterval: ssh sends a message after this time of silence, and
+# closes the connection when three are not answered, after 45 s.
 _ALIVE_S: Final = 15
 _TEXT_MAX: Final = 400
 _EXIT_TIMEOUT_S: Final = 2.0
@@ -48,9 +49,9 @@ _ADVICE: Final = (
 
 
 class Master:
-    """A master connection; `path` is that of its control socket.
+    """A master connection to `host`; `path` is the path of its control socket.
 
-    `is_ours` is false for a connection of the user's own, which is never ended.
+    `is_ours` is False for a master that the user has started: acpterm never ends it.
     """
 
     def __init__(self, place: SshPlace, host: str, path: str, *, is_ours: bool = True) -> None:
@@ -59,38 +60,46 @@ class Master:
         self.path: Final = path
         self.is_ours: Final = is_ours
         self.sessions = 0
-        """How many sessions it has, apart from the control channel."""
+        """The number of sessions in the connection, without that of the control channel."""
 
     def argv(self, *options: str, command: str) -> list[str]:
-        """Return the argv that runs `command`, which is for the login shell, in a new session.
+        """Return the argv of ssh that runs `command` in a new session of the connection.
 
-        No configuration is read, since the connection exists. Should it be gone, ssh must not make
-        another one: the command of the proxy ends at once.
+        The login shell on the other host evaluates `command`. No configuration is read, since the
+        connection exists already. If it is lost, ssh must not connect again by itself: with
+        `ProxyCommand=false`, ssh fails instead.
         """
         fixed = ("-F", "none", "-S", self.path, "-e", "none")
         log = ("-o", "LogLevel=ERROR", "-o", "ProxyCommand=false")
         return ["ssh", *fixed, *log, *options, "--", self._host, command]
 
     def is_alive(self) -> bool:
-        """Return whether the master accepts sessions. Takes some 50 µs."""
+        """Return whether the master listens on its socket. Takes about 50 µs.
+
+        Returns True if that cannot be found out. A master does not know yet when its connection was
+        lost silently.
+        """
         try:
             one = socket.socket(socket.AF_UNIX)
         except OSError:
-            # That says nothing about the master: ssh will find out.
+            # No descriptor is free here, perhaps. The master may be alive: ssh will find out.
             return True
         with one:
             one.setblocking(False)
             try:
                 one.connect(self.path)
             except BlockingIOError:
-                # It listens, and has many connections to accept.
+                # The master listens, but its queue of connections is full.
                 return True
             except OSError:
                 return False
         return True
 
     async def start(self, more: Sequence[str]) -> None:
-        """Connect; `more` are options for ssh. Raises `ProviderError`."""
+        """Start the master, which connects to the host; `more` are options for `ssh -o`.
+
+        Raises `ProviderError` if ssh cannot connect within the `connect_timeout` of the place.
+        """
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
         log = f"{self.path}.log"
@@ -125,27 +134,30 @@ class Master:
         raise ProviderError(f"no connection to {self._host}: {_with_advice(text)}")
 
     async def stop(self) -> None:
-        """End the connection and all its sessions. Does not raise."""
+        """End the connection and all its sessions; do nothing if it is the user's own.
+
+        Does not raise.
+        """
         if not self.is_ours:
             return
         await self._request("exit")
         _remove(self.path)
 
     async def forward(self, path: str, there: str) -> None:
-        """Listen at the local `path`, for connections to the socket `there` on the other host.
+        """Forward connections to the local socket `path` to the socket `there` on the other host.
 
-        Raises `ProviderError`.
+        Raises `ProviderError` if ssh cannot listen at `path`.
         """
         problem = await self._request("forward", "-L", f"{path}:{there}")
         if problem is not None:
             raise ProviderError(f"no forward to {there} on {self._host}: {problem}")
 
     async def cancel_forward(self, path: str, there: str) -> None:
-        """Undo `forward`; do nothing if there is no such forward. Does not raise."""
+        """Stop forwarding that `forward` has started. Idempotent; does not raise."""
         await self._request("cancel", "-L", f"{path}:{there}")
 
     async def _request(self, command: str, *options: str) -> str | None:
-        """Send a request to the master; return why it has failed, or None."""
+        """Send a request (`ssh -O`) to the master; return None, or why the request failed."""
         fixed = ("-F", "none", "-S", self.path, "-O", command)
         with trio.move_on_after(_EXIT_TIMEOUT_S):
             argv = [*fixed, *options, "--", self._host]
@@ -159,9 +171,10 @@ class Master:
 
 
 async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[str]]:
-    """Return the master that the user keeps open, if any, and options for one of our own.
+    """Return the master that the user has started, or None; and options for `Master.start`.
 
-    Raises `ProviderError` if there is no ssh, or if it cannot read its configuration.
+    Both are read from the user's configuration of ssh. Raises `ProviderError` if ssh is not
+    installed, or if it cannot read its configuration.
     """
     if shutil.which("ssh") is None:
         raise ProviderError("there is no ssh on the PATH: install openssh-client")
@@ -188,25 +201,31 @@ async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[
 
 
 def config_options(place: SshPlace) -> list[str]:
-    """Return the option that names the configuration file of the settings, if they have one."""
+    """Return the option of ssh that selects the configuration file in the settings of the place.
+
+    Empty if they have none: then ssh reads the user's own.
+    """
     return [] if place.config is None else ["-F", place.config]
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of our own ssh processes that connect; they belong to no terminal."""
+    """Return the environment of an ssh process that connects, and belongs to no terminal.
+
+    It is that of the daemon, with a mark: the process is never taken for a terminal's orphan.
+    """
     return {**os.environ, STARTED_DETACHED: "ssh"}
 
 
 def client_of_master_environment() -> dict[str, str]:
-    """Return the environment of our own ssh processes that use a connection which exists.
+    """Return the environment of an ssh process that uses a master, and belongs to no terminal.
 
-    ssh expands variables in some arguments, so it gets no more than it needs.
+    It has few variables, since ssh expands variables in some of its arguments.
     """
     return {**client_environment({}), STARTED_DETACHED: "ssh"}
 
 
 async def _run_ssh(arguments: Sequence[str], env: Mapping[str, str]) -> CompletedProcess[bytes]:
-    """Run ssh, and return what it printed. Raises `ProviderError` if it cannot be started."""
+    """Run ssh, and return its status and output. Raises `ProviderError` if it cannot be started."""
     try:
         return await trio.run_process(
             ["ssh", *arguments],
@@ -223,7 +242,7 @@ async def _run_ssh(arguments: Sequence[str], env: Mapping[str, str]) -> Complete
 def _read(path: str) -> str:
     with contextlib.suppress(OSError), open(path, errors="replace") as file:
         lines = (line.strip() for line in file)
-        # The frame of a warning.
+        # Leave out the lines of `@` around a warning.
         return " ".join(line for line in lines if not re.fullmatch(r"[@\s]*", line))
     return ""
 

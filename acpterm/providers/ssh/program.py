@@ -1,7 +1,8 @@
-"""The program of one terminal on a host that ssh reaches. Implements `terminal.remote`.
+"""The program of one terminal on a host reached by ssh. Implements `terminal.remote.RemoteProgram`.
 
-The client of an `SshProgram` is ssh, and that of a `KeptProgram` is a bridge to the other host's
-daemon (`keeper`), which exits like ssh, or by SIGHUP if the connection was lost for too long.
+The keeper on this machine runs a client of the program. For an `SshProgram`, the client is ssh. For
+a `KeptProgram`, it is a bridge to the daemon on the other host (`remote_keeper`). The bridge exits
+with the same codes as ssh, or by SIGHUP if the connection was lost for too long.
 """
 
 import contextlib
@@ -14,26 +15,32 @@ import trio
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import NUMBER, ControlLostError
-from acpterm.providers.ssh.keeper import RemoteKeeper
+from acpterm.providers.ssh.remote_keeper import RemoteKeeper
 from acpterm.pty.signals import name_of, number_of
 from acpterm.terminal.remote import RemoteExit
 from acpterm.terminal.status import EndedBy
 
 LOST: Final = RemoteExit(255, None, EndedBy.LOST)
-# Codes up to this one are the program's own. A higher one may be a shell's for a signal.
+"""The exit of a program about which nothing is known, since its host cannot be reached."""
+# A code up to this one is the program's own. A shell uses higher ones to report a signal.
 _CERTAIN_MAX: Final = 127
-# It may be the program's own, but also ssh's when the connection is lost.
+# The code of ssh when the connection is lost; a program may exit with it too.
 _UNKNOWN_CODE: Final = 255
 _REPLY_TIMEOUT_S: Final = 5.0
-# A host that is busy needs as long as this to find and end all processes of a program.
+# A busy host may need this time to find and to end all processes of a program.
 _KILL_TIMEOUT_S: Final = 15.0
-# How long an open connection may be waited for, and between two questions how a program has ended.
+# The maximum wait for the connection of a kept program, and the pause between two requests for its
+# exit status.
 _CONNECT_TIMEOUT_S: Final = 2.0
 _EXIT_PAUSE_S: Final = 0.5
 
 
 class SshProgram:
-    """A program; `identifier` is that of its job, and `master` the path of its connection."""
+    """A program that ssh runs in a session of a master connection.
+
+    `identifier` is the id of its job, and `master` is the path of the master's socket. The program
+    counts as a session of the master until `ended` is called.
+    """
 
     def __init__(self, connections: Connections, identifier: str, master: str) -> None:
         self._connections: Final = connections
@@ -49,7 +56,7 @@ class SshProgram:
         return self._connections.host
 
     def ended(self) -> None:
-        """Record that the program's session has ended. Idempotent."""
+        """Record that the program has ended, so that others can use its session. Idempotent."""
         if self._is_counted:
             self._is_counted = False
             self._count(-1)
@@ -63,12 +70,15 @@ class SshProgram:
         return False
 
     async def follow(self, changed: Callable[[], object]) -> None:
-        """Wait until cancelled: nothing changes, and ssh ends with the program."""
+        """Wait until cancelled: neither property changes, and ssh ends with the program."""
         del changed
         await trio.sleep_forever()
 
     async def end(self, grace: float) -> bool:
-        """End the program and its descendants; return whether none is left."""
+        """End the program and its descendants: SIGTERM, and SIGKILL after `grace` seconds.
+
+        Returns whether no process is left; False if the host cannot be reached.
+        """
         self._is_being_ended = True
         return await self._end(grace) == "ended"
 
@@ -77,13 +87,19 @@ class SshProgram:
         return await self._ask("end", words, grace + _KILL_TIMEOUT_S)
 
     async def signal(self, number: int) -> bool:
-        """Send a signal to the foreground process group; return whether it was sent."""
+        """Send a signal to the foreground process group; return whether it was sent.
+
+        Returns False if the host cannot be reached.
+        """
         name = name_of(number).removeprefix("SIG")
         word = name if name.isalnum() and not name.isdigit() else str(number)
         return await self._ask("signal", f"{self._identifier} {word}", _REPLY_TIMEOUT_S) == "yes"
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
-        """Return how the program ended; `code` and `signal` are how ssh ended."""
+        """Return how the program ended; `code` and `signal` are the exit status of ssh.
+
+        If the code is not certain, the host is asked. A program that still runs is ended.
+        """
         self.ended()
         if signal is None and code is not None and code <= _CERTAIN_MAX:
             return RemoteExit(code, None)
@@ -93,7 +109,10 @@ class SshProgram:
         return await self._read_exit(reply, code)
 
     async def _read_exit(self, reply: str | None, code: int | None) -> RemoteExit:
-        """Return what a reply says; without a reply, what the client's `code` says."""
+        """Return the exit that the host's reply reports, or else the one of the client's `code`.
+
+        Returns `LOST` if neither is certain. `reply` is None if the host could not be asked.
+        """
         if reply is None and code is not None and code != _UNKNOWN_CODE:
             return RemoteExit(code, None)
         match (reply or "").split():
@@ -102,10 +121,10 @@ class SshProgram:
             case ["signal", number, *names] if NUMBER.fullmatch(number):
                 return RemoteExit(None, _signal_name(int(number), names))
             case ["gone"]:
-                # What waits for the program cannot be ended by anything else.
+                # Only SIGKILL ends the script that waits for the program and records its exit.
                 return RemoteExit(None, "SIGKILL")
             case ["running"]:
-                # The client was killed, or its connection was lost, and nothing reads the output.
+                # The client was killed, or lost its connection: nothing reads the program's output.
                 if await self._end(0.0) == "ended" and self._is_being_ended:
                     return RemoteExit(None, "SIGKILL")
         return LOST
@@ -119,7 +138,10 @@ class SshProgram:
 
 
 class KeptProgram(SshProgram):
-    """A program that the other host's daemon keeps; `limit_s` is the time until it is lost."""
+    """A program in a terminal of the other host's daemon, which keeps it without a connection.
+
+    `limit_s` is the maximum time, in seconds, to wait for a connection to get its exit status.
+    """
 
     def __init__(
         self, connections: Connections, identifier: str, keeper: RemoteKeeper, limit_s: float
@@ -135,19 +157,23 @@ class KeptProgram(SshProgram):
             self._keeper.let_go(self._identifier)
 
     async def _end(self, grace: float) -> str | None:
-        """End the program now, or when the host can be reached again."""
+        """End the program, as `SshProgram` does, or abandon it if the host cannot be reached."""
         reply = await super()._end(grace)
         if reply is None:
             self._keeper.abandon(self._identifier)
         return reply
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
-        """Return how the program ended; `code` and `signal` are how the bridge ended."""
+        """Return how the program ended; `code` and `signal` are the exit status of the bridge.
+
+        If the code is not certain, the host is asked, again and again if it cannot be reached.
+        """
         reply: str | None = None
         if signal is None and code is not None and code <= _CERTAIN_MAX:
             self.ended()
             return RemoteExit(code, None)
-        # The bridge has ended by itself if there is no signal: then the program has, too.
+        # Without a signal, the bridge has exited by itself, since the program has. Then its exit
+        # status is worth waiting for.
         with trio.move_on_after(self._limit_s if signal is None else _CONNECT_TIMEOUT_S):
             while reply is None:
                 reply = await self._ask("exit", self._identifier, _REPLY_TIMEOUT_S)
@@ -168,7 +194,10 @@ class KeptProgram(SshProgram):
 
 
 def _signal_name(number: int, names: list[str]) -> str:
-    """Return the name of a signal, by its name over there if the systems number it differently."""
+    """Return the name of a signal, given its number on the other host and its names there.
+
+    The name there is preferred, since the hosts may number signals differently.
+    """
     with contextlib.suppress(ValueError, IndexError):
         return name_of(number_of(names[0]))
     return name_of(number)

@@ -1,15 +1,16 @@
 """The provider of one host that OpenSSH's client reaches. Implements `provider.RemoteProvider`.
 
-Order of events: `prepare` sends a job over the control channel of a host that answers, and returns
-the argv of an `ssh` that runs it in a new session of a master connection. The keeper runs this
-`ssh` on the terminal's PTY, so output, input, window size and hang-up are passed on by OpenSSH,
-whether this worker lives or not. `clean_up` removes what is left of the job.
+Order of events: `prepare` checks that the host answers, sends it a job over the control channel,
+and returns the argv of an `ssh` that runs the job in a new session of a master connection. The
+keeper runs this `ssh` on the terminal's PTY, so OpenSSH passes output, input, window size and
+hang-up on, whether this worker lives or not. `clean_up` removes the files of the job there.
 
-If the connection is lost, the PTY over there hangs up, and the program is ended there; its terminal
-has exited here, as lost.
+If the connection is lost, the PTY on the other host hangs up, and the program is ended there. Its
+terminal on this machine exits, and the exit is reported as lost.
 
-With the setting `keeper`, and acpterm on the other host, the keeper here runs a bridge instead, and
-the other host's daemon runs the job: `keeper` says what happens when the connection is lost.
+If the setting `keeper` is set, and acpterm is installed on the other host, the keeper on this
+machine runs a bridge instead of ssh, and the daemon on the other host runs the job. Then programs
+survive the loss of the connection: see `remote_keeper`.
 """
 
 import os
@@ -23,29 +24,30 @@ from typing import Final
 import trio
 
 from acpterm.config.places import SshPlace
-from acpterm.providers.place_files import client_environment, private_directory
+from acpterm.providers.place_client import client_environment, private_directory
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import ControlLostError
 from acpterm.providers.ssh.job import lines, remote_directory
-from acpterm.providers.ssh.keeper import RemoteKeeper
 from acpterm.providers.ssh.keeper_link import terminal_name
 from acpterm.providers.ssh.program import KeptProgram, SshProgram
+from acpterm.providers.ssh.remote_keeper import RemoteKeeper
 from acpterm.providers.ssh.scripts import UNLESS_REMOVED
 from acpterm.pty.tracking.marks import Daemon
 
 _CLEAN_UP_TIMEOUT_S: Final = 3.0
-# The second word of the token of a kept program, instead of the path of a master.
+# A token has two words: the id of the job, and the path of its master; or this word instead of the
+# path, for a kept program.
 _KEPT: Final = "kept"
-# A module of a higher layer, which runs as a process of its own.
+# The bridge is in a higher layer, so it is not imported: it runs as a process of its own.
 _BRIDGE: Final = "acpterm.client.user.bridge"
 
 
 class SshProvider:
     """Runs programs on the host of `place`; `name` is the provider's, such as `ssh:build1`.
 
-    `daemon` identifies the daemon, whose next worker finds the connections; None for a provider
-    that is only checked.
+    `daemon` identifies the daemon, so that its next worker finds the connections; None for a
+    provider that is only checked.
     """
 
     isolation: Final[Isolation] = "none"
@@ -61,7 +63,10 @@ class SshProvider:
 
     @property
     def _connections(self) -> Connections:
-        """The connections. Raises `ProviderError` if there can be no private directory for them."""
+        """The connections, created on first use.
+
+        Raises `ProviderError` if their private directory cannot be created.
+        """
         if self._made is None:
             directory = private_directory("ssh", self.name, self._daemon)
             self._made = Connections(self._place, self._host, directory)
@@ -69,7 +74,10 @@ class SshProvider:
 
     @property
     def _keeper(self) -> RemoteKeeper:
-        """The daemon on the host. Raises `ProviderError`, as `_connections`."""
+        """The use of the daemon on the host, created on first use.
+
+        Raises `ProviderError` if the private directory cannot be created.
+        """
         if self._made_keeper is None:
             directory = private_directory("ssh", self.name, self._daemon)
             self._made_keeper = RemoteKeeper(self._place, self._connections, directory)
@@ -80,7 +88,7 @@ class SshProvider:
         try:
             connections, keeper = self._connections, self._keeper
         except ProviderError:
-            # Each use of the provider raises it again.
+            # Each later use of the provider raises this error again.
             await trio.sleep_forever()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connections.run)
@@ -90,7 +98,10 @@ class SshProvider:
         """Do nothing: connections do not belong to sessions."""
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return what the keeper runs for a command. Raises `ProviderError`."""
+        """Send the job to the host, and return the argv of the client: ssh, or a bridge.
+
+        Raises `ProviderError` if the host cannot be reached or does not answer.
+        """
         connections = self._connections
         identifier = os.urandom(16).hex()
         directory = remote_directory(command.cwd, self._place.directories)
@@ -98,13 +109,13 @@ class SshProvider:
         try:
             is_kept = self._place.keeper is not False and await self._keeper.ready() is None
             control = await connections.answering_control()
-            # The program is counted before the next await, so that no other caller takes the same
-            # session.
+            # From `free_master` to `self.program`, which counts the session, nothing is awaited: so
+            # no other caller gets the same session.
             if is_kept:
                 token = f"{identifier} {_KEPT}"
                 argv = self._bridge_argv(identifier)
             else:
-                master = await connections.take()
+                master = await connections.free_master()
                 token = f"{identifier} {master.path}"
                 words = f"/bin/sh -c '{UNLESS_REMOVED}' sh {connections.run_words} {identifier}"
                 argv = master.argv("-tt", command=f"exec {words}")
@@ -121,7 +132,7 @@ class SshProvider:
 
     def _bridge_argv(self, identifier: str) -> list[str]:
         """Return the argv of the bridge to the terminal of a job on the other host."""
-        # The last word is the path of the directory there.
+        # The last word of the command is the path of the scripts' directory there.
         directory = self._connections.run_words.rpartition(" ")[2]
         limit = f"{self._place.lost_after:g}"
         words = [self._keeper.socket, limit, terminal_name(identifier)]
@@ -130,7 +141,11 @@ class SshProvider:
         return [sys.executable, "-P", "-m", _BRIDGE, *words, *checked]
 
     def program(self, token: str) -> SshProgram:
-        """Return the program of a terminal; `token` may be from an earlier worker."""
+        """Return the program of a terminal, created on first use.
+
+        `token` may be from an earlier worker. Raises `ProviderError` if the private directory
+        cannot be created.
+        """
         if token not in self._programs:
             identifier, _, master = token.partition(" ")
             connections, limit = self._connections, self._place.lost_after
@@ -142,7 +157,11 @@ class SshProvider:
         return self._programs[token]
 
     async def clean_up(self, token: str) -> None:
-        """Remove what is left of a terminal on the host, if it can be reached. Does not raise."""
+        """Remove the files of a terminal's job on the host, or its terminal there if it is kept.
+
+        Takes up to 3 s. If the host cannot be reached, the host itself removes them later. Does not
+        raise.
+        """
         program = self._programs.pop(token, None)
         if program is not None:
             program.ended()
@@ -155,13 +174,14 @@ class SshProvider:
                 control = await self._connections.control()
                 await control.send(f"forget 0 {identifier}")
             except (ProviderError, ControlLostError):
-                # The host ends what is left by itself.
+                # Without beats, the host ends the programs and removes the files by itself.
                 pass
 
     async def check(self) -> str:
-        """Connect, run a command, and return a line with the time that each takes.
+        """Connect to the host and send a request; return a line with the time that each takes.
 
-        Raises `ProviderError`.
+        With the setting `keeper`, the line also says whether the host keeps terminals. Raises
+        `ProviderError` if the host cannot be reached or does not answer.
         """
         directory = tempfile.mkdtemp(prefix="acpterm-ssh-")
         try:

@@ -1,21 +1,25 @@
-"""The scripts that run on the other host. Its login shell may be any: only words are left to it.
+"""The scripts that run on the other host, except those that run a program (`wait_scripts`).
 
-`control` is read by `/bin/sh` from its stdin, over a session without a PTY. It makes a directory of
-mode 0700 in /tmp for this daemon, in which it puts the other scripts, and then it reads requests. A
-program's terminal runs `wait.pl`, which finds its *job* in that directory: the working directory,
-environment and arguments. They are in no command line, where other users could read them. The job
-may arrive after the terminal's session has begun, so that no create waits for an answer. `wait.pl`
-(`wait_scripts`) starts the program and waits for it, or `wait.sh` if there is no perl.
+The login shell there may be any shell: it gets only command lines of plain words to execute.
 
-`keeper` starts acpterm's daemon on the other host, and replies with its status. In a terminal of
-that daemon, `kept` runs a job with the environment and the umask of a login, instead of those of
-the daemon.
+`control` serves the control channel (`ssh.control`). `/bin/sh` reads this script from its stdin,
+in a session without a PTY. The script creates a directory of mode 0700 in /tmp for this daemon,
+writes the other scripts into it, and then reads requests.
 
-The processes of a program are those of its session, those that have its job's id in their
-environment, and all their descendants. `end` ends them: when a request says so, when the PTY hangs
-up (a lost connection, or a client that was killed), when the daemon ends (`quit`), and when there
-was no beat for too long (`watch`). `watch` then removes the directory and ends `control`, so that
-the next program is started by a new one.
+The terminal of a program runs `wait.pl`, or `wait.sh` if there is no perl. That script reads its
+*job* (`ssh.job`) in the directory: the working directory, the environment and the arguments. So
+these are in no command line, where other users could read them. The job may arrive after the
+terminal's session has begun, so that the creation of a terminal need not wait for a reply.
+
+The request `keeper` starts acpterm's daemon on the other host, and replies with its status. In a
+terminal of that daemon, the script `kept` runs a job with the environment and the umask of a login,
+instead of those of the daemon.
+
+The processes of a program are those of its session, those that have the job's id in their
+environment, and all their descendants. The script `end` ends them. It runs on request; when the PTY
+hangs up, since the connection is lost or the client was killed; when the daemon ends (`quit all`);
+and when no beat has arrived for too long (`watch`). Then `watch` also removes the directory and
+ends `control`, so that the next program gets a new directory and a new `control`.
 """
 
 from typing import Final
@@ -23,14 +27,15 @@ from typing import Final
 from acpterm.providers.ssh.wait_scripts import WAIT_PL, WAIT_SH
 
 JOB_VARIABLE: Final = "ACPTERM_JOB"
-"""The environment variable that has the id of the job."""
+"""The environment variable that has the id of the job, in all processes of its program."""
 READY: Final = "ready"
 _REMOVED: Final = "acpterm: the connection to this host was replaced"
 UNLESS_REMOVED: Final = f'if test -r "$2"; then exec "$@"; fi; echo "{_REMOVED}" >&2; exit 255'
-"""Runs its arguments if the script among them, the second one, exists.
+"""Shell text that executes its arguments if the script that its second argument names exists.
 
-An interpreter without its script exits with a code that a program could have exited with, too.
-There is no single quote in it, so every login shell can pass it on.
+Otherwise it exits with 255. Without this check, an interpreter whose script is missing would exit
+with a code that a program could have exited with. The text has no single quote, so that it can be
+quoted in the same way for every login shell.
 """
 
 _END_HEAD: Final = r"""
@@ -41,7 +46,8 @@ leader= start= known=
 [ -r "$d/$id.pid" ] && read -r leader start <"$d/$id.pid"
 """
 
-# Ends the processes of a program. Needs id, grace (tenths of a second), leader, start, and seq.
+# Ends the processes of a program. The variables id, grace (in tenths of a second), leader (the pid
+# of the session's leader, or empty), start (the start time of the leader) and seq must be set.
 END: Final = r"""
 scan() {
   if [ -r /proc/self/stat ]; then
@@ -247,10 +253,9 @@ _FILES: Final = {
 def control(name: str, limit_s: int, beat: str) -> bytes:
     """Return the script `control`, for the directory `name` in /tmp.
 
-    Its first reply has the command line that runs a job, without the job's id.
-
-    `limit_s` is the number of seconds without a beat after which the programs are ended, and
-    `beat` is different each time.
+    The first reply of the script has the command that runs a job, without the job's id. After
+    `limit_s` seconds without a beat, all programs are ended. `beat` must differ in each script: it
+    counts as the first beat.
     """
     files = "".join(
         f"cat >\"$d/{file}.tmp\" <<'ACPTERM'\n{text.strip()}\nACPTERM\n"

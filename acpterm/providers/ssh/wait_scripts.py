@@ -1,8 +1,9 @@
-"""The scripts that run the program of a terminal on the other host: `wait.pl`, and `wait.sh`.
+"""The scripts that run the program of a terminal on the other host: `wait.pl` and `wait.sh`.
 
-Each gets a directory and the id of a job in it. It records its own pid, waits until the job has
-arrived, removes it, starts the program, waits for it, and records how it has ended. `wait.sh` is
-for a host without perl: it cannot tell exit code 137 from SIGKILL, nor set variables of any name.
+The arguments of each are a directory and the id of a job in it. The script records its own pid,
+waits until the job has arrived, and removes the file of the job. It then starts the program, waits
+for it, and records how the program ended. `wait.sh` is for a host without perl. It cannot tell an
+exit with code 137 from an end by SIGKILL, and sets only variables whose names a shell accepts.
 """
 
 from typing import Final

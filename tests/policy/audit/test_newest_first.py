@@ -8,9 +8,9 @@ import pytest
 
 from acpterm.policy.audit import newest_first
 from acpterm.policy.audit.entry import time_text
-from acpterm.policy.audit.file import AuditFile, Batch
 from acpterm.policy.audit.newest_first import Place, read_page
 from acpterm.policy.audit.selection import Selection
+from acpterm.policy.audit.writer import AuditWriter, Batch
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ANY = Selection()
@@ -22,7 +22,7 @@ def line(number, **members):
 
 
 def write(directory, *lines, file_bytes=1 << 20, files=5):
-    AuditFile(str(directory), file_bytes=file_bytes, files=files).append(Batch(list(lines)))
+    AuditWriter(str(directory), file_bytes=file_bytes, files=files).append(Batch(list(lines)))
 
 
 def pids(page):

@@ -8,9 +8,9 @@ from contextlib import closing
 
 import pytest
 
-from acpterm.policy.audit import files
-from acpterm.policy.audit.file import AuditFile, Batch
+from acpterm.policy.audit import log_files
 from acpterm.policy.audit.reader import AuditReader
+from acpterm.policy.audit.writer import AuditWriter, Batch
 
 
 def line(number, **members):
@@ -72,7 +72,7 @@ def test_reader_continues_after_an_emptied_file(tmp_path, reader):
 
 
 def test_reader_continues_across_rotations(tmp_path, reader):
-    file = AuditFile(str(tmp_path), file_bytes=3 * len(line(10)), files=50)
+    file = AuditWriter(str(tmp_path), file_bytes=3 * len(line(10)), files=50)
     found = []
     for number in range(10, 90):
         file.append(Batch([line(number)]))
@@ -84,7 +84,7 @@ def test_reader_continues_across_rotations(tmp_path, reader):
 
 def test_reader_sees_each_entry_once_while_another_thread_of_writes_rotates(tmp_path, reader):
     """A rotation happens between every two entries that are read."""
-    file = AuditFile(str(tmp_path), file_bytes=len(line(10)), files=200)
+    file = AuditWriter(str(tmp_path), file_bytes=len(line(10)), files=200)
     file.append(Batch([line(10)]))
     file.append(Batch([line(11)]))
     found = []
@@ -97,9 +97,9 @@ def test_reader_sees_each_entry_once_while_another_thread_of_writes_rotates(tmp_
 
 
 def test_line_that_is_appended_just_before_a_rotation_is_read(tmp_path, reader, monkeypatch):
-    file = AuditFile(str(tmp_path), file_bytes=2 * len(line(10)), files=5)
+    file = AuditWriter(str(tmp_path), file_bytes=2 * len(line(10)), files=5)
     file.append(Batch([line(10)]))
-    status_of = files.status_of
+    status_of = log_files.status_of
 
     def append_and_rotate(directory, name):
         monkeypatch.undo()
@@ -113,7 +113,7 @@ def test_line_that_is_appended_just_before_a_rotation_is_read(tmp_path, reader, 
 
 
 def test_reader_continues_with_the_oldest_file_if_its_own_was_removed(tmp_path, reader):
-    file = AuditFile(str(tmp_path), file_bytes=len(line(10)), files=3)
+    file = AuditWriter(str(tmp_path), file_bytes=len(line(10)), files=3)
     file.append(Batch([line(10)]))
     assert pids(reader) == [10]
     for number in range(11, 20):

@@ -1,19 +1,20 @@
-"""The provider that runs programs in containers, by podman or docker.
+"""The providers `podman` and `docker`: programs run in containers.
 
 A container is started for each terminal, from the image of the settings, and removed when the
 terminal has closed. It has the session's directory at the same path, a private /tmp, and nothing
-else of the host. Its program has no capabilities, and no network unless that is allowed.
+else of the host. Its program has no capabilities, and no network unless the command may use it.
 
-Order of events: `prepare` draws the token, from which the container's name is derived. The engine
-runs in the terminal, and creates the container. It removes the container when the program
-ends. If the engine was killed before, `clean_up` removes the container: called by this worker, or
-with the stored token by the next one. If the keeper was killed too, the token may be lost; then
-`remove_leftovers` of the next daemon finds the container by its label. It names the daemon.
+Order of events: `prepare` creates a random token, from which the container's name is derived. The
+engine runs in the terminal, and creates the container. It removes the container when the program
+ends. If the engine was killed before that, `clean_up` removes the container. This worker calls it,
+or the next one with the stored token. If the keeper was killed too, the token may be lost. Then
+`remove_leftovers` of the next daemon finds the container by its label, which identifies the daemon
+that started it.
 
-What differs from other providers: background processes end with the program; a program that signal
-n has ended is reported as exit status 128+n; and 125 is the status of an engine that failed. Within
-some milliseconds of its start, podman does not pass on signals, nor a new size: a terminal that is
-killed then is reported as ended by that signal, and a program that missed a size gets the next one.
+Differences from other providers: background processes end with the program; a program that is ended
+by signal n is reported as exit code 128+n; and exit code 125 means that the engine failed. In the
+first milliseconds after its start, podman does not pass on signals and new sizes. A terminal that
+is killed then is reported as ended by that signal, and the program gets only the next new size.
 """
 
 import hashlib
@@ -45,10 +46,10 @@ _log = structlog.get_logger("acpterm.provider")
 
 
 class ContainerProvider:
-    """Runs programs in containers of `image`; implements `provider.Provider`.
+    """Runs programs in containers of `image`, by podman or docker. Implements `provider.Provider`.
 
-    `daemon` identifies the daemon, for `remove_leftovers`; without it, containers that outlive a
-    killed daemon stay. `placeholders` are shared by all providers of the daemon.
+    `daemon` identifies this daemon in the labels of containers. If it is None, no later daemon
+    removes containers that are left. `placeholders` are shared by all providers of the daemon.
     """
 
     isolation: Final[Isolation] = "container"
@@ -69,9 +70,10 @@ class ContainerProvider:
         self._trying: Final = trio.Lock()
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return what the keeper runs for a command. Raises `ProviderError`.
+        """Return the argv that runs a command in a new container, with its token.
 
-        The first call tries the engine, which takes up to some seconds.
+        The first call runs a trial of the engine, which takes up to some seconds. Raises
+        `ProviderError` if the engine does not work, or if the workspace cannot be mounted.
         """
         setup = await self._tried()
         return await off_loop.prepare(
@@ -89,25 +91,30 @@ class ContainerProvider:
             raise
 
     async def clean_up(self, token: str) -> None:
-        """Remove the container of a terminal, if it still exists. Does not raise."""
+        """Remove the container of a terminal, if it still exists, and its placeholders.
+
+        Does not raise.
+        """
         await self._engine.remove(container_name(token))
         await off_loop.clean_up(partial(self._placeholders.remove, token))
 
     async def check(self) -> str:
-        """Run one command, and return a line that describes the container. Raises `ProviderError`.
+        """Run a trial in a container; return a line that describes the container's isolation.
 
-        Forgets what earlier calls have found out.
+        The result replaces that of earlier trials. Raises `ProviderError` if the engine does not
+        work.
         """
         async with self._trying:
             self._setup, description = await self._try()
         return description
 
     async def remove_leftovers(self, held: Collection[str] = ()) -> int:
-        """Remove the containers of daemons that were killed with their keepers; return how many.
+        """Remove the containers that killed daemons have left; return the number of containers.
 
-        A container is removed if the daemon that its label names has ended, and had the socket of
-        this daemon or none. `held` are the tokens of terminals that outlived their daemon: their
-        containers are kept. Does nothing if the engine is not installed. Does not raise.
+        A container is removed if the daemon that its label identifies has ended, and either used
+        the same socket as this daemon or had no socket. `held` are the tokens of terminals that
+        outlived their daemon: their containers are kept. Does nothing if the engine is not
+        installed. Does not raise.
         """
         if not await off_loop.look_up(self._engine.is_installed):
             return 0
@@ -128,7 +135,7 @@ class ContainerProvider:
         if not ids:
             return []
         line = f'{{{{.Name}}}} {{{{index .Config.Labels "{LABEL}"}}}}'
-        # A container that is removed meanwhile is missing in the output.
+        # The output lacks containers that are removed meanwhile.
         shown = await self._engine.run("inspect", "--type=container", f"--format={line}", *ids)
         found = []
         for name, _, label in (text.partition(" ") for text in shown.stdout.splitlines()):
@@ -155,15 +162,15 @@ class ContainerProvider:
 
 
 def container_name(token: str) -> str:
-    """Return the name of the container of a terminal, from its token."""
+    """Return the name of the container of the terminal with this token."""
     return f"acpterm-{hashlib.blake2b(os.fsencode(token), digest_size=16).hexdigest()}"
 
 
 def _check_hidden(command: Command, workspace: Workspace) -> None:
-    """Raise `ProviderError` if the workspace contains what the program must not reach.
+    """Raise `ProviderError` if a path of `Command.hidden` is in the workspace.
 
-    A mount cannot hide it: a program could rename a directory above it, and the next container
-    would show it at the new path.
+    A mount could not hide such a path: a program could rename a directory above it, and the next
+    container would have the path, not hidden, at the new name.
     """
     for path in command.hidden:
         if is_below(os.path.realpath(path), workspace.path):

@@ -1,33 +1,37 @@
-"""acpterm's daemon on the other host, which keeps terminals there while the connection is lost.
+"""Uses acpterm's daemon on the other host to keep programs while the connection is lost.
 
-Who does what:
+Roles:
 
-- The other host's daemon owns the terminal of a *kept* program: its PTY and its output. There the
-  program is the same job as without the daemon (`scripts`), so it is ended, signalled and asked how
-  it ended through the control channel, too.
-- A *bridge* (`client.user.bridge`) is the local program of the terminal. The keeper here runs it on
-  the local PTY, so it outlives this worker. It passes output, input and window size on, from an
-  exact position, and connects again by itself whenever its socket accepts connections.
-- This worker owns the way there: the master connection, and in it a forward of a local socket to
-  the user's socket of the other daemon. `RemoteKeeper.run` opens both again after a loss, with a
-  pause that grows, while there is a kept program.
+- The daemon on the other host owns the terminal of a *kept* program: its PTY and its output. The
+  program is the same job as without that daemon (`scripts`). So requests to end it, to send it a
+  signal, and for its exit status go through the control channel, as without that daemon.
+- A *bridge* (`client.user.bridge`) is the local program of the terminal. The keeper on this machine
+  runs it on the local PTY, so it outlives this worker. It passes output, input and window size on,
+  from an exact position, and connects again whenever its socket accepts connections.
+- This worker owns the *route* to the daemon there: the master connection, and in it a forward of a
+  local socket to the user's socket of that daemon. While there is a kept program,
+  `RemoteKeeper.run` opens a lost route again, after pauses that grow.
 
-States of the way: *open*, while a connection of our own through the forward is (`keeper_link`);
+States of the route: *open*, while this worker has a connection through the forward (`keeper_link`);
 *lost*, otherwise. States of a program: *kept*, from its creation until it has exited; *abandoned*,
-if it was to be ended, or forgotten, while the way was lost.
+if a request to end or to forget it could not be sent, because the route was lost.
 
-What ends a program that is not wanted here any more, so that none is left running without end:
+A program that is no longer wanted must not run on without end. It is ended in one of these ways:
 
-- Kill and release end it through the control channel. If the way is lost, the program is abandoned:
-  a file says so, and the program is ended as soon as the way is open again, also by another worker.
-- The beats of `connections` are its lease: without one for `lost_timeout`, the other host ends it.
-- The bridge gets SIGHUP when the keeper here has died, and then releases the terminal there.
+- Kill and release end it through the control channel. If the route is lost, the program is
+  abandoned: that is recorded in a file, and this worker or the next one ends the program as soon as
+  the route is open again.
+- If the other host receives no beat (`connections`) for `lost_timeout`, it ends the program.
+- If the keeper on this machine dies, the bridge gets SIGHUP, and releases the terminal there.
 
-Unhappy orders: the way is lost and opened again, then the program does not notice, and the output
-continues; it stays lost for `lost_timeout`, then the bridge ends by SIGHUP, the terminal's exit is
-`lost`, and the program is abandoned; the program exits meanwhile, then its output and exit status
-are fetched later; the worker dies meanwhile, then its successor opens the way; the daemon there has
-ended, then its programs have too, and the next `ready` starts another one.
+Unhappy orders:
+
+- The route is lost and opened again: the program does not notice, and its output continues.
+- The route stays lost for `lost_timeout`: the bridge ends by SIGHUP, the terminal's exit is
+  reported as `lost`, and the program is abandoned.
+- The program exits while the route is lost: its output and exit status are fetched later.
+- The worker dies while the route is lost: its successor opens the route.
+- The daemon there has ended, and its programs with it: the next `ready` starts another daemon.
 """
 
 import contextlib
@@ -41,7 +45,7 @@ import trio
 
 from acpterm import __version__
 from acpterm.config.places import SshPlace
-from acpterm.providers.background import keep_running, run_guarded
+from acpterm.providers.guarded_tasks import keep_running, run_guarded
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import Control, ControlLostError
@@ -51,16 +55,16 @@ from acpterm.providers.ssh.master import Master
 _PAUSE_S: Final = 0.2
 _PAUSE_MAX_S: Final = 10.0
 _CHECK_S: Final = 5.0
-# The daemon there has ten seconds to start.
+# Longer than the ten seconds that acpterm waits for its daemon to start.
 _START_TIMEOUT_S: Final = 15.0
 _LINK_TIMEOUT_S: Final = 10.0
 _END_TIMEOUT_S: Final = 10.0
-# How long an acpterm that cannot be used is not looked for again.
+# After acpterm on the host could not be used, this time passes before the next attempt.
 _UNUSABLE_S: Final = 60.0
 _GRACE_TENTHS: Final = 20
 _MARKER: Final = "abandoned-"
 _TEXT_MAX: Final = 200
-# In the path of a forward, ssh replaces `%` and `${NAME}`, and a colon ends it.
+# The paths that ssh can forward to: it replaces `%` and `${NAME}` in them, and a colon ends them.
 _FORWARDABLE: Final = re.compile("/[A-Za-z0-9/_.@+,-]+")
 
 _log = structlog.get_logger("acpterm.provider")
@@ -71,16 +75,16 @@ class _UnusableError(Exception):
 
 
 class RemoteKeeper:
-    """The daemon on the host of `connections`; `directory` is the private local directory.
+    """Keeps programs in the daemon on the host of `connections`, and the route to that daemon open.
 
-    `run` must run while `ready` is called.
+    `directory` is the private local directory. `run` must run while `ready` is called.
     """
 
     def __init__(self, place: SshPlace, connections: Connections, directory: str) -> None:
         self.socket: Final = os.path.join(directory, "keeper")
         """The path of the local socket of the forward, for bridges."""
         self.version = "?"
-        """The version of acpterm on the host, once the way was opened by this worker."""
+        """The version of acpterm on the host; `?` until this worker has opened the route."""
         self._place: Final = place
         self._connections: Final = connections
         self._directory: Final = directory
@@ -95,21 +99,25 @@ class RemoteKeeper:
 
     @property
     def is_open(self) -> bool:
-        """Whether the daemon there can be reached, as far as is known."""
+        """Whether the route is open. If it was lost silently, that may not be known yet."""
         return self._link is not None and not self._link.closed.is_set()
 
     def keep(self, identifier: str) -> None:
-        """Record that the program of a job is kept there."""
+        """Record that the daemon there keeps the program of a job: `run` keeps the route open."""
         self._connections.kept.add(identifier)
         self._wanted.set()
 
     def let_go(self, identifier: str) -> None:
-        """Record that the program of a job has ended, unless it is abandoned. Idempotent."""
+        """Record that a job's program is no longer kept, unless it is abandoned. Idempotent."""
         if identifier not in self._abandoned:
             self._connections.kept.discard(identifier)
 
     def abandon(self, identifier: str) -> None:
-        """End the program of a job, and forget it, as soon as the way is open again."""
+        """Record that the program of a job must be ended and forgotten once the route is open.
+
+        The record is a file, for the next worker too. After `lost_timeout` it is dropped, since the
+        host has then ended the program.
+        """
         with contextlib.suppress(OSError), open(self._marker(identifier), "w"):
             pass
         deadline = trio.current_time() + self._place.lost_after
@@ -120,7 +128,7 @@ class RemoteKeeper:
         return os.path.join(self._directory, f"{_MARKER}{identifier}")
 
     async def run(self) -> None:
-        """Keep the way open while there are kept programs, until cancelled."""
+        """Keep the route open while there are kept programs, until cancelled."""
         async with trio.open_nursery() as self._nursery:
             self._running.set()
             try:
@@ -155,7 +163,7 @@ class RemoteKeeper:
                 pause = min(2 * pause, _PAUSE_MAX_S)
             for identifier, deadline in list(self._abandoned.items()):
                 if trio.current_time() > deadline:
-                    # The host has ended it by itself.
+                    # The host has received no beat for `lost_timeout`, so it has ended the program.
                     self._settled(identifier)
 
     async def _close(self) -> None:
@@ -168,9 +176,10 @@ class RemoteKeeper:
             self._nursery.cancel_scope.cancel()
 
     async def ready(self) -> str | None:
-        """Open the way if it is not open; return why there can be none, or None.
+        """Open the route if it is not open; return None once it is open.
 
-        Raises `ProviderError` and `ControlLostError` if the host cannot be reached.
+        Returns the reason if acpterm on the host cannot be used. Raises `ProviderError` or
+        `ControlLostError` if the host cannot be reached.
         """
         await self._running.wait()
         async with self._opening:
@@ -189,11 +198,11 @@ class RemoteKeeper:
             if asked is control and trio.current_time() < until:
                 raise _UnusableError(text)
         with contextlib.suppress(ProviderError):
-            # The forward of an earlier worker, or of a connection that was not lost.
+            # A forward may exist: that of an earlier worker, or of a master that was not lost.
             self._use(await open_link(self.socket, _LINK_TIMEOUT_S))
             return
         try:
-            # The path is the last word, since it may have spaces.
+            # The command is the last word of the request, since its path may have spaces.
             command = self._place.keeper if isinstance(self._place.keeper, str) else "acpterm"
             reply = await control.request("keeper", f"- {command}", timeout_s=_START_TIMEOUT_S)
             self.version, there = _read_status(reply)
@@ -206,7 +215,7 @@ class RemoteKeeper:
             raise
 
     async def _open_forward(self, master: Master, there: str) -> None:
-        # A forward that the master has already would not be made again.
+        # Otherwise ssh would ignore the request for a forward that it has already.
         await master.cancel_forward(self.socket, there)
         with contextlib.suppress(OSError):
             os.unlink(self.socket)
@@ -226,7 +235,7 @@ class RemoteKeeper:
         self._nursery.start_soon(run_guarded, "link to a keeper", link.run)
 
     async def forget(self, identifier: str) -> None:
-        """Remove the terminal of a job there, or do so when the way is open. Does not raise."""
+        """Remove a job's terminal there; abandon it if the route is lost. Does not raise."""
         is_forgotten = False
         try:
             with contextlib.suppress(ProviderError, ControlLostError):
@@ -241,7 +250,10 @@ class RemoteKeeper:
         return self._link is not None and await self._link.release(identifier)
 
     async def _settle(self) -> None:
-        """End and forget what was abandoned."""
+        """End and forget all abandoned programs; stop if the route is lost meanwhile.
+
+        Raises `ProviderError` or `ControlLostError` if the host cannot be reached.
+        """
         for identifier in list(self._abandoned):
             control = await self._connections.control()
             words = f"{identifier} {_GRACE_TENTHS}"
@@ -258,7 +270,11 @@ class RemoteKeeper:
 
 
 def _read_status(reply: str) -> tuple[str, str]:
-    """Return the version of acpterm there, and the path of the user's socket there."""
+    """Return acpterm's version and the path of the user's socket on the host.
+
+    `reply` is the output of `acpterm status --json` there. Raises `_UnusableError` if it is not
+    valid, if the version does not fit this one, or if ssh cannot forward to the socket.
+    """
     try:
         status = json.loads(reply)
         version, path = status["version"], status["userSocket"]
@@ -275,6 +291,9 @@ def _read_status(reply: str) -> tuple[str, str]:
 
 
 def _generation(version: str) -> list[str]:
-    """Return the part of a version that changes when versions may not fit together."""
+    """Return the numbers of a version that must be equal for two versions to work together.
+
+    They are the major number, or the first two numbers if it is 0.
+    """
     numbers = re.findall(r"\d+", version)
     return numbers[:2] if numbers[:1] == ["0"] else numbers[:1]

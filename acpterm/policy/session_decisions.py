@@ -1,4 +1,4 @@
-"""The user's answers that count for the rest of a session."""
+"""The user's answers that count for the rest of a session ("always"), stored by the session."""
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from acpterm.policy.questions import Answer, Question
 
-# Decisions that a session remembers, of each kind; the oldest is forgotten first.
+# Maximum decisions of each kind that a session remembers; the oldest is forgotten first.
 _REMEMBERED_MAX: Final = 256
 
 T = TypeVar("T")
@@ -15,10 +15,11 @@ T = TypeVar("T")
 class SessionDecisions:
     """The decisions that the user has made for the rest of a session.
 
-    `allowed` has the directory and the prefix of each question that was answered with "always
-    allow", as a list of words whose first is the directory: elsewhere the same words may do other
-    things. `rejected` are prefixes, and count in all directories. A command that was rejected
-    always, but has no prefix, is remembered by the SHA-256 of its text.
+    `allowed` has one list of words for each question that was answered with "always allow": the
+    directory, then the words of the prefix. The answer counts only in that directory, since the
+    same words may do other things elsewhere. `rejected` has the prefixes that were answered with
+    "always reject", which count in all directories. `rejected_commands` has the SHA-256 of each
+    command that was rejected always but has no prefix.
     """
 
     def __init__(
@@ -33,12 +34,15 @@ class SessionDecisions:
 
     @property
     def size(self) -> int:
-        """Approximate memory of the decisions, in bytes."""
+        """The approximate memory of the decisions, in bytes."""
         words = [word for prefix in (*self.allowed, *self.rejected) for word in prefix]
         return sum(64 + len(word) for word in words) + 96 * len(self.rejected_commands)
 
     def remember(self, question: Question, answer: Answer) -> bool:
-        """Remember the answer to a question if it is for always; return whether it is."""
+        """Remember the answer to a question if its scope is `always`; return whether it was stored.
+
+        An answer that allows is not stored if the question has no prefix.
+        """
         if answer.scope != "always":
             return False
         if question.prefix is None:
@@ -56,9 +60,9 @@ class SessionDecisions:
         return [words[1:] for words in self.allowed if words[0] == directory]
 
     def find(self, question: Question) -> Answer | None:
-        """Return the answer that an earlier decision gives to a question; None if there is none.
+        """Return the answer that an earlier decision implies; None if none applies to the question.
 
-        A refusal takes precedence.
+        If a refusal and a permission apply, the answer is the refusal.
         """
         words = question.prefix
         # Compare whole prefixes: a command with more words may do more than the user was shown.

@@ -1,7 +1,7 @@
-"""Trials: a sandbox is run once with `true`, before anything is run in it.
+"""Runs a trial of a sandbox: `true` in it, before a command is run in it.
 
-Whether a sandbox works depends on the kernel, its settings, security modules and containers around.
-Only running it tells.
+Whether a sandbox works depends on the kernel, its settings, its security modules and on a container
+in which acpterm may run. Only a trial shows it. (`container_trial` is for podman and docker.)
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _OUTPUT_MAX: Final = 500
 
 
 class Trial:
-    """The result of the last trial; a success is valid for 60 s, a failure is not remembered."""
+    """Remembers that a trial has succeeded, for 60 s; failures are not remembered."""
 
     def __init__(self) -> None:
         self._key: object = None
@@ -31,9 +31,10 @@ class Trial:
         self._lock: Final = trio.Lock()
 
     async def ensure(self, key: object, attempt: Callable[[], Awaitable[object]]) -> None:
-        """Await `attempt` unless it has succeeded lately with the same `key`; its errors propagate.
+        """Call `attempt`, which runs the trial; do nothing if one has succeeded in the last 60 s.
 
-        `key` identifies the programs that are tried.
+        Only a success with the same `key` counts; `key` identifies the programs that are tried.
+        Callers with no recent success wait for each other. Errors of `attempt` propagate.
         """
         if self._is_valid(key):
             await trio.lowlevel.checkpoint()
@@ -48,9 +49,9 @@ class Trial:
 
 
 def file_identity(name: str, *paths: str) -> object:
-    """Return a value that changes if one of the files is replaced or changed.
+    """Return a value that differs after one of the files was replaced or changed.
 
-    `name` is the provider's. Raises `ProviderError` if a file does not exist any more.
+    `name` is the provider's name. Raises `ProviderError` if one of the files does not exist.
     """
     try:
         found = [os.stat(path) for path in paths]
@@ -63,7 +64,7 @@ def file_identity(name: str, *paths: str) -> object:
 async def trial_directory(name: str) -> AsyncIterator[str]:
     """Create an empty directory for a trial, and remove it at the end of the block.
 
-    `name` is the provider's. Raises `ProviderError` if the directory cannot be created.
+    `name` is the provider's name. Raises `ProviderError` if the directory cannot be created.
     """
     try:
         directory = tempfile.mkdtemp(prefix="acpterm-trial-")
@@ -82,9 +83,11 @@ async def trial_directory(name: str) -> AsyncIterator[str]:
 async def run_trial(
     name: str, argv: Sequence[str], env: Mapping[str, str], cause: Callable[[str], str]
 ) -> str:
-    """Run a sandbox that executes `true`; return what it prints. Raises `ProviderError`.
+    """Run `argv`, which executes `true` in a sandbox; return the output.
 
-    `name` is the provider's. `cause` returns why it has failed, and what to do, from its errors.
+    `name` is the provider's name. `cause` is called with the error output; it returns why the
+    sandbox has failed, and what the user can do. Raises `ProviderError` if `argv` cannot be run,
+    fails, or does not exit within `_TIMEOUT_S`.
     """
     try:
         with trio.fail_after(_TIMEOUT_S):

@@ -9,7 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 from acpterm.config import Settings
 from acpterm.config.places import SlurmPlace, SshPlace
 from acpterm.host.policy import HostPolicy
-from acpterm.providers.background import keep_running, run_guarded
+from acpterm.providers.guarded_tasks import keep_running, run_guarded
 from acpterm.pty.tracking.marks import Daemon
 
 NO_DESCRIPTORS = OSError(errno.EMFILE, "Too many open files")

@@ -11,12 +11,12 @@ import platformdirs
 import pytest
 
 from acpterm.config import default_audit_dir
-from acpterm.policy.audit import file as file_module
-from acpterm.policy.audit.file import AuditFile, Batch
+from acpterm.policy.audit import writer as writer_module
+from acpterm.policy.audit.writer import AuditWriter, Batch
 
 
 def audit_file(directory, file_bytes=1000, files=3):
-    return AuditFile(str(directory), file_bytes=file_bytes, files=files)
+    return AuditWriter(str(directory), file_bytes=file_bytes, files=files)
 
 
 def append(file, *lines):
@@ -135,7 +135,7 @@ def test_directory_or_file_of_another_user_is_refused(tmp_path, name):
 
 
 def test_lock_of_a_process_that_does_not_continue_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_module, "_LOCK_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(writer_module, "_LOCK_TIMEOUT_S", 0.02)
     directory = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(directory, fcntl.LOCK_EX)
     with pytest.raises(TimeoutError, match="another process holds the lock"):
@@ -154,9 +154,9 @@ def test_batch_is_appended_once_when_two_threads_append_it(tmp_path):
 
 WRITER = """
 import sys
-from acpterm.policy.audit.file import AuditFile, Batch
+from acpterm.policy.audit.writer import AuditWriter, Batch
 directory, name, count = sys.argv[1:]
-file = AuditFile(directory, file_bytes=20_000, files=100_000)
+file = AuditWriter(directory, file_bytes=20_000, files=100_000)
 for start in range(0, int(count), 5):
     lines = [f"{name} {n} {'x' * (n % 90)}\\n" for n in range(start, start + 5)]
     file.append(Batch([line.encode() for line in lines]))

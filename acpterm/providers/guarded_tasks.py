@@ -1,4 +1,4 @@
-"""Guards of the providers' background tasks: a failure of one is logged, and ends nothing else.
+"""Runs background tasks of providers so that an error in one is logged, and ends nothing else.
 
 A provider's tasks depend on other hosts, on commands and on free file descriptors. Without a guard,
 an exception in one of them would cancel all tasks of the daemon, and end all its terminals.
@@ -19,16 +19,16 @@ _log = structlog.get_logger("acpterm.provider")
 async def run_guarded(
     name: str, work: Callable[..., Awaitable[object]], *arguments: object
 ) -> None:
-    """Run `work(*arguments)` once. Does not raise: an error is logged, with the task's `name`."""
+    """Run `work(*arguments)` once. Log an error, with the task's `name`, instead of raising it."""
     await _ends_well(name, work, *arguments)
 
 
 async def keep_running(
     name: str, work: Callable[..., Awaitable[object]], *arguments: object
 ) -> None:
-    """Run `work(*arguments)` until it returns; start it again, after a pause, when it raises.
+    """Run `work(*arguments)` until it returns; if it raises, run it again after a pause.
 
-    Does not raise: each error is logged, with the task's `name`.
+    The pause grows from 1 s to 60 s. Each error is logged, with the task's `name`, and not raised.
     """
     pause = _PAUSE_S
     while not await _ends_well(name, work, *arguments):
@@ -37,11 +37,11 @@ async def keep_running(
 
 
 async def _ends_well(name: str, work: Callable[..., Awaitable[object]], *arguments: object) -> bool:
-    """Run `work(*arguments)`; return whether it has not raised."""
+    """Run `work(*arguments)`; return True if it returned, and False if it raised an error."""
     has_failed = False
     try:
         await work(*arguments)
-    # A group may have a cancellation as well, which continues.
+    # The error may be in a group with a cancellation, which must propagate.
     except* Exception as errors:  # noqa: BLE001  whatever has failed, the daemon continues
         has_failed = True
         _log.error("a background task of a provider has failed", task=name, exc_info=errors)

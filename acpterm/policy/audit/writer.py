@@ -1,18 +1,20 @@
-"""The file of the audit log: appends whole lines, and rotates by size.
+"""Writes the audit log: appends whole lines to the current file, and rotates the files by size.
 
 Rules:
 
-- The directory has the mode 0700 and the files 0600; both belong to this user and are no links.
-- Several processes may write at once. Each opens the directory for every batch, locks it (flock),
-  and opens, checks, rotates and appends under the lock. So a process never writes to a file that
-  another one has rotated, and a directory that was removed is created again.
-- A file has whole lines. If a batch can be written in part only, the incomplete line is removed,
-  and is written again later. If a process died in the middle of a line, the next one to write
-  starts with a newline.
-- There are at most `files` files of at most `file_bytes` bytes: `audit.jsonl`, then `audit.jsonl.1`
-  and so on, from the newest to the oldest.
+- The directory has the mode 0700 and the files 0600. They belong to this user, and none of them is
+  a symbolic link.
+- Several processes may write at once. For every batch of lines, a process opens the directory,
+  locks it (flock), and opens, checks, rotates and appends under the lock. So a process never writes
+  to a file that another process has rotated, and a directory that was removed is created again.
+- A file has whole lines. If only a part of a batch can be written, the incomplete line is removed
+  from the file, and written again later. If a process died in the middle of a line, the next
+  process that writes starts with a newline.
+- There are at most `files` files: `audit.jsonl`, then `audit.jsonl.1` and so on, from the newest to
+  the oldest. A file grows beyond `file_bytes` bytes only if its first batch is larger.
 
-A file system without locks works, but two processes that rotate at once may lose lines there.
+The log also works on a file system without locks, but if two processes rotate at once there, lines
+may be lost.
 """
 
 import contextlib
@@ -31,17 +33,24 @@ _LOCK_RETRY_S: Final = 0.002
 
 
 class Batch:
-    """Lines to be appended, and how much of them has been."""
+    """Lines to be appended to the log, and the number of their bytes that were already written.
+
+    `lines` is the number of lines, and `data` has them all, each with its newline.
+    """
 
     def __init__(self, lines: list[bytes]) -> None:
         self.lines: Final = len(lines)
         self.data: Final = b"".join(lines)
         self.written = 0
-        """The number of bytes in the file: those of whole lines only."""
+        """The number of bytes of `data` in the file; an incomplete line does not count."""
 
 
-class AuditFile:
-    """The file of the audit log in `directory`. Its method runs in threads."""
+class AuditWriter:
+    """Writes the audit log in `directory`, in at most `files` files.
+
+    The files are rotated before a batch that would make the current one larger than `file_bytes`.
+    `path` is the path of the current file. `append` blocks: call it in a thread.
+    """
 
     def __init__(self, directory: str, *, file_bytes: int, files: int) -> None:
         self.path: Final = os.path.join(directory, FILE_NAME)
@@ -51,9 +60,11 @@ class AuditFile:
         self._lock: Final = threading.Lock()
 
     def append(self, batch: Batch) -> None:
-        """Append what is not written yet of a batch. Raises `OSError`.
+        """Append the part of a batch that is not written yet; return once the system has taken it.
 
-        After an error, `batch` can be appended again, also by another thread.
+        Raises `OSError` if the directory or the file cannot be used or written, or belongs to
+        another user, and `TimeoutError` if another process holds the lock for 2 s. After an error,
+        call this again with the same `batch`, from any thread: no line is written twice.
         """
         with self._lock:
             if batch.written == len(batch.data):
@@ -64,7 +75,8 @@ class AuditFile:
                 try:
                     self._append(directory, batch)
                 finally:
-                    if is_locked:  # a process that is being forked may have the descriptor, too
+                    # Closing is not enough: a process that was just forked may have the descriptor.
+                    if is_locked:
                         fcntl.flock(directory, fcntl.LOCK_UN)
             finally:
                 os.close(directory)
@@ -79,14 +91,17 @@ class AuditFile:
                 fd, size = self._open(directory)
             start = b""
             if size and os.pread(fd, 1, size - 1) != b"\n":
-                start = b"\n"  # end the line that a process could not complete
+                start = b"\n"  # a process died in the middle of the last line
             _write_lines(fd, size, start, batch)
         finally:
             if fd >= 0:
                 os.close(fd)
 
     def _open(self, directory: int) -> tuple[int, int]:
-        """Open the file, which is created if missing; return its descriptor and its size."""
+        """Open the current file, or create it; return its descriptor and its size in bytes.
+
+        Raises `OSError` if it cannot be opened, is not a regular file, or belongs to another user.
+        """
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(FILE_NAME, flags, 0o600, dir_fd=directory)
         try:
@@ -104,9 +119,9 @@ class AuditFile:
 
 
 def _open_directory(path: str) -> int:
-    """Open the directory at `path`, which is created if missing; return its descriptor.
+    """Open the directory at `path`, or create it; return its descriptor.
 
-    Raises `OSError`, also if it belongs to another user.
+    Raises `OSError` if it cannot be opened or created, or belongs to another user.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -131,13 +146,16 @@ def _open_directory(path: str) -> int:
 
 
 def _lock(directory: int, path: str) -> bool:
-    """Lock the directory; return whether the file system has locks. Raises `TimeoutError`."""
+    """Lock the directory; return True, or False if its file system does not support locks.
+
+    Raises `TimeoutError` if another process holds the lock for `_LOCK_TIMEOUT_S`.
+    """
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
     while True:
         try:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            # Not a blocking call: the process that holds the lock may have been stopped.
+            # A blocking call could wait without end: the process with the lock may be stopped.
             if time.monotonic() > deadline:
                 raise TimeoutError(
                     errno.ETIMEDOUT, "another process holds the lock", path
@@ -150,7 +168,10 @@ def _lock(directory: int, path: str) -> bool:
 
 
 def _rotate(directory: int, files: int) -> None:
-    """Rename the files, so that the current one becomes `.1`; remove those that are too many."""
+    """Rename each file to the next higher number; the current file becomes `.1`.
+
+    Remove the oldest files first, so that with a new current file there are at most `files`.
+    """
     numbers = [
         int(match[1]) for name in os.listdir(directory) if (match := OLD_NAME.fullmatch(name))
     ]
@@ -163,9 +184,10 @@ def _rotate(directory: int, files: int) -> None:
 
 
 def _write_lines(fd: int, size: int, start: bytes, batch: Batch) -> None:
-    """Append `start` and the rest of a batch to a file of `size` bytes. Raises `OSError`.
+    """Append `start` and the unwritten rest of a batch to a file of `size` bytes.
 
-    The file is locked. After an error the file ends with the last line that was written as a whole.
+    The caller has locked the directory. Raises `OSError` if not all can be written; then the file
+    is cut after the last line that was written completely.
     """
     data = start + batch.data[batch.written :]
     written = 0

@@ -1,4 +1,4 @@
-"""What the providers of places have in common on this machine: a directory, and an environment."""
+"""Private directories on this machine, and the environment, of a place's client: ssh, srun."""
 
 import hashlib
 import os
@@ -11,19 +11,22 @@ from acpterm.runtime.unix_socket import ListenError, make_private_dir
 
 
 def private_directory(kind: str, name: str, daemon: Daemon | None) -> str:
-    """Return the path of the private directory for the place `name` of this kind.
+    """Create the private directory of this daemon for the place `name`; return its path.
 
-    The next daemon on the same socket gets the same one, and takes over what is in it. Raises
-    `ProviderError`.
+    `kind` is the kind of place, such as `ssh`. The next daemon on the same socket gets the same
+    directory, and can use the files in it. Without `daemon`, the directory is for this process
+    only. Raises `ProviderError` if the directory cannot be created, or is not private.
     """
     owner = os.getpid() if daemon is None else daemon.place or str(daemon)
     return shared_directory(kind, f"{owner} {name}")
 
 
 def shared_directory(kind: str, key: str, *more: str) -> str:
-    """Return the path of the private directory that all daemons of the user have for `key`.
+    """Create the private directory that all daemons of the user share for `key`; return its path.
 
-    `more` are the names of directories in it. Raises `ProviderError`.
+    `kind` is the kind of place. `more` has the names of nested directories to create in it; then
+    the path of the innermost one is returned. Raises `ProviderError` if a directory cannot be
+    created, or is not private.
     """
     base = os.path.join(os.path.dirname(default_socket()), kind)
     path = os.path.join(base, hashlib.blake2b(os.fsencode(key), digest_size=6).hexdigest())
@@ -40,9 +43,10 @@ def shared_directory(kind: str, key: str, *more: str) -> str:
 
 
 def client_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a place's client, which runs here: nothing that was requested.
+    """Return the environment of a place's client, such as ssh, which runs on this machine.
 
-    `TERM` is passed on.
+    Of the command's environment `env` it has only `TERM`: other variables that an agent requested
+    could change what the client does.
     """
     own = {name: os.environ[name] for name in ("PATH", "HOME", "USER") if name in os.environ}
     return {**own, "TERM": env.get("TERM", "dumb")}

@@ -1,8 +1,13 @@
-"""The search for the parts of a command: all commands that it executes, and their levels.
+"""Finds all commands that a command executes, and classifies each as safe, unknown or dangerous.
 
-A program of the profile's list is safe unless its arguments are not; a pattern of the profile makes
-a part dangerous; all others are unknown. A line that is not plain is a part itself, and at least
+A part is dangerous if it matches a pattern of the profile, or if it is known to do harm. It is safe
+if its program is in the profile's list of safe programs, and none of its arguments makes it unsafe.
+All other parts are unknown. A line that is not plain (`syntax`) is one more part, and at least
 unknown.
+
+A *suspected* command is text that may be a command, or an argument from which a command may begin.
+Suspected commands serve to find danger: one becomes a part only if it is dangerous, or if a rule
+asks about it or denies it.
 """
 
 import re
@@ -12,12 +17,12 @@ from typing import Final
 
 from acpterm.policy.arguments.check import unsafe_argument
 from acpterm.policy.arguments.own_settings import changes_settings
-from acpterm.policy.levels import Level
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
 from acpterm.policy.syntax.command import NO_CONSTANTS, Command
 from acpterm.policy.syntax.parse import LINE_BYTES_MAX, parse
 from acpterm.policy.syntax.walk import COMMANDS_MAX
+from acpterm.policy.verdict import Level
 from acpterm.policy.words import TooLongError, Word
 from acpterm.policy.wrappers.programs import unwrap
 from acpterm.policy.wrappers.unwrapped import Inner, is_standard
@@ -27,22 +32,30 @@ DEPTH_MAX: Final = 16
 WORDS_MAX: Final = 10_000
 """Maximum words of all commands and suspected commands together."""
 TEXTS_MAX: Final = 4096
-"""Maximum characters of all shell texts in a command, besides four times those of the line."""
+"""Maximum characters of all shell texts of a command, plus four times the length of its line."""
 DANGEROUS_NAMES: Final = (
     "rm", "dd", "chmod", "chown", "chgrp", "rmdir", "sudo", "doas", "pkexec", "su", "mkfs", "fdisk",
     "shred", "reboot", "shutdown", "halt", "poweroff", "eval", "find", "git",
 )  # fmt: skip
-"""Names that make a line dangerous which is too long to be judged, and candidates for `/bin/r?`."""
+"""Names of dangerous programs.
+
+A line that is too long to be judged is dangerous if it contains one of them. If the name of a
+program is a pattern, such as `/bin/r?`, the names that match it are tried.
+"""
 
 SEARCHED_MAX: Final = 128 * 1024
-"""Maximum characters of a command in which names and blocked patterns are searched."""
+"""Maximum characters of a command that is searched for dangerous names and blocked patterns."""
 
-# Characters of a command in the reason why it is dangerous.
+# Maximum characters of a command that the reason for its level quotes.
 _SHOWN_MAX: Final = 60
 
 
-class Search:
-    """Finds the parts of one command, and their levels."""
+class Classifier:
+    """Finds the parts of one command, and their levels, by the lists of a profile and rules.
+
+    Call `program` or `line` once. `found` then has the parts, and `texts` all shell texts that were
+    parsed, beginning with the line.
+    """
 
     def __init__(self, lists: Lists, rules: tuple[Rule, ...]) -> None:
         self.lists = lists
@@ -55,17 +68,20 @@ class Search:
         self._seen: set[tuple[object, ...]] = set()
 
     def add(self, words: tuple[Word, ...], level: Level, reason: str) -> None:
-        """Add a part, such as the line itself, that no rule can allow."""
+        """Add a part that no rule can allow, such as a line as a whole (with empty `words`)."""
         self.found.append(FoundPart(words, level, reason, False, False, False))
 
     def program(self, argv: tuple[str, ...]) -> None:
-        """Find the parts of a program with its arguments. Raises `TooLongError`."""
+        """Find the parts of a program with its arguments.
+
+        Raises `TooLongError` if the command exceeds a bound, or the program's name is empty.
+        """
         if sum(map(len, argv)) > LINE_BYTES_MAX or not argv[0]:
             raise TooLongError
         self._command(Command(tuple(map(Word, argv))), 0, is_exact=True)
 
     def line(self, text: str) -> None:
-        """Find the parts of shell text. Raises `TooLongError`."""
+        """Find the parts of shell text. Raises `TooLongError` if the text exceeds a bound."""
         self._line(text, NO_CONSTANTS, 0, is_exact=True, is_suspected=False)
 
     def _line(
@@ -106,7 +122,11 @@ class Search:
         is_suspected: bool = False,
         constants: Mapping[str, str] = NO_CONSTANTS,
     ) -> None:
-        """Find the parts of one command, and of the commands that it executes."""
+        """Find the parts of one command, and those of the commands that it executes.
+
+        `depth` is the number of commands and texts that it is nested in. `is_exact` is false if it
+        may be executed otherwise than it is written. `constants` are known values of variables.
+        """
         self._count += 1
         self._words += len(command.words)
         if self._words > WORDS_MAX or depth > DEPTH_MAX or self._count > 2 * COMMANDS_MAX:
@@ -127,7 +147,7 @@ class Search:
                 FoundPart(words, level, reason, exact, is_suspected, bool(unwrapped.inner))
             )
         for one in inner:
-            # A command that inherits a here-document gets its text.
+            # A command that inherits a here-document as its stdin gets the document's text.
             text = command.text if one.input == "text" else ""
             self._inner(
                 one,
@@ -169,7 +189,11 @@ class Search:
     def _level(  # noqa: PLR0911  one for each reason
         self, words: tuple[Word, ...], is_harmless: bool, danger: str
     ) -> tuple[Level, str]:
-        """Return the level of a part, and why it is not safe."""
+        """Return the level of a command with these words, and the reason if it is not safe.
+
+        `is_harmless` means that the command only executes another one as it is written, and
+        `danger` is why a wrapper is dangerous; it may be empty.
+        """
         program = words[0]
         name = program.text.rpartition("/")[2]
         if danger:
@@ -194,7 +218,7 @@ class Search:
         return (Level.UNKNOWN, f"{name}: {problem}") if problem else (Level.SAFE, "")
 
     def _is_ruled(self, words: tuple[Word, ...]) -> bool:
-        """Return whether a list or a rule asks about a part, or denies it."""
+        """Return whether a rule asks about a command or denies it, or a list blocks it."""
         texts = rule_words(words)
         return texts[0] in self.lists.blocked or any(
             rule.decision != "allow" and rule.matches(texts) for rule in self.rules
@@ -202,9 +226,9 @@ class Search:
 
 
 def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """Yield the words with names of dangerous programs that match a pattern as the name."""
+    """Yield `words` with each dangerous name that matches the program's name, if a pattern."""
     if words[0].is_glob:
-        # `*` alone is rather an operand that was taken for a program.
+        # A pattern without letters, such as `*`, is likely an operand, not the name of a program.
         pattern = words[0].text.rpartition("/")[2]
         if not re.search("[a-z/]", words[0].text):
             return

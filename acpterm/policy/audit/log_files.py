@@ -1,4 +1,4 @@
-"""Finds and opens the files of the audit log, whose names change when they are rotated."""
+"""Finds and opens the files of the audit log to read them, while other processes rotate them."""
 
 import os
 import stat
@@ -7,15 +7,19 @@ from typing import Final
 from acpterm.policy.audit.entry import OLD_NAME, old_name
 
 CHUNK_BYTES: Final = 256 * 1024
-"""How much of a file is read at once."""
+"""The number of bytes that a reader reads at once."""
 LINE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A longer line is no entry. The texts of an entry are limited, and escapes make them longer."""
+"""The maximum length of an entry's line in bytes; a longer line is not an entry.
+
+The texts of an entry are limited in characters (`texts`), but escapes make them longer.
+"""
 
 
 def find_files(directory: str) -> list[tuple[str, os.stat_result]]:
-    """Return names and statuses of the log's files, the oldest first; empty without a directory.
+    """Return the name and the status of each of the log's files, the oldest first.
 
-    Only regular files count. Raises `OSError`.
+    Files that are not regular are left out. The list is empty if the directory does not exist.
+    Raises `OSError` if the directory cannot be read.
     """
     try:
         names = os.listdir(directory)
@@ -27,7 +31,10 @@ def find_files(directory: str) -> list[tuple[str, os.stat_result]]:
 
 
 def status_of(directory: str, name: str) -> os.stat_result | None:
-    """Return the status of a file; None if it is missing or is no regular file."""
+    """Return the status of the file `name`; None if it does not exist or is not a regular file.
+
+    Raises `OSError` if its status cannot be read.
+    """
     try:
         status = os.lstat(os.path.join(directory, name))
     except FileNotFoundError:
@@ -36,10 +43,10 @@ def status_of(directory: str, name: str) -> os.stat_result | None:
 
 
 def open_file(directory: str, name: str, status: os.stat_result) -> int | None:
-    """Open a file that `find_files` has returned; return its descriptor.
+    """Open a file that `find_files` has returned, and return its descriptor.
 
-    Return None if the file does not have this name any more: then find the files again. Raises
-    `OSError`.
+    The caller closes the descriptor. Returns None if another file or none has this name by now:
+    then call `find_files` again. Raises `OSError` if the file cannot be opened.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:

@@ -1,0 +1,57 @@
+"""The types of a judgement: the verdict on a command, its parts, and their levels of danger."""
+
+import enum
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from acpterm.config.profiles import Decision
+
+
+class Level(enum.StrEnum):
+    """How dangerous a command is, by increasing danger; `worst` compares levels."""
+
+    SAFE = "safe"
+    UNKNOWN = "unknown"
+    DANGEROUS = "dangerous"
+
+
+class Part(NamedTuple):
+    """One command that the judged command executes; if `words` is empty, the line as a whole."""
+
+    words: tuple[str, ...]
+    """The program and its arguments; `UNKNOWN_TEXT` stands for text that is not known."""
+    level: Level
+    reason: str
+    """Why the command is not safe; empty if it is safe."""
+
+
+class Verdict(NamedTuple):
+    """The judgement on a request to start a program."""
+
+    level: Level
+    """The level of the most dangerous part; dangerous if the profile blocks the command."""
+    decision: Decision
+    """The strictest decision on a part, or deny if a list of the profile blocks the command."""
+    rule: str | None
+    """The rule or the list's entry that decided; None if the profile decided by the level."""
+    reason: str
+    """The reason that the rule gives, or else why the level is not safe; may be empty."""
+    parts: tuple[Part, ...]
+    prefix: tuple[str, ...] | None
+    """The words that "always allow" would store; None if no prefix can stand for the command."""
+    is_shell: bool
+    """Whether the command was judged as shell text, so that a shell must execute it."""
+
+
+_LEVELS: Final = {Level.SAFE: 0, Level.UNKNOWN: 1, Level.DANGEROUS: 2}
+_DECISIONS: Final[dict[Decision, int]] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+def worst(levels: Iterable[Level]) -> Level:
+    """Return the most dangerous of `levels`; safe if `levels` is empty."""
+    return max(levels, key=_LEVELS.__getitem__, default=Level.SAFE)
+
+
+def strictest(decisions: Iterable[Decision]) -> Decision:
+    """Return the strictest of `decisions`; allow if `decisions` is empty."""
+    return max(decisions, key=_DECISIONS.__getitem__, default="allow")

@@ -1,0 +1,69 @@
+"""The shell text that finds and executes a program in a sandbox, in a container or on a node.
+
+Outside of these, `keeper.programs.child` does the same. The program is searched inside, since paths
+may differ from those outside. If it does not exist, the fallback is executed, if there is one. The
+messages and the exit statuses are those of the keeper: 127 if the program is not found, 126 if it
+cannot be run.
+
+The shell drops environment variables whose names a shell does not accept, such as functions that
+bash has exported.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+# $1 is the number of words of the argv; the argv and the fallback's argv follow. The search uses
+# builtins only, since each process takes half a millisecond. If `exec` fails, the shell prints why,
+# and exits; the trap then sets the exit status.
+_TEXT: Final = """\
+set -f
+_n=$1 _w=$2 _f= _r=; shift
+case $_w in
+*/*) if [ -e "$_w" ] || [ -L "$_w" ]; then _f=$_w; fi ;;
+*) IFS=:
+for _d in ${PATH-/bin:/usr/bin}; do
+_d=${_d:-.}/$_w
+if [ -f "$_d" ] && [ -x "$_d" ]; then _f=$_d; break; fi
+if [ -z "$_r" ] && [ -e "$_d" ]; then _r=$_d; fi
+done
+unset IFS
+: "${_f:=$_r}" ;;
+esac
+if [ -z "$_f" ]; then
+if [ "$#" -gt "$_n" ]; then shift "$_n"; exec "$@"; fi
+printf 'acpterm: %s: command not found\\n' "$_w" >&2
+exit 127
+fi
+if ! [ -f "$_f" ] || ! [ -x "$_f" ]; then
+_r="Permission denied"
+if ! [ -e "$_f" ]; then _r="No such file or directory"; fi
+printf 'acpterm: %s: cannot be run: %s\\n' "$_w" "$_r" >&2
+exit 126
+fi
+while [ "$#" -gt "$_n" ]; do
+_i=0 _c=$#
+while [ "$_i" -lt "$_n" ]; do set -- "$@" "$1"; shift; _i=$((_i + 1)); done
+shift "$((_c - _n))"
+done
+trap 'exit 126' EXIT
+exec "$@"
+"""
+
+
+def exec_script_text(before: str) -> str:
+    """Return the script with the shell text `before`, such as `env A=1`, before the program.
+
+    Its positional parameters are the number of words of the argv, the argv, and the fallback's.
+    """
+    return _TEXT.replace('exec "$@"', f'exec {before} "$@"')
+
+
+def exec_script_argv(
+    shell: str, argv: Sequence[str], fallback_argv: Sequence[str] | None
+) -> list[str]:
+    """Return the argv of a shell that finds and executes the program `argv`.
+
+    The shell executes `fallback_argv`, unless that is None, if the program does not exist. `shell`
+    is the path of a POSIX shell.
+    """
+    return [shell, "-c", _TEXT, "acpterm", str(len(argv)), *argv, *(fallback_argv or ())]
