@@ -1,11 +1,11 @@
 """The bridge: the local program of a terminal whose real program runs on another host.
 
-Terminals of an SSH place with the setting `keeper` use it (`providers.ssh.remote_keeper`). The daemon of
-the other host keeps a *remote terminal* with the real program. The bridge is the program of the
-*local terminal* that the agent or the user sees. It runs on the local terminal's PTY in raw mode,
-prints the output of the remote terminal there, and passes input and window size on to the remote
-terminal. It connects to a local socket, which SSH forwards to the user's socket of the other host
-while the hosts are connected.
+Terminals of an SSH place with the setting `keeper` use it (`providers.ssh.remote_keeper`). The
+daemon of the other host keeps a *remote terminal* with the real program. The bridge is the program
+of the *local terminal* that the agent or the user sees. It runs on the local terminal's PTY in raw
+mode, prints the output of the remote terminal there, and passes input and window size on to the
+remote terminal. It connects to a local socket, which SSH forwards to the user's socket of the other
+host while the hosts are connected.
 
 States: *connecting*, at first and after each loss of the connection; *connected*; *ended*, when the
 remote program has exited and all its output is printed. The bridge also ends, by SIGHUP as if a
