@@ -1,13 +1,26 @@
 """acpterm: real terminals for agents that speak the Agent Client Protocol (ACP).
 
-- `keeper`: a small process that starts programs, and owns their PTYs and output;
-- worker: `host` serves the agents and the user, with terminals from `terminal`;
-- `client`: connects to the daemon (keeper and worker) for commands and editors;
-- `api`: the Python API, whose names this module exports (docs/python.md);
-- `cli`: the commands, a thin layer on `client`;
-- the glossary of all terms is in `docs/HACKING.md`.
+The daemon consists of two processes:
 
-The names of the API are imported when they are used: a command must not pay for them.
+- `keeper`: a small process that starts programs, and owns their PTYs and output;
+- the worker: `host` serves agents and the user, with terminals from `terminal`; `web` is its HTTP
+  server, `policy` decides what agents may run, `providers` run programs in sandboxes and on other
+  hosts, and `pty` has PTYs and processes.
+
+What connects to the daemon:
+
+- `client`: commands and editors; `cli`: the command line, a thin layer on `client`;
+- `mcp`: a server with terminals as tools for MCP clients;
+- `api`: the Python API, whose names this module exports (docs/python.md).
+
+What both use:
+
+- `acp`, `jsonrpc`: messages; `config`: settings; `runtime`: stdio, logs, signals, threads;
+- `shell`: shells that run one command after another; `keys`: names of keys, and their bytes.
+
+`docs/HACKING.md` has a glossary of all terms.
+
+The names of the API are imported only when they are used, so that commands start fast.
 """
 
 # As `typing.TYPE_CHECKING`; the keeper, which has to be small, does without `typing`.
@@ -111,7 +124,10 @@ _EXPORTS: "Final" = {name: module for module, names in _MODULES.items() for name
 
 
 def __getattr__(name: str) -> "Any":
-    """Import the module of the API that has `name`."""
+    """Import the API's module that defines `name`, and return the value of `name`.
+
+    Raises `AttributeError` if the API has no such name.
+    """
     from importlib import import_module  # noqa: PLC0415  only needed for the API
 
     if (module := _EXPORTS.get(name)) is None:

@@ -69,7 +69,7 @@ def sequence(names: str) -> list[str]:
 def looks_like_key(word: str) -> bool:
     """Return whether `word` is probably the name of a key, and not text to type.
 
-    That is so if `word` is a valid key name, has at least two characters, and is not all in lower
+    Returns True if `word` is a valid key name, has at least two characters, and is not all in lower
     case.
     """
     if len(word) < 2 or word == word.lower():

@@ -8,8 +8,10 @@ alternating with the value, so that other load on the machine affects both. The 
 - `figure`: a figure and its target. `table`: figures as Markdown and JSON. `page`: writes the
   tables of docs/performance.md and docs/scale.md.
 - `processes`: starts the measured daemon and the baselines.
-- `client`: the client that measures. `connector`: connects it from another process.
-- `crowd`: many agents. `bounds`: bounds of a large load. `usage`: what its processes use.
-- `plain_server`, `bare`, `encode`, `echo_server`: baselines, run as processes. `poll`, `updates`:
-  load, likewise.
+- `client`: the client that measures. `connector`: connects to the agents' socket from a separate
+  process.
+- `crowd`: many agents at once. `bounds`: limits processes and memory of a large load. `usage`: the
+  memory, threads and descriptors of its processes.
+- `plain_server`, `bare`, `encode`, `echo_server`: baselines. `poll`, `updates`: load. Each of these
+  is run as a process.
 """

@@ -32,7 +32,10 @@ NAMES = (
 
 
 def main() -> int:
-    """Measure; return the exit status: 1 if a measurement failed. A missed target is no failure."""
+    """Run the benchmarks; return the exit status: 1 if one raised an error, else 0.
+
+    A figure that misses its target is reported, and is not an error.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--quick", action="store_true", help="small sizes: a smoke test, no figures to rely on"

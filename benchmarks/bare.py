@@ -1,7 +1,9 @@
-"""The baselines: programs without a daemon. Run by `processes.Bare`, in a process of its own.
+"""The baselines without a daemon: programs on a PTY. `processes.Bare` runs this file as a process.
 
-Each line of stdin is a request: a function of this file, how often to call it, and the program's
-argv, separated by tabs. The response is one line: the nanoseconds that each call took.
+Each line of stdin is a request: the name of a function of this file, the number of calls, and the
+program's argv, separated by tabs. The response is one line: the nanoseconds that each call took.
+
+The first argument of this process is the directory from which `ptyprocess` is imported.
 """
 
 import os
@@ -26,7 +28,7 @@ def spawn(argv: list[str]) -> int:
 
 
 def spawn_and_wait(argv: list[str]) -> int:
-    """Return the nanoseconds until `ptyprocess` has spawned the program and has reaped it."""
+    """Return the nanoseconds until `ptyprocess` has spawned the program and it was reaped."""
     before = time.perf_counter_ns()
     process = PtyProcess.spawn(argv)
     os.waitpid(process.pid, 0)
@@ -69,7 +71,7 @@ def notice(argv: list[str]) -> int:
 
 
 def _forget(process: PtyProcess) -> None:
-    # Its own `close` sleeps.
+    # `process.close` sleeps.
     process.fileobj.close()
     process.closed = True
 

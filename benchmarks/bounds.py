@@ -1,8 +1,8 @@
-"""Bounds of a large load: a control group, and a watch in this process.
+"""Bounds of a large load: limits by the kernel, and a `Watch` in this process.
 
-A mistake in a load of hundreds of programs must not take the machine with it. The kernel bounds
-processes and memory of this process and its descendants (version 1 of control groups, or a scope of
-systemd); the watch ends the load earlier.
+A mistake in a load of hundreds of programs must not make the machine unusable. `bounded` limits the
+processes and the memory of this process and its descendants, by control groups of version 1, or
+checks that a scope of systemd does. `Watch` ends the load before these limits are reached.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ _UNLIMITED = 1 << 60
 
 @contextlib.contextmanager
 def bounded(processes: int, memory_mib: int) -> Iterator[None]:
-    """Bound processes and memory during the block, as this process sees them itself.
+    """Limit the processes and memory (MiB) of this process and its descendants during the block.
 
-    Raises `RuntimeError` if nothing bounds them.
+    Raises `RuntimeError` if no limit as low as the arguments could be set or was set already.
     """
     made = []
     for controller, file, limit in (
@@ -48,7 +48,7 @@ def bounded(processes: int, memory_mib: int) -> Iterator[None]:
 
 
 def _remove(group: Path, parent: Path) -> None:
-    """Move what is left in a group into its parent, and remove the group."""
+    """Move the processes that are left in a control group to its parent, and remove the group."""
     deadline = time.monotonic() + _REMOVE_TIMEOUT_S
     while group.exists() and time.monotonic() < deadline:
         for pid in (group / "cgroup.procs").read_text().split():
@@ -76,7 +76,10 @@ def _check(processes: int, memory_mib: int) -> None:
 
 
 def _own(controller: str) -> str:
-    """Return the path of this process's control group; of version 2 for an empty name."""
+    """Return the path of this process's control group for a controller.
+
+    An empty name means version 2 of control groups.
+    """
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controller in controllers.split(","):
@@ -91,7 +94,10 @@ def _limit(path: str) -> int:
 
 
 class Watch:
-    """Calls `stop` once there are too many threads on the machine, or too little memory is left."""
+    """Calls `stop` with the reason if the machine has too many threads or too little free memory.
+
+    A thread checks that every `_INTERVAL_S` seconds during the block, and stops after a call.
+    """
 
     def __init__(self, threads_max: int, free_mib_min: int, stop: Callable[[str], None]) -> None:
         self._threads_max = threads_max
@@ -100,9 +106,9 @@ class Watch:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.threads = 0
-        """The highest number of threads."""
+        """The highest number of threads that was seen."""
         self.free_mib = _UNLIMITED
-        """The lowest amount of available memory."""
+        """The smallest amount of available memory that was seen, in MiB."""
 
     def __enter__(self) -> Self:
         self._thread.start()

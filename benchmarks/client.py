@@ -33,7 +33,7 @@ class Lines:
         self._rest = b""
 
     def next(self) -> bytes:
-        """Wait for a line; return it without its end."""
+        """Wait for a line; return it without the LF. Raises `EOFError` at the end of the stream."""
         line, found, self._rest = self._rest.partition(b"\n")
         if found:
             return line
@@ -53,9 +53,10 @@ class Lines:
 class Client:
     """One connection to a server.
 
-    `ask` waits for the response to a request; `send` and `receive` allow to pipeline requests.
-    `resume` is the secret of a lost connection, whose sessions are resumed. `own` has further
-    members of `_meta.acpterm`.
+    `ask` sends a request and waits for its response; `send` and `receive` allow pipelining.
+    `path` is an agents' socket, or a user's socket if it ends in `user.sock`. `resume` is the
+    secret of a lost connection whose sessions this connection resumes. `own` has further members of
+    `_meta.acpterm` for `initialize`.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Client:
             own["resume"] = resume
         if own:
             params["_meta"] = {"acpterm": own}
-        # Once it has responded, the server is ready.
+        # The server is ready once it has responded.
         meta = ((self.ask("initialize", params)).get("_meta") or {}).get("acpterm") or {}
         self.resume: str | None = meta.get("resume")
         self.resumed: bool = meta.get("resumed") is True
@@ -86,7 +87,7 @@ class Client:
         self._sock.close()
 
     def encode(self, method: str, params: dict[str, Any]) -> tuple[int, bytes]:
-        """Return the id and the line of a new request, which the caller sends."""
+        """Return the id and the line of a new request, which the caller passes to `send`."""
         id_ = next(self._ids)
         message = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
         return id_, self._encode(message) + b"\n"
@@ -100,14 +101,14 @@ class Client:
         return self._lines.next()
 
     def receive(self) -> Answer:
-        """Wait for the next response to any request."""
+        """Wait for the next response to any request. Raises `RuntimeError` if it is an error."""
         answer = self._decode(self._lines.next())
         if answer.error is not None:
             raise RuntimeError(f"the server answered {answer.error}")
         return answer
 
     def ask(self, method: str, params: dict[str, Any]) -> Any:
-        """Send a request and wait for its result."""
+        """Send a request, and return its result. Raises `RuntimeError` if it is an error."""
         _, line = self.encode(method, params)
         self._sock.sendall(line)
         return self.receive().result
@@ -133,7 +134,7 @@ class Client:
         self.ask("terminal/release", terminal)
 
     def until_output(self, terminal: dict[str, str], text: str, timeout_s: float = 20) -> None:
-        """Poll until the output contains `text`."""
+        """Poll until the output contains `text`. Raises `TimeoutError` after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while text not in self.output(terminal)["output"]:
             if time.monotonic() > deadline:

@@ -40,7 +40,7 @@ def _channel() -> socket.socket:
 
 
 def connect_as_agent(path: str) -> socket.socket:
-    """Connect to the agents' socket. Raises `OSError`."""
+    """Return a connection to the agents' socket at `path`. Raises `OSError` if connecting fails."""
     _channel().send(os.fsencode(os.path.abspath(path)))
     answer, (fd,), _, _ = socket.recv_fds(_channel(), 4, 1)
     sock = socket.socket(fileno=fd)

@@ -1,7 +1,7 @@
 """Many agents at once, each with a thread, a connection, a session and several terminals.
 
-Each terminal writes numbered lines, and then repeats what is typed. All latencies are in
-milliseconds.
+The program of each terminal writes `LINES` numbered lines, and then echoes its input. All latencies
+are in milliseconds.
 """
 
 import base64
@@ -23,7 +23,7 @@ _PROGRAM = 'n=0; while [ $n -lt "$2" ]; do n=$((n + 1)); echo "$1 line $n"; done
 
 
 class Agent:
-    """An agent: a connection with one session; `number` is its own."""
+    """An agent: a connection with one session, and terminals; `number` distinguishes agents."""
 
     def __init__(self, daemon: Daemon, number: int) -> None:
         self.number = number
@@ -49,11 +49,14 @@ class Agent:
         return str(self.client.ask("terminal/output", self._params(terminal))["output"])
 
     def exit_status(self, terminal: str) -> Any:
-        """Return the exit status; None if the program runs."""
+        """Return the exit status of a terminal's program; None if it still runs."""
         return self.client.ask("terminal/output", self._params(terminal)).get("exitStatus")
 
     def has_run(self, terminal: str) -> bool:
-        """Return whether a program has written its last line. Raises if it has ended."""
+        """Return whether a terminal's program has written its last line.
+
+        Raises `RuntimeError` if the program has ended before.
+        """
         output = self.output(terminal)
         if f" line {LINES}\n" in output:
             return True
@@ -63,13 +66,13 @@ class Agent:
         return False
 
     def is_whole(self, terminal: str) -> bool:
-        """Return whether the output has all lines once, in their order."""
+        """Return whether a terminal's output begins with all lines, each once and in order."""
         name = f"{self.number}.{self.terminals.index(terminal)}"
         wanted = "".join(f"{name} line {number}\n" for number in range(1, LINES + 1))
         return self.output(terminal).startswith(wanted)
 
     def release(self, terminals: Iterable[str]) -> list[float]:
-        """Release terminals, all at once; return how long each answer took."""
+        """Release terminals by pipelined requests; return the time until each response."""
         lines = [
             self.client.encode("terminal/release", self._params(terminal))[1]
             for terminal in terminals
@@ -84,7 +87,7 @@ class Agent:
 
 
 class Crowd:
-    """`count` agents with `each` terminals."""
+    """`count` agents with `each` terminals each, once `fill` has created them."""
 
     def __init__(self, daemon: Daemon, count: int, each: int) -> None:
         self.agents = [Agent(daemon, number) for number in range(count)]
@@ -93,7 +96,7 @@ class Crowd:
         self._daemon = daemon
 
     def stop(self, reason: str) -> None:
-        """Create no further terminals, and wait for none."""
+        """Make `fill` raise `RuntimeError(reason)` instead of creating or waiting any longer."""
         self._stopped = reason
 
     def _check(self) -> None:
@@ -101,7 +104,11 @@ class Crowd:
             raise RuntimeError(self._stopped)
 
     def fill(self, timeout_s: float) -> tuple[float, float]:
-        """Create all terminals; return the seconds until all are answered, and until all run."""
+        """Create all terminals.
+
+        Return the seconds until all creates are answered, and until all programs have written their
+        lines. Raises `TimeoutError` after `timeout_s`, and `RuntimeError` after `stop`.
+        """
         began = time.perf_counter()
         answered = []
         lock = threading.Lock()
@@ -131,11 +138,11 @@ class Crowd:
         return [taken for agent in self.agents for taken in agent.create_ms]
 
     def whole(self) -> int:
-        """Return for how many terminals the output is whole."""
+        """Return the number of terminals whose output has all lines (`Agent.is_whole`)."""
         return sum(agent.is_whole(one) for agent in self.agents for one in agent.terminals)
 
     def output_ms(self, count: int) -> list[float]:
-        """Read the output of any terminal `count` times."""
+        """Read the output of a random terminal `count` times; return the time of each."""
         taken = []
         for agent in self._some(count):
             terminal = random.choice(agent.terminals)
@@ -149,7 +156,7 @@ class Crowd:
             yield random.choice(self.agents)
 
     def again_ms(self, count: int) -> list[float]:
-        """Create one more terminal at a time, and release it; return how long each create took."""
+        """Create and release one more terminal, `count` times; return the time of each create."""
         taken = []
         for agent in self._some(count):
             terminal = agent.create()
@@ -160,7 +167,7 @@ class Crowd:
         return taken
 
     def list_ms(self, count: int) -> list[float]:
-        """Ask for the list of all terminals `count` times, as `acpterm ls` does."""
+        """List all terminals `count` times, as `acpterm ls` does; return the time of each."""
         user = Client(self._daemon.user_socket)
         taken = []
         for _ in range(count):
@@ -171,7 +178,7 @@ class Crowd:
         return taken
 
     def echo_ms(self, count: int) -> list[float]:
-        """Type into terminals, each shown in a window; return how long each key's echo took."""
+        """Type about `count` keys into attached terminals; return the time of each key's echo."""
         taken = []
         for agent in self._some(max(1, count // 10)):
             terminal = random.choice(agent.terminals)
@@ -180,7 +187,7 @@ class Crowd:
         return taken
 
     def release(self) -> list[float]:
-        """Release all terminals at once; return how long each answer took."""
+        """Release all terminals at once; return the time until each response."""
         taken: list[float] = []
 
         def work(agent: Agent) -> None:
@@ -195,7 +202,7 @@ class Crowd:
 
 
 class _Window:
-    """A window of a user that shows a terminal."""
+    """A window of the user, attached to a terminal during the block."""
 
     def __init__(self, socket: str, terminal: str) -> None:
         self._terminal = terminal

@@ -1,8 +1,9 @@
 """A bare WebSocket server, as a baseline: it sends each binary message back. See `figures.web`.
 
-`python -m benchmarks.echo_server DIRECTORY` serves a page with the xterm.js of the directory on a
-port of 127.0.0.1, which it prints. The page's `begin` shows a terminal, which sends its bytes
-through the WebSocket when a key is pressed, and prints what comes back.
+`python -m benchmarks.echo_server DIRECTORY` serves a page on a port of 127.0.0.1, and prints the
+port. DIRECTORY has the files of xterm.js. The page's function `begin(cols, rows, text)` shows a
+terminal. At each key, the page sends `text` through the WebSocket, and the terminal displays the
+bytes that come back.
 """
 
 import sys

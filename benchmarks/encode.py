@@ -1,4 +1,8 @@
-"""A baseline: responds to each byte with one line, a file's text encoded by `msgspec`."""
+"""A baseline: responds to each byte on a socket with a file's text, encoded by `msgspec`.
+
+The arguments are the descriptor of the socket and the path of the file. A response is one line,
+like that of `terminal/output`.
+"""
 
 import socket
 import sys

@@ -25,7 +25,9 @@ class Figure:
     compared: str = ""
     """The ratio of value and baseline, or their difference, in words."""
     met: bool | None = None
+    """Whether the target is met; None without a target."""
     detail: dict[str, Any] = field(default_factory=dict)
+    """Further values for the JSON file, such as those of each round."""
 
 
 def compare(
@@ -42,8 +44,8 @@ def compare(
 ) -> Figure:
     """Return a figure with a baseline and at most one target.
 
-    The target is that the value is `at_most` or `at_least` that many times the baseline, or above
-    the baseline by at most `more`, in `unit`.
+    The target is a value of at most `at_most` times the baseline; or of at least `at_least` times
+    the baseline; or of at most `more` (in `unit`) above the baseline.
     """
     figure = Figure(name, unit, value, baseline, plain, detail=detail)
     figure.compared = f"{value / baseline:.2f} times"
@@ -60,13 +62,13 @@ def compare(
 def below(
     name: str, unit: str, value: float, most: float, *, plain: float | None = None, **detail: Any
 ) -> Figure:
-    """Return a figure without a baseline, whose target is at most `most`."""
+    """Return a figure without a baseline, with the target of at most `most`."""
     aim = f"at most {most:g} {unit}"
     return Figure(name, unit, value, None, plain, aim, "", value <= most, detail)
 
 
 def above(name: str, unit: str, value: float, least: float, **detail: Any) -> Figure:
-    """Return a figure without a baseline, whose target is at least `least`."""
+    """Return a figure without a baseline, with the target of at least `least`."""
     aim = f"at least {least:g} {unit}".rstrip()
     return Figure(name, unit, value, aim=aim, met=value >= least, detail=detail)
 

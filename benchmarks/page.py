@@ -1,7 +1,7 @@
 """Writes the tables of docs/performance.md and docs/scale.md: `python -m benchmarks.page RESULTS`.
 
-RESULTS is a file that `python -m benchmarks --json` wrote. A page whose figures are not in it stays
-as it is.
+RESULTS is a file that `python -m benchmarks --json` wrote. A page is not changed if
+the file has no figures for it.
 """
 
 import json
@@ -40,7 +40,10 @@ def _write(page: str, rows: Sequence[tuple[str, ...]], machine: str) -> None:
 
 
 def _scale_rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:
-    """Return a row for each value, with a column for each load, and p50 and p99 in one cell."""
+    """Return the rows of the table of scale.md: one column for each load.
+
+    The p50 and p99 of a latency are in one cell.
+    """
     cells: dict[str, dict[str, str]] = {}
     loads: dict[str, None] = {}
     for figure in figures:

@@ -1,9 +1,10 @@
 """A plain terminal server, as a baseline: one asyncio process, no keeper, no emulator.
 
-It is what an engineer writes in an afternoon: the five terminal methods of ACP over a Unix socket,
-PTYs read by `loop.add_reader` 64 KiB at a time, an incremental decoder, and the last MiB of decoded
-text. The PTY's ONLCR stays on. Terminals do not survive its death, and it strips no escape
-sequences. Where it is faster than acpterm, the difference is the cost of acpterm's features.
+The server has the five terminal methods of ACP over a Unix socket. It reads PTYs by
+`loop.add_reader`, 64 KiB at a time, decodes the output incrementally, and retains the last MiB of
+text. It converts CR LF to LF, since ONLCR of the PTY is on, and leaves escape sequences in the
+text. Terminals end with the server. Where it is faster than acpterm, the difference is the cost of
+acpterm's features.
 
     python -m benchmarks.plain_server SOCKET
 """
@@ -40,7 +41,7 @@ class Text:
 
     def append(self, data: bytes, *, final: bool = False) -> None:
         chunk = self._pending + self._decoder.decode(data, final)
-        # The newline that follows may be in the next chunk.
+        # The LF of a CR LF may be in the next chunk.
         self._pending = "\r" if chunk.endswith("\r") and not final else ""
         chunk = chunk.removesuffix(self._pending).replace("\r\n", "\n")
         self._chunks.append(chunk)

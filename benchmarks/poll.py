@@ -1,4 +1,7 @@
-"""Polls a quiet terminal every 5 ms until stdin closes; then prints each response time, in ms."""
+"""Polls a quiet terminal every 5 ms until stdin closes; then prints all response times in ms.
+
+The argument is the path of the server's socket. Prints `ready` when the terminal is created.
+"""
 
 import json
 import select

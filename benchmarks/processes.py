@@ -24,7 +24,12 @@ _START_TIMEOUT_S = 20
 
 
 class Server:
-    """A process that serves a Unix socket in a directory of its own, as long as a block lasts."""
+    """A process that serves a Unix socket in a private temporary directory, during a block.
+
+    `arguments` are those of `python -m`, before the path of the socket; `env` is added to the
+    environment, from which the variables of acpterm are removed. Raises `RuntimeError` if the
+    process does not listen within `_START_TIMEOUT_S`.
+    """
 
     def __init__(self, *arguments: str, **env: str) -> None:
         self.directory = tempfile.TemporaryDirectory(prefix="acpterm-bench-")
@@ -42,7 +47,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                # As daemons are started; Linux schedules processes by session.
+                # Daemons are started so; it matters because Linux schedules processes by session.
                 start_new_session=True,
             )
         self.pid = self._process.pid
@@ -150,7 +155,7 @@ class PlainServer(Server):
 
 
 class Bare:
-    """Runs `bare.py`, in a fresh process that has nothing else loaded, while a block lasts."""
+    """Runs `bare.py` during a block, in a process that has no other modules loaded."""
 
     def __enter__(self) -> Self:
         library = Path(ptyprocess.__file__).parent.parent
@@ -183,7 +188,7 @@ class Bare:
 
 @contextlib.contextmanager
 def encoder(file: str) -> Iterator[socket.socket]:
-    """Run `encode.py`; yield a socket on which it responds to each byte with the encoded file."""
+    """Run `encode.py`; yield a socket, on which each byte gets the encoded file as response."""
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
@@ -197,9 +202,9 @@ def encoder(file: str) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def poller(path: str) -> Iterator[list[float]]:
-    """Poll a quiet terminal of the server at `path` every 5 ms, from a process of its own.
+    """Poll a quiet terminal of the server at `path` every 5 ms, in a separate process.
 
-    Yield a list, which is filled at the end of the block: milliseconds until each response.
+    Yield a list. At the end of the block it is filled with the milliseconds until each response.
     """
     taken: list[float] = []
     process = subprocess.Popen(
@@ -220,7 +225,7 @@ def poller(path: str) -> Iterator[list[float]]:
 
 @contextlib.contextmanager
 def lines(size: int, *, coloured: bool = False) -> Iterator[str]:
-    """Yield the path of a file of lines of 80 cells, with `size` bytes or a line less.
+    """Yield the path of a file of lines of 80 cells, of at most `size` bytes.
 
     A coloured line has five SGR sequences, as the output of compilers and of `ls --color` has.
     """

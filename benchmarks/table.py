@@ -40,7 +40,7 @@ def _row(figure: Figure) -> tuple[str, ...]:
 
 
 def value(number: float, unit: str) -> str:
-    """Return a number with its unit, rounded to its significant digits."""
+    """Return a number with its unit: without decimals from 100 on, else with two."""
     return (f"{number:.0f} {unit}" if abs(number) >= 100 else f"{number:.2f} {unit}").rstrip()
 
 

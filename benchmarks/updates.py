@@ -1,7 +1,7 @@
 """An agent that responds to its first line, then sends updates: `python updates.py COUNT`.
 
-One in four is a tool call's update with content, which a proxy has to decode; the others are chunks
-of a message.
+Every fourth update is that of a tool call with content, which a proxy has to decode. The others are
+chunks of a message.
 """
 
 import json

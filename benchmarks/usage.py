@@ -1,7 +1,7 @@
-"""What the processes of a load use, by their kinds.
+"""The memory and threads of the processes of a load, by kind of process.
 
-The processes are those that have a marker in their environment, and the descendants of these: a
-daemon's client of another host does not inherit the environment of the daemon.
+The processes of the load have a marker in their environment, or descend from such a process. The
+descendants are searched too because the daemon runs clients such as ssh with another environment.
 """
 
 import os
@@ -13,17 +13,20 @@ from typing import NamedTuple
 import psutil
 
 _MARKER = "SCALE_BENCHMARK"
-# Reading how much memory a process uses takes milliseconds.
+# Processes of one kind whose memory is read: that takes milliseconds each.
 _SAMPLES = 25
 
 
 def mark() -> None:
-    """Mark the processes that this process starts from now on."""
+    """Set the marker in the environment of this process, which its later children inherit."""
     os.environ[_MARKER] = str(os.getpid())
 
 
 class Kind(NamedTuple):
-    """The processes of a kind: their number, and the mean memory of one."""
+    """The processes of a kind: their number, their threads in total, and the mean memory of one.
+
+    `pss_mib` counts shared pages in proportion, `rss_mib` completely.
+    """
 
     count: int
     threads: int
@@ -32,7 +35,7 @@ class Kind(NamedTuple):
 
 
 def found() -> list[psutil.Process]:
-    """Return the marked processes and their descendants, without this process."""
+    """Return the marked processes and the children of this process, with all descendants."""
     marker = f"{_MARKER}={os.getpid()}".encode()
     children: dict[int, list[int]] = defaultdict(list)
     waiting = []
@@ -60,9 +63,10 @@ def found() -> list[psutil.Process]:
 
 
 def by_kind(daemon: dict[int, str], more: list[psutil.Process]) -> dict[str, Kind]:
-    """Return what the processes use, and those of `more`.
+    """Return the use of the `found` processes and of `more`, by the name of their kind.
 
-    `daemon` has the names of the daemon's processes by their pids.
+    `daemon` has names for the pids of the daemon's processes. The kind of other processes is the
+    name of the program.
     """
     kinds: dict[str, list[psutil.Process]] = defaultdict(list)
     for process in found() + more:
@@ -94,7 +98,7 @@ def _use(processes: list[psutil.Process]) -> Kind:
 
 
 def memory_mib(pid: int) -> dict[str, float]:
-    """Return the sizes that the kernel reports for a process, in MiB."""
+    """Return the sizes in `/proc/PID/smaps_rollup`, such as `Pss` and `Rss`, in MiB."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return {
         name: float(size) / 1024

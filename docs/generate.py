@@ -1,9 +1,12 @@
 """Write the pages that are generated from the code: `make docs`, or `python docs/generate.py`.
 
 `settings.md` is generated from `acpterm.config.Settings`, `profiles.md` from
-`acpterm.config.profiles`, `methods.md` from the method table of
-the user API, `mcp-tools.md` from the tool table, `commands.md`, `commands/` and `man/` from the
-commands' help, and `completions/` by click. A test compares the pages with the generated text.
+`acpterm.config.profiles`, `methods.md` from the method table of the user API (`generate_methods`),
+`mcp-tools.md` from the tools of `acpterm mcp` (`generate_tools`), `commands.md`, `commands/` and
+`man/` from the commands' help, and `completions/` by click. A test compares the pages with the
+generated text.
+
+Longer than 300 lines because a third of the file is the templates of the pages.
 """
 
 import copy
@@ -153,7 +156,7 @@ GROUPS = {
     "For agents, editors and scripts": ["setup", "mcp", "stdio", "proxy", "prompt"],
 }
 
-# The names that the shells look for.
+# The file names under which each shell searches for its completion script.
 COMPLETIONS = {"bash": "acpterm.bash", "zsh": "_acpterm", "fish": "acpterm.fish"}
 
 COMMAND = """\
@@ -232,7 +235,10 @@ def _fields(struct: type[msgspec.Struct]) -> list[types.Field]:
 
 
 def _difference(profile: Profile, names: list[str]) -> str:
-    """Return the values of a built-in profile that differ from the defaults."""
+    """Return the values of a built-in profile that differ from the defaults, in Markdown.
+
+    `names` are the values to compare, besides `limits`.
+    """
     usual = Profile(name="")
     found = {name: getattr(profile, name) for name in names}
     values = [
@@ -259,7 +265,7 @@ def commands() -> str:
 
 
 def command_page(name: str) -> str:
-    """Return the text of one command's page."""
+    """Return the text of the page of the command `name`, with its subcommands."""
     context = _context(name)
     subcommands = "".join(
         SUBCOMMAND.format(name=f"{name} {one.info_name}", **_parts(one))
@@ -269,7 +275,7 @@ def command_page(name: str) -> str:
 
 
 def _parts(context: click.Context) -> dict[str, str]:
-    """Return the variable parts of the page of a command."""
+    """Return the values for the template of a command's page, by their names."""
     found = context.command
     first, _, rest = inspect.cleandoc(found.help or "").partition("\n\n")
     records = [
@@ -305,7 +311,8 @@ def man_page(name: str | None) -> str:
 def _man_section(context: click.Context) -> str:
     """Return the section of a subcommand in the manual page of its command.
 
-    It is the page of the subcommand without its head, and with subsections instead of sections.
+    The section is click-man's page of the subcommand without the head, with subsections instead of
+    sections.
     """
     context.command = _escaped_copy(context.command)
     page: str = generate_man_page(context, version=__version__, date=" ")
@@ -315,7 +322,7 @@ def _man_section(context: click.Context) -> str:
 
 
 def completion(shell: str) -> str:
-    """Return the completion script of a shell, which packages install."""
+    """Return the completion script of a shell, such as `bash`, which packages install."""
     context = _context("completion")
     with context:
         found: str = completion_script(context.find_root(), shell)
@@ -326,7 +333,7 @@ def _for_man(name: str) -> click.Command:
     found = _escaped_copy(_context(name).command)
     found.short_help = SHORT[name].removesuffix(".")
     if isinstance(found, click.Group):
-        found.commands = {}  # described by `_man_section`
+        found.commands = {}  # `_man_section` describes them
     return found
 
 
@@ -354,7 +361,7 @@ def _context(name: str) -> click.Context:
 
 
 def _subcommands(context: click.Context) -> list[click.Context]:
-    """Return the contexts of a command's subcommands, if it has any."""
+    """Return the contexts of a command's subcommands; an empty list if it has none."""
     found = context.command
     if not isinstance(found, click.Group):
         return []
@@ -365,7 +372,7 @@ def _subcommands(context: click.Context) -> list[click.Context]:
 
 
 def _flowing(paragraph: str) -> str:
-    """Escape a paragraph of --help for Markdown."""
+    """Escape a paragraph of a command's help for Markdown."""
     return paragraph.replace("\\", "\\\\").replace("<", "&lt;").replace("*", "\\*")
 
 
@@ -430,7 +437,7 @@ def _title(field: types.Field) -> str:
 
 
 def pages() -> dict[str, Callable[[], str]]:
-    """Return the path of each generated page, relative to this directory, and its function."""
+    """Return the functions that make the texts of the pages, by the pages' paths from here."""
     made: dict[str, Callable[[], str]] = {
         "settings.md": settings,
         "profiles.md": profiles,

@@ -1,4 +1,4 @@
-"""Generate the reference of the user API from its method table and the wire types."""
+"""Make the text of `methods.md`: the user API, from its method table and the wire types."""
 
 import inspect
 import re
@@ -104,8 +104,8 @@ def methods() -> str:
 def _method(name: str, method: Method, shared: set[type[Wire]]) -> str:
     """Return the section of one method.
 
-    The text after the first paragraph of the params' docstring describes the method too, unless
-    several methods share these params.
+    `shared` are the params that several methods have. The text after the first paragraph of the
+    params' docstring describes the method, too, unless the params are shared.
     """
     result = _struct_in(get_type_hints(method.handle)["return"])
     about = _without_name(inspect.cleandoc(method.handle.__doc__ or ""))
@@ -127,12 +127,15 @@ def _method(name: str, method: Method, shared: set[type[Wire]]) -> str:
 
 
 def _without_name(docstring: str) -> str:
-    """Remove the method's name that a docstring may begin with, followed by a colon."""
+    """Return a docstring without the method's name and the colon that it may begin with."""
     return re.sub(r"^`+[\w/$]+`+: ", "", docstring)
 
 
 def _public(text: str, *kinds: type[msgspec.Struct]) -> str:
-    """Remove what concerns the implementation only, and spell the kinds' fields as on the wire."""
+    """Return a docstring for readers of the API: with the names of fields on the wire.
+
+    Sentences about the implementation are removed. `kinds` are the types whose fields it names.
+    """
     text = re.sub(r"\s*Raises? `?RpcError`?[^.]*\.", "", text.replace("``", "`"))
     for kind in kinds:
         for field, encoded in zip(
@@ -182,6 +185,6 @@ def _kind(kind: types.Type) -> str:
 
 
 def _struct_in(hint: Any) -> type[msgspec.Struct]:
-    """Return the type of a result from a handler's return annotation."""
+    """Return the type of a result, from the return annotation of a handler."""
     found = [_struct_in(arg) for arg in get_args(hint) if arg is not Any and arg is not None]
     return next((one for one in found if one is not Empty), Empty) if get_args(hint) else hint

@@ -1,7 +1,7 @@
 """Add the commit to the wheel and the sdist, in the file `acpterm/commit`.
 
-`acpterm --version` prints it. An sdist has the file already. A checkout has none: there, the
-command asks git.
+`acpterm --version` prints the commit. An sdist contains the file already. In a checkout there is no
+such file: the command asks git for the commit.
 """
 
 import os
@@ -19,7 +19,7 @@ class CommitHook(BuildHookInterface[Any]):
     """The hook that hatchling calls around each build."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the commit of the checkout to a temporary file, and add that to the package."""
+        """Write the commit of the checkout to a temporary file, and add the file to the package."""
         if version == "editable" or os.path.exists(os.path.join(self.root, FILE)):
             return
         commit = _commit(self.root)

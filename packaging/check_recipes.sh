@@ -1,9 +1,9 @@
 #!/bin/sh
-# Check the recipes in dist/ for Homebrew, Arch Linux and Nix, as far as that is possible without these.
+# Check the recipes in dist/ for Homebrew, Arch Linux and Nix, as far as possible without them.
 #
 # check_recipes.sh PYTHON: PYTHON has acpterm's dependencies and the extra "package" of pyproject.toml.
 # dist/ has what dist.sh, dependencies.py and recipes.py write. PYTHON313 is a Python 3.13, without which
-# the formula is not executed. What is built here has no network. The status is 0 if all checks passed.
+# the formula is not executed. Builds have no network. The status is 0 if all checks passed.
 set -eu
 python=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -28,11 +28,11 @@ elif [ -n "${ACPTERM_NO_SKIPS-}" ]; then
   echo "no Python 3.13: set PYTHON313" >&2
   exit 1
 fi
-# Not a link, which would not be in the virtual environment.
+# A script, because Python run by a link would not use the packages of its virtual environment.
 printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" >"$work/bin/python"
 chmod +x "$work/bin/python"
 version=$(cd "$here/.." && "$python" -m hatchling version)
-# The names of the dependencies on every platform.
+# The names of the dependencies that all platforms have.
 dependencies=$("$python" - "$here/../pyproject.toml" <<'VALUES'
 import re, sys, tomllib
 with open(sys.argv[1], "rb") as file:

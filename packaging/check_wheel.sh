@@ -1,8 +1,8 @@
 #!/bin/sh
 # Install the wheel in new environments, without the repository: check_wheel.sh WHEEL PYTHON...
 #
-# By pip with each PYTHON, and by pipx and uv with the first one. Each installation is tried, and has the
-# manual pages, completions, systemd units and the page.
+# By pip with each PYTHON, and by pipx and uv with the first one. Each installation is tried, and must
+# have the manual pages, completions, systemd units and the page.
 set -eu
 wheel=$(realpath "$1")
 shift
@@ -13,7 +13,7 @@ trap 'exit 1' INT TERM HUP
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 cd "$work"
 
-# files PREFIX: check that the installation in PREFIX has what is not Python.
+# files PREFIX: check that the installation in PREFIX has the files that are not Python.
 files() {
   for file in man/man1/acpterm.1 man/man1/acpterm-ls.1 bash-completion/completions/acpterm \
     zsh/site-functions/_acpterm fish/vendor_completions.d/acpterm.fish systemd/user/acpterm.service \

@@ -2,10 +2,11 @@
 
 The archive has the wheels that the recipes install without a package registry: all dependencies for
 the Homebrew formula (Python 3.13), pyghostty, which neither Arch Linux nor nixpkgs has, and the
-Python module of tree-sitter-bash, which Arch Linux does not have. Wheels, not sources, because
-pyghostty, msgspec and tree-sitter need compilers to build.
+Python module of tree-sitter-bash, which Arch Linux does not have. They are wheels, not
+sources, because pyghostty, msgspec and tree-sitter need compilers to build.
 
-Wheels are compressed already, so the archive is not. Its bytes depend only on the pinned wheels.
+Wheels are compressed already, so the archive is not compressed. Its bytes depend only on the pinned
+wheels.
 """
 
 import io

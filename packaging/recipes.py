@@ -4,7 +4,8 @@ RELEASE_URL is the URL of the directory with the files of the release: the sdist
 that dependencies.py writes. Without it, the recipes refer to dist/ on this machine. If makepkg is
 not installed, dist/aur gets no .SRCINFO.
 
-The recipes in packaging/ have placeholders such as @VERSION@ for what changes with each release.
+The recipes in packaging/ have placeholders, such as @VERSION@, for the values that change with each
+release.
 """
 
 import hashlib
@@ -41,7 +42,7 @@ def main(release_url: str) -> None:
         target.write_bytes(srcinfo())
         print(target.relative_to(HERE.parent))
     else:
-        # One of another version is worse than none.
+        # The .SRCINFO of another version would be worse than none.
         (DIST / "aur" / ".SRCINFO").unlink(missing_ok=True)
 
 
@@ -54,8 +55,11 @@ def srcinfo() -> bytes:
 
 
 def placeholders(release_url: str) -> dict[str, str]:
-    """Return the values by their names. Raises `OSError` if a file of the release is missing."""
-    # Ruby, shell and Nix expand some of the other characters in their strings.
+    """Return the values of the placeholders by their names.
+
+    Raises `OSError` if a file of the release is missing.
+    """
+    # In strings, Ruby, shell or Nix would expand some characters that are not in this list.
     if not re.fullmatch(r"(file|https?)://[\w./~%:@+-]+", release_url, re.ASCII):
         sys.exit(f"recipes.py: {release_url!r} is not a URL, or has special characters")
     # hatchling is where pyproject.toml gets the version from.
@@ -80,5 +84,5 @@ def sha256(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    # An empty argument is an empty RELEASE_URL of make.
+    # The argument is empty if make has no RELEASE_URL.
     main((sys.argv[1:] or [""])[0] or DIST.absolute().as_uri())

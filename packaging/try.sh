@@ -1,8 +1,8 @@
 #!/bin/sh
 # Try an installed acpterm: try.sh COMMAND..., where COMMAND is acpterm, from any directory.
 #
-# Prints what it does. It has a home directory, a runtime directory and a daemon of its own, and removes
-# these at the end. The environment is that of a new user, but for PATH.
+# Prints what it does. It uses a temporary home directory, a temporary runtime directory and a separate
+# daemon, and removes them at the end. The environment is that of a new user, except PATH.
 set -eu
 home=$(mktemp -d)
 run() { env -i PATH="$PATH" HOME="$home" XDG_RUNTIME_DIR="$home" LC_ALL=C.UTF-8 timeout 60 "$@"; }
@@ -44,7 +44,7 @@ run "$@" setup claude --skill --yes >/dev/null
 grep -q '^name: acpterm$' .claude/skills/acpterm/SKILL.md || fail "acpterm setup --skill"
 run "$@" setup claude --skill --undo --yes >/dev/null
 [ ! -e .claude ] || fail "acpterm setup --undo"
-# An agent. It does not read the result, so the commands need not have ended.
+# An agent. It does not wait for its commands, so they may still run when it ends.
 mkdir project
 for request in '1 rm -r project' '2 echo created'; do
   printf '{"jsonrpc":"2.0","id":%s,"method":"terminal/create","params":{"sessionId":"try","command":"%s"}}\n' \

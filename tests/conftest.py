@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from acpterm.keeper import client
+from acpterm.keeper import startup
 from tests.support.depth import EXAMPLES, THOROUGH, examples
 from tests.support.starting import start_afresh, start_embedded_keeper
 
@@ -56,7 +56,7 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def quick_keepers() -> Iterator[None]:
     """Fork the keepers of hosts from this process: starting a Python for each takes too long."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client, "_start_embedded", start_embedded_keeper)
+        patch.setattr(startup, "_start_embedded", start_embedded_keeper)
         yield
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from acpterm.acp import agent_api
+from acpterm.acp import agent_api, agent_meta
 from acpterm.acp.base import Wire
 from acpterm.cli.main import ALIASES, group
 from acpterm.config import Settings
@@ -159,7 +159,7 @@ def test_protocol_page_has_a_heading_for_every_method(method):
     sorted(
         {
             field
-            for kind in vars(agent_api).values()
+            for kind in (*vars(agent_api).values(), *vars(agent_meta).values())
             if isinstance(kind, type) and issubclass(kind, Wire) and kind is not Wire
             for field in kind.__struct_encode_fields__
             if not field.startswith("_")

@@ -67,7 +67,7 @@ WORDS = {
 # Files in which a word may occur, since a name that acpterm did not choose contains it, or one on
 # the wire.
 EXEMPT = {
-    "asker(s)": {"acpterm/acp/agent_api.py", "acpterm/host/launch/environment.py"},
+    "asker(s)": {"acpterm/acp/agent_meta.py", "acpterm/host/launch/environment.py"},
     # Options of yarn.
     "folder(s)": {"acpterm/policy/arguments.py"},
 }

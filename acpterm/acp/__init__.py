@@ -17,9 +17,13 @@ Messages of ACP v1:
 
 Messages of acpterm's own:
 
-- `agent_api`: methods for agents, and the member `acpterm` of ``_meta``.
-- `user_api`: methods on the user's socket.
+- `agent_api`: methods for agents.
+- `agent_meta`: the member `acpterm` of ``_meta``, such as the options of ``terminal/create``.
+- `approvals`: questions to the user whether an agent's command may run, and their answers.
+- `user_api`: methods on the user's socket, about terminals, sessions and the daemon.
 - `user_streams`: methods on the user's socket that stay open and send notifications.
-- `shares`: links to one terminal, and what their visitors get.
+- `user_review`: methods on the user's socket about the policy, the audit log and recordings.
+- `web_api`: methods on the user's socket about the HTTP server.
+- `shares`: links to one terminal, and the messages that visitors with a link get.
 - `pool`: the terminals of a PTY pool, as MCP tools and the WebSocket protocol describe them.
 """

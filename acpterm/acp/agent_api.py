@@ -1,22 +1,20 @@
-"""acpterm's own methods for agents, ``_acpterm/…``, and the member `acpterm` of ``_meta``.
+"""acpterm's own methods for agents, ``_acpterm/…``: their params and results.
 
-Params and that member are decoded strictly: an invalid value is an error that names the value,
-because an agent that uses them is written for acpterm. A null member is treated as absent.
+The options that acpterm adds to methods of ACP are in `agent_meta`.
+
+Params are decoded strictly: an invalid value is an error that names the value, because an agent
+that uses these methods is written for acpterm. A null member is treated as absent.
 
 Times are in milliseconds and sizes in bytes. A position is an offset in bytes from the beginning of
 a terminal's output.
 """
 
-from typing import Annotated, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Final, Literal, TypeAlias
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType
 
-from acpterm.acp.base import MetaIn, Wire
-from acpterm.acp.lenient import decode
+from acpterm.acp.base import Wire
 from acpterm.acp.terminal import SessionId, TerminalExitStatus, TerminalId
-
-OWN: Final = "acpterm"
-"""The name of the member of ``_meta`` that belongs to acpterm."""
 
 EVENTS: Final = "_acpterm/events"
 
@@ -45,22 +43,6 @@ EXTENSIONS: Final[dict[str, list[str]]] = {
 """What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
 
 Format: TypeAlias = Literal["text", "raw", "screen"]
-EndedBy: TypeAlias = Literal[
-    "exited",
-    "agent",
-    "user",
-    "timeout",
-    "idle",
-    "limit",
-    "lost",
-    "disconnect",
-    "node_failure",
-    "time_limit",
-    "preempted",
-    "cancelled",
-    "not_started",
-]
-
 Level: TypeAlias = Literal["safe", "unknown", "dangerous"]
 
 Natural = Annotated[int, Meta(ge=0)]
@@ -72,9 +54,10 @@ class ReadRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/read``: read the output from the position `since` on.
 
     A position is an offset in bytes from the beginning of the terminal's output. Without `since`,
-    read from the oldest retained byte. If there is no output after `since` yet,
-    wait up to `wait_ms` milliseconds for some. With `until_input` the wait ends, too, when the
-    program waits for input.
+    read from the oldest retained byte, at most `max_bytes` bytes. If there is no output after
+    `since` yet, wait up to `wait_ms` milliseconds for output. With `until_input` the wait also ends
+    when the program waits for input. `format` is the form of the returned output, by default the
+    terminal's.
     """
 
     session_id: SessionId
@@ -90,8 +73,10 @@ class ReadResponse(Wire):
     """The response to ``_acpterm/terminal/read``.
 
     `data` is text, or base64 if `encoding` is set. The next read continues from `position`. `lost`
-    is the number of bytes from `since` on that are no longer retained, and so are not in `data`.
-    `waiting_for_input` is as in ``terminal/output`` (`OutputMeta`).
+    is the number of bytes after `since` that are not in `data`, because they are no longer
+    retained or were skipped to begin at a complete line or sequence. `exit_status` is absent until
+    the program has exited. `waiting_for_input` is as in ``terminal/output``
+    (`agent_meta.OutputMeta`).
     """
 
     data: str
@@ -147,8 +132,9 @@ class SignalRequest(Wire):
 class CheckRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/command/check``: judge a command without running it.
 
-    `command`, `args` and `cwd` are as in ``terminal/create``. With `ask` the user is asked if the
-    user has to approve the command, and a command that may not run is an error.
+    `command`, `args` and `cwd` are as in ``terminal/create``. With `ask`, a command that needs the
+    user's approval is shown to the user, and the response is sent after the user's answer; a
+    command that may not run is then an error.
     """
 
     session_id: SessionId
@@ -159,9 +145,9 @@ class CheckRequest(Wire, omit_defaults=True):
 
 
 class CheckedPart(Wire):
-    """A command of the line that was judged: its words, its level, and why it is not safe.
+    """A command of the line that was judged: its words, its level, and the reason for the level.
 
-    A part without `words` is the line itself.
+    `reason` is empty if the command is safe. A part without `words` is the line itself.
     """
 
     words: list[str]
@@ -172,9 +158,10 @@ class CheckedPart(Wire):
 class CheckResponse(Wire):
     """The response to ``_acpterm/command/check``: the judgement on a command.
 
-    `decision` says whether it would run: `allow`, `ask` or `deny`. `reason` says why it is not
-    allowed or not safe. `rule` is the rule or list that has decided, if one has, and `profile` the
-    name of the profile.
+    `level` is the level of the command, and `parts` has the commands that it consists of.
+    `decision` says whether the command would run: `allow`, `ask` or `deny`. `reason` says why the
+    command is not allowed or not safe. `rule` is the rule or list that has decided; it is absent if
+    the level has decided. `profile` is the name of the profile.
     """
 
     level: Level
@@ -201,159 +188,3 @@ class AgentEventsRequest(Wire):
 
     session_id: SessionId
     token: Annotated[str, Meta(description="any string: the request's notifications carry it, too")]
-
-
-class ResourcesParams(Wire, omit_defaults=True, forbid_unknown_fields=True):
-    """What a create request asks of a cluster, instead of what the place's settings say.
-
-    The values are as Slurm writes them: `time` is minutes or ``HOURS:MINUTES:SECONDS``, `memory`
-    such as ``4G``, and `gpus` such as ``1`` or ``a100:2``. Other members are an error.
-    """
-
-    partition: str | None = None
-    account: str | None = None
-    time: str | None = None
-    cpus: Positive | None = None
-    memory: str | None = None
-    gpus: str | None = None
-
-
-class CreateMeta(Wire, omit_defaults=True):
-    """``_meta.acpterm`` of a ``terminal/create`` request: options that ACP does not have.
-
-    The terminal has `cols` columns and `rows` rows. The program is killed after `timeout_ms`
-    milliseconds. `shell` is true if `command` is shell text, and false if it is a program. `format`
-    is the form in which ``terminal/output`` returns the output. `provider` requests that the
-    program runs in a stricter isolation than the user has selected (`landlock`, `bubblewrap`,
-    `podman` or `docker`), or in a place that the user's profile lists, such as `ssh:build1`. `name`
-    is a name for the terminal; if it ends with ``-#``, the ``#`` is replaced by the smallest number
-    from 1 on that makes a name which no terminal has. `resources` are for a place on a cluster.
-    """
-
-    cols: Cells | None = None
-    rows: Cells | None = None
-    timeout_ms: Positive | None = None
-    shell: bool | None = None
-    format: Format | None = None
-    provider: str | None = None
-    name: str | None = None
-    resources: ResourcesParams | None = None
-
-
-class CreatedMeta(Wire):
-    """``_meta.acpterm`` of a ``terminal/create`` response.
-
-    It says where the program runs, how it is isolated, the level of the command, the name of the
-    terminal if one was requested, and the host if it is another one. `queued` is true if a cluster
-    has not started the program yet.
-    """
-
-    provider: str
-    isolation: Literal["none", "sandbox", "container"]
-    level: str | None
-    name: str | UnsetType = UNSET
-    host: str | UnsetType = UNSET
-    queued: bool | UnsetType = UNSET
-
-
-class OutputMeta(Wire):
-    """``_meta.acpterm`` of a ``terminal/output`` response: whether the program waits for input.
-
-    It is sent only while the program runs, and only if acpterm can determine whether it waits. If
-    the program has not started, because a cluster has no room for it yet, `queued` is true instead.
-    """
-
-    waiting_for_input: bool | UnsetType = UNSET
-    queued: bool | UnsetType = UNSET
-
-
-class ExitMeta(Wire):
-    """``_meta.acpterm`` of an exit status: what ended the program, and the resources it used.
-
-    If a limit ended the program, `limit` is its name, and `limit_value` its value in its own unit:
-    bytes (`memory`, `file_size`), seconds (`idle`, `wall`) or milliseconds (`timeoutMs`). `host` is
-    the host that the program ran on, if it is another one.
-    """
-
-    ended_by: EndedBy
-    wall_ms: int
-    cpu_ms: int | UnsetType = UNSET
-    max_rss_bytes: int | UnsetType = UNSET
-    limit: str | UnsetType = UNSET
-    limit_value: float | UnsetType = UNSET
-    host: str | UnsetType = UNSET
-
-
-class ExecContextParams(Wire, omit_defaults=True):
-    """The execution context for the programs that a peer starts, as the peer sends it.
-
-    For an absent member the host uses the value that it has determined itself. `umask` is a number
-    (18 is 0o022). `rlimits` maps a name without ``RLIMIT_``, such as ``NOFILE``, to the soft and
-    the hard limit; -1 means unlimited.
-    """
-
-    env: dict[str, str] | None = None
-    cwd: Annotated[str | None, Meta(description="an absolute path")] = None
-    umask: Annotated[int, Meta(ge=0, le=0o777)] | None = None
-    rlimits: dict[str, tuple[int, int]] | None = None
-
-
-class InitializeMeta(Wire, omit_defaults=True):
-    """``_meta.acpterm`` of an ``initialize`` request.
-
-    `context` is the execution context of the programs that the peer starts. `asker` is its former
-    name, and is used if `context` is absent. `relay` is true if the process that connects (`acpterm
-    stdio`) only relays the messages of its parent, the agent. `resume` is the secret of an earlier
-    connection whose stream has ended, to continue that connection. `approver` is a token that makes
-    the connection an approver, whose client asks the user (see `approvals`); only the user's own
-    programs can get one. `profile` is the name of a profile that the agent's commands must satisfy
-    as well as the one that the user has selected. `elicits` is true if the client shows questions
-    to the user by itself; that counts only if the setting `mcp_elicitation_approves` is on.
-    """
-
-    context: ExecContextParams | None = None
-    asker: ExecContextParams | None = None
-    relay: bool | None = None
-    resume: Annotated[str | None, Meta(description="the secret of a connection that was lost")] = (
-        None
-    )
-    approver: str | None = None
-    profile: str | None = None
-    elicits: bool | None = None
-
-
-class CancelMeta(Wire):
-    """``_meta.acpterm`` of a ``session/cancel``: terminals that continue, such as a server."""
-
-    keep: list[TerminalId] = field(default_factory=list)
-
-
-class ResumeMeta(Wire):
-    """``_meta.acpterm`` of the host's response to an agent's ``initialize``.
-
-    `resume` is the secret of this connection. If the stream breaks, the agent sends the secret in
-    the ``initialize`` of a new stream to continue the connection, with its sessions and terminals.
-    `resumed` says whether this ``initialize`` continued a connection; it is false if no connection
-    has the secret that the request contained. `approver` says whether the connection is an
-    approver; it is sent if the request contained a token for that.
-    """
-
-    resume: str
-    resumed: bool | UnsetType = UNSET
-    approver: bool | UnsetType = UNSET
-
-
-W = TypeVar("W", bound=Wire)
-
-
-def own_meta(meta: MetaIn, into: type[W]) -> W | None:
-    """Return the member `acpterm` of `meta`, decoded as `into`; None if absent.
-
-    `meta` is the ``_meta`` of a request's params.
-
-    Raises RpcError (-32602) if the member is invalid.
-    """
-    own = None if meta is None else meta.get(OWN)
-    if own is None or bytes(own) == b"null":
-        return None
-    return decode(own, into, f"params._meta.{OWN}")

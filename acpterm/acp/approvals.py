@@ -36,11 +36,12 @@ class ApprovalInfo(Wire):
     """A question to the user: whether a command of an agent may run.
 
     `agent` (a name), `connection` and `session_id` (ids) say which agent asks. `cwd` is the
-    directory in which the command would run, after the name of the place if that is another host,
-    such as ``ssh:build1:/src``. `level` is the level of the command, such as
-    `dangerous`, and `reason` says why the user is asked. `prefix` is what an answer for always is
-    for: the first words of the command; it is null if the command cannot be allowed always.
-    `remaining_ms` is the time after which the command is refused; it is null if there is no limit.
+    directory in which the command would run; on another host, the name of the place precedes it,
+    as in ``ssh:build1:/src``. `level` is the level of the command, such as
+    `dangerous`, and `reason` says why the user is asked. `prefix` has the first words of the
+    command, to which an answer with the scope `always` applies; it is null if no such answer is
+    possible. `remaining_ms` is the time until the command is refused without an answer; it is null
+    if there is no limit.
     """
 
     approval_id: str
@@ -57,10 +58,11 @@ class ApprovalInfo(Wire):
 
 
 class ApprovalAnswer(Wire):
-    """The answer to a question: `decision`, `scope`, and `by`, which is who or what has answered.
+    """The answer to a question: the decision, for which commands (`scope`), and the source (`by`).
 
-    `by` is ``editor``, ``prompt``, ``elicitation``, ``approvals`` (a command of the user),
-    ``page``, ``timeout``, ``cancelled`` or ``unattended``.
+    `by` is ``editor``, ``prompt``, ``elicitation``, ``approvals`` (a command of the user) or
+    ``page`` if the user has answered there; otherwise the cause of a refusal: ``timeout``,
+    ``cancelled`` or ``unattended``. `reason` is a text for the agent.
     """
 
     decision: Decision
@@ -103,7 +105,7 @@ class PendingNotification(Wire):
 class AnswerRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/approval/answer``: answer a question.
 
-    With `scope` `always` the answer is for all commands of the session with the same `prefix`.
+    With `scope` `always` the answer applies to all commands of the session with the same `prefix`.
     `reason` is a text for the agent, such as why the command is refused.
     """
 
@@ -126,10 +128,10 @@ class DeclineRequest(Wire):
 class ApproverRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/approver``: request a token that makes a connection an approver.
 
-    `kind` is what asks the user. `agent` is the command with which the client starts the agent; a
-    profile can be selected by the program's name. `profile` is the profile that the user has
-    chosen. The client sends the token in ``initialize``, as ``_meta.acpterm.approver``, on the
-    agents' socket.
+    `kind` is what asks the user. `agent` is the command with which the client starts the agent; the
+    settings can select a profile by the name of its program. `profile` is the profile that the user
+    has chosen for this agent, if any. The client sends the token in ``initialize``, as
+    ``_meta.acpterm.approver``, on the agents' socket.
     """
 
     kind: ApproverKind
@@ -152,8 +154,8 @@ class ApprovalsResponse(Wire):
 class SubscribeApprovalsRequest(Wire):
     """The params of ``_acpterm/approval/subscribe``: send all questions, first the pending ones.
 
-    While the request is pending, the user counts as present: a question is asked even if no
-    approver can ask it.
+    While this request is open, the user counts as present: an agent's command waits for an answer
+    even if no approver can ask the user.
     """
 
     token: Token

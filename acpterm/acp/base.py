@@ -1,4 +1,4 @@
-"""The base class and the annotations of all wire types of ACP.
+"""The base class `Wire`, and the annotations, of all wire types of ACP and of acpterm itself.
 
 Names of fields are in snake_case here and in camelCase on the wire. Members that have no field are
 ignored, unless the type forbids them. An invalid value is an error, except in fields annotated with

@@ -1,8 +1,8 @@
 """``initialize``, which a terminal host receives, and the host's response.
 
-In ACP the client sends ``initialize`` to the agent. With a terminal host it is the agent that
-connects and sends ``initialize``. acpterm responds with the capabilities of an ACP client that has
-terminals and no file system.
+In ACP the client sends ``initialize`` to the agent. To a terminal host, however, the agent connects
+and sends ``initialize``. acpterm responds with the capabilities of an ACP client that has terminals
+and no file system.
 """
 
 from typing import Annotated, Any, Final

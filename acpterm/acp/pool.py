@@ -1,8 +1,8 @@
 """A terminal as a PTY pool describes it: for the pool's MCP tools, and for its WebSocket protocol.
 
-Ownership decides what an agent can do: a terminal that it spawned is its own (`agent`) and not
-visible, until it is promoted. Then, and if the user created it, it belongs to the user (`user`) and
-is visible: the agent can read it, and cannot kill it.
+The owner decides what an agent can do. A terminal that an agent spawned has the owner `agent`, and
+is not visible to the user, until it is promoted. A terminal that was promoted, or that the user
+created, has the owner `user` and is visible: an agent can read the terminal, but cannot kill it.
 """
 
 import shlex
@@ -13,13 +13,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from acpterm.acp.user_api import TerminalInfo
 
 NAME: Final = "pty-#"
-"""The name that a terminal of the pool requests: the number is the host's to choose."""
+"""The name that the pool requests for a terminal: the host replaces ``#`` by a number."""
 HISTORY_BYTES: Final = 64 * 1024
-"""How much output a history has at most."""
+"""The maximum size of a terminal's history, in bytes of output."""
 
 
 class PoolTerminal(Struct, kw_only=True, omit_defaults=True):
-    """A terminal. `command` is present if an agent spawned it."""
+    """A terminal of the pool. `command` is present if an agent spawned the terminal."""
 
     id: Annotated[str, Meta(description="Unique terminal identifier")]
     cwd: Annotated[str, Meta(description="Working directory")]
@@ -30,9 +30,10 @@ class PoolTerminal(Struct, kw_only=True, omit_defaults=True):
 
 
 def pool_terminal(info: TerminalInfo, argv: list[str] | None = None) -> PoolTerminal:
-    """Return a terminal as a pool describes it; `argv` is the command that an agent spawned.
+    """Return a terminal as a pool describes it.
 
-    If `argv` is not known, an agent's command is split into words.
+    `argv` is the command that an agent spawned. If it is None, the command line of an agent's
+    terminal is split into words; a terminal of the user then has no `command`.
     """
     command: list[str] | UnsetType = UNSET
     if argv is not None:

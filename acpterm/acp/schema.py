@@ -1,7 +1,7 @@
-"""What `lenient` needs to decode a Struct of this package field by field.
+"""Derive from a Struct's type annotations how `lenient` decodes the Struct field by field.
 
-A `FieldSchema` is derived once from each Struct's type annotations. It says which invalid values
-are ignored instead of refused, and describes a valid value in words for error messages.
+A `FieldSchema` says which invalid values are ignored instead of refused, and describes a valid
+value in words for error messages. It is derived once for each Struct.
 """
 
 import functools
@@ -126,10 +126,10 @@ def _is_struct(annotation: Any) -> bool:
 
 
 def _words(plain: Any, metas: tuple[Meta, ...] = ()) -> str:
-    """Describe in words a value of the type `plain`: no union, and without its `Annotated`.
+    """Return a description of the values of the type `plain`, such as "a string".
 
-    `metas` are the `Meta` objects that were removed with `Annotated`. An integer's range is read
-    from them.
+    `plain` is neither a union nor `Annotated`. `metas` are the `Meta` objects that annotated it;
+    they have the range of an integer.
     """
     origin, arguments = get_origin(plain), get_args(plain)
     words = _SIMPLE.get(plain, "a JSON value")
@@ -151,7 +151,7 @@ def _words(plain: Any, metas: tuple[Meta, ...] = ()) -> str:
 
 
 def _expected(annotation: Any) -> str:
-    """Describe in words a value of the type `annotation`, other than null."""
+    """Return a description of the values of the type `annotation`, except null."""
     metas = tuple(_metas(annotation))
     plain = [member for member in _members(annotation) if member is not type(None)]
     return " or ".join(_words(member, metas) for member in plain)

@@ -1,7 +1,7 @@
-"""``session/update`` and ``session/cancel``, as far as terminals need them.
+"""``session/update`` and ``session/cancel``: tool calls are decoded, other updates stay raw JSON.
 
-Updates of tool calls are decoded; all other updates stay raw JSON. In a `tool_call_update`, an
-absent field (UNSET) keeps the previous value, and a null field (None) clears the value.
+In a `tool_call_update`, an absent field (UNSET) keeps the previous value, and a null field (None)
+clears the value.
 """
 
 from typing import Annotated, Literal, TypeAlias

@@ -2,7 +2,7 @@
 
 The user's methods are ``_acpterm/share/…``. On ``/user`` of the HTTP server, a visitor has other
 methods than the user: ``initialize`` and ``_acpterm/terminal/get``, ``attach``, ``window`` and
-``write``, of which ``get`` returns a `SharedTerminalInfo`.
+``write``. There, ``get`` returns a `SharedTerminalInfo`.
 
 A field `…_at` is in milliseconds since 1970, and a field `…_ms` is a duration in milliseconds.
 """
@@ -16,7 +16,7 @@ from acpterm.acp.user_api import ExitInfo, Owner, State, TerminalName
 
 SHARE_MS_MAX: Final = 30 * 86400 * 1000
 SHARE_MS: Final = 3600 * 1000
-"""How long a share lasts by default."""
+"""The default duration of a share, in milliseconds."""
 
 ShareMs = Annotated[int, Meta(ge=1, le=SHARE_MS_MAX)]
 ShareId = Annotated[str, Meta(description="the id of a share, or the beginning of it")]
@@ -25,8 +25,8 @@ ShareId = Annotated[str, Meta(description="the id of a share, or the beginning o
 class ShareCreateRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/share/create``: make a link to one terminal.
 
-    With `write` a visitor can type into the terminal, as long as it is the user's.
-    The link is valid for `for_ms`, an hour by default. The response is the new share and its `url`.
+    With `write`, visitors can type into the terminal as long as the user owns the terminal. The
+    link is valid for `for_ms` milliseconds, an hour by default.
     """
 
     terminal_id: TerminalName
@@ -35,7 +35,12 @@ class ShareCreateRequest(Wire, omit_defaults=True):
 
 
 class ShareInfo(Wire):
-    """A share. `name` is the name of its terminal, and `connections` how many pages use it now."""
+    """A share: a link to one terminal.
+
+    `name` is the name of the terminal; null if it has none. `write` is true if visitors may type.
+    `ends_at` is when the link becomes invalid. `connections` is the number of open pages that use
+    the link.
+    """
 
     share_id: str
     terminal_id: str
@@ -67,8 +72,8 @@ class ShareRevokeRequest(Wire):
 class SharedTerminalInfo(Wire):
     """The state of a terminal, as a visitor gets it.
 
-    It has neither paths nor pids, nor anything about the agent's connection. The fields are those
-    of `TerminalInfo`; `write` says whether the share allows to type into the terminal now.
+    It has neither paths nor pids, nor anything about the agent's connection. The fields are as in
+    `TerminalInfo`; `write` says whether visitors can type into the terminal now.
     """
 
     terminal_id: str

@@ -1,4 +1,4 @@
-"""``terminal/*`` of ACP v1: requests of agents, and the responses.
+"""``terminal/*`` as in ACP v1; options of acpterm's own are in `agent_meta` (`CreateMeta`).
 
 An exit status always has both ``exitCode`` and ``signal``, even if null, because agents read both.
 A ``terminal/output`` response has no exit status until the program has exited.

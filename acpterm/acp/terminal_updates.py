@@ -108,9 +108,10 @@ def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
 
 
 def from_raw_output(raw: Raw | None) -> str | None:
-    """Return a command's output from `raw`, the `rawOutput` of a tool call; None if it has none.
+    """Return a command's output from `raw`, the `rawOutput` of a tool call.
 
-    A `rawOutput` is the output as a string, or an object with members such as `stdout`.
+    A `rawOutput` is the output as a string, or an object with members such as `stdout`. Returns
+    None if there is no output in `raw`.
     """
     if (whole := text(raw)) is not None:
         return whole or None

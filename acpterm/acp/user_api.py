@@ -1,6 +1,10 @@
-"""The requests on the user's socket, ``_acpterm/…``, and their responses.
+"""The user's requests about terminals, sessions and the daemon, ``_acpterm/…``, and the responses.
 
-The requests that stay open and send notifications are in `user_streams`.
+Requests that stay open and send notifications are in `user_streams`; those about the policy, the
+audit log and recordings in `user_review`; those about the HTTP server in `web_api`.
+
+Longer than 300 lines because each of 21 wire types documents its members: docs/methods.md is
+generated from these docstrings.
 
 As in `agent_api`, params are decoded strictly. A terminal is named by its id, by an unambiguous
 prefix of its id, by its name, or by ``@last`` for the terminal that was created last.
@@ -13,7 +17,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from acpterm.acp.agent_api import Cells, Format, Natural, Positive, ResourcesParams
+from acpterm.acp.agent_api import Cells, Format, Natural, Positive
+from acpterm.acp.agent_meta import ResourcesParams
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import EnvVariable
 from acpterm.acp.web_api import WebStatusResponse
@@ -47,9 +52,10 @@ class UserTerminalRequest(Wire):
 class GetRequest(UserTerminalRequest, omit_defaults=True):
     """The params of ``_acpterm/terminal/get``.
 
-    With `own`, as in ``attach`` and ``write``, ``@last`` means the newest terminal that the user
-    has created or taken over, and a name means such a terminal if one has the name, even if its
-    program has ended. Without `own`, ``@last`` means the newest of all terminals.
+    With `own`, as in ``attach`` and ``write``, the user's terminals are preferred: those that the
+    user has created or taken over. ``@last`` is then the newest of them; it is an error if there is
+    none. A name then means one of them, even an ended one, before it means an agent's. Without
+    `own`, ``@last`` is the newest of all terminals.
     """
 
     own: bool = False
@@ -58,7 +64,8 @@ class GetRequest(UserTerminalRequest, omit_defaults=True):
 class ExitInfo(Wire):
     """How a terminal's program ended, what ended it (such as `agent`), and how long it ran.
 
-    If a limit ended it, `limit` is the name of the limit, and `limit_value` its value.
+    One of `exit_code` and `signal` is null. If the exit status is unknown, `ended_by` is `lost`. If
+    a limit ended the program, `limit` is the name of the limit, and `limit_value` its value.
     """
 
     exit_code: int | None
@@ -75,14 +82,15 @@ class TerminalInfo(Wire):
     The `state` is `queued` while a cluster has no room for the program yet.
 
     `agent` (a name), `connection` and `session_id` (ids) say which agent created the terminal, and
-    in which session; they are null if the user did. `tool_calls` are the ids of the tool calls that
-    embed it. `position` is the position of the end of the output. `attached` is the number of
-    windows. `recording` is the path of the recording. `waiting_for_input` is null if it cannot be
-    determined. `ending` is true while the program, after a kill or release, has not exited yet.
+    in which session; they are null if the user created it. `tool_calls` are the ids of the tool
+    calls that embed the terminal. `position` is the position of the end of the output. `attached`
+    is the number of windows. `recording` is the path of the recording; null if there is none.
+    `waiting_for_input` is null if acpterm cannot determine whether the program waits. `ending` is
+    true while the program, after a kill or release, has not exited yet.
     `provider` says where the program runs, and `isolation` how it is isolated there. `host` is the
-    name of the host that it runs on; it is absent for this one. `level` is the
-    level of an agent's command: `safe`, `unknown` or `dangerous`; it is null for the user's.
-    `hides_input` is true while a line is entered without echo, as a password is.
+    name of the host that the program runs on; it is absent if that is this host. `level` is the
+    level of an agent's command: `safe`, `unknown` or `dangerous`; it is null for a command of the
+    user. `hides_input` is true while a line is entered without echo, as a password is.
     `unenforced_limits` has a sentence about each limit that was set but cannot be enforced here.
     """
 
@@ -131,8 +139,8 @@ class UserCreateRequest(Wire, omit_defaults=True):
     ``follow`` with `hold`. `stdin` is the path of a named pipe or file that becomes the program's
     standard input instead of the terminal. With `remove` the terminal is removed when its program
     has exited. `provider` says where the program runs; `local` by default. `resources` are for a
-    place on a cluster. If `name` ends with
-    ``-#``, the ``#`` is replaced by the smallest number that makes a name which no terminal has.
+    place on a cluster. If `name` ends with ``-#``, the ``#`` is replaced by the smallest number
+    from 1 on for which no terminal has the name.
     """
 
     command: Annotated[str, Meta(description="the command to run")]
@@ -153,9 +161,9 @@ class UserReadRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/read``: read the output of any terminal.
 
     Reading starts at the position `since`; by default at the oldest retained byte. If there is no
-    output after `since` yet, wait up to `wait_ms` milliseconds for some; with `until_input` only
-    until the program waits for input. These are the params of the agents' method of the same name
-    (see protocol.md), without ``sessionId``.
+    output after `since` yet, wait up to `wait_ms` milliseconds for output. With `until_input` the
+    wait also ends when the program waits for input. These are the params of the agents' method of
+    the same name (see protocol.md), without ``sessionId``.
     """
 
     terminal_id: TerminalName
@@ -183,7 +191,7 @@ class UserWriteRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/write``: write `data` as keyboard input.
 
     `data` is text, or base64 if `encoding` is set. A client that has lost its connection may repeat
-    its last request with the same `token`: what was typed already is not typed again.
+    its last request with the same `token`: input that was typed already is not typed again.
     """
 
     terminal_id: TerminalName

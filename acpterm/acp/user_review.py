@@ -1,7 +1,7 @@
 """The user's requests about what agents may run, and what they did: policy, audit log, recordings.
 
-A text that filters entries matches the beginning of the member. Times are in milliseconds since
-1970, durations (`…_ms`) in milliseconds, sizes in bytes.
+A filter of entries is a text with which the entry's member must begin. Times are in milliseconds
+since 1970, durations (`…_ms`) in milliseconds, sizes in bytes.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -29,8 +29,9 @@ class UserCheckRequest(Wire, omit_defaults=True):
     """The params of the user's ``_acpterm/command/check``: judge a command without running it.
 
     `command` and `args` are as in ``terminal/create``: without `args`, `command` is a line for the
-    shell. Without `profile`, the profile is that of agents in `cwd`, by default the directory of
-    the client; profiles that the settings select for an agent by its name are not used.
+    shell. `cwd` is the directory of the client by default. Without `profile`, the command is judged
+    by the profile of agents that work in `cwd`; profiles that the settings select by the name of an
+    agent are not used.
     """
 
     command: Annotated[str, Meta(description="the command to judge")]
@@ -45,8 +46,9 @@ class UserCheckResponse(CheckResponse):
     `decision` says what would happen if an agent ran the command: `allow`, `ask` or `deny`. `parts`
     are the commands of the line, each with its level, and why it is not safe; a part without words
     is the line itself. `reason` says why the command is not allowed or not safe. `rule` is the rule
-    or list that has decided, if one has. `prefix` has the words that an answer for always is for;
-    it is null if the command is not asked about, or cannot be allowed always.
+    or list that has decided; it is absent if the level has decided. `prefix` has the first words of
+    the command, to which an answer with the scope `always` would apply; it is null if no such
+    answer is possible, or if the user would not be asked.
     """
 
     prefix: list[str] | None = None
@@ -71,11 +73,12 @@ class ProfilesResponse(Wire):
 class AuditReadRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/audit/read``: read entries of the audit log, the newest first.
 
-    At most `limit` entries are returned: those from `since` to `until`, of sessions, agents and
-    terminals whose id or name begins with the given text, with this `event` and this `decision`.
-    Entries of the event `gap` are returned whatever is asked for. To read older entries, repeat the
-    request with `before` set to the `next` of the response; to read new ones, with `after` set to
-    the `newest` of the first response.
+    At most `limit` entries are returned, from the time `since` to the time `until`. With `session`,
+    `agent` or `terminal`, the id or name of the entry's session, agent or terminal must begin with
+    this text. With `event` or `decision`, the entry must have this event or decision. Entries of
+    the event `gap`, where the log is incomplete, are always returned. To read older entries, repeat
+    the request with `before` set to the `next` of the response. To read newer entries, repeat the
+    request with `after` set to the `newest` of the first response.
     """
 
     limit: Annotated[int, Meta(ge=1, le=AUDIT_ENTRIES_MAX)] = 100
@@ -93,10 +96,10 @@ class AuditReadRequest(Wire, omit_defaults=True):
 class AuditReadResponse(Wire):
     """The response to ``_acpterm/audit/read``.
 
-    The members of an entry are those that policy.md describes. `next` is null if there are no older
-    entries; otherwise there may be some, even if `entries` has fewer than the limit or none: one
-    request searches a part of the log only. `newest` is null if the log is empty. `enabled` says
-    whether the daemon writes the log.
+    policy.md describes the members of an entry. `next` is null if there are no older entries. If
+    `next` is set, there may be older entries even if `entries` has fewer than `limit` entries or
+    none, because one request searches only a part of the log. `newest` is null if the log is empty.
+    `enabled` says whether the daemon writes the log.
     """
 
     entries: list[Raw]
@@ -151,8 +154,8 @@ class RecordingReadRequest(Wire, omit_defaults=True):
 class RecordingReadResponse(Wire):
     """The response to ``_acpterm/recording/read``: a piece of an asciicast.
 
-    `data` may end in the middle of a line. The next piece begins at `offset`; if that is `bytes`,
-    the size of the file, there is no more.
+    `data` may end in the middle of a line. The next piece begins at `offset`. `bytes` is the size
+    of the file. If `offset` equals `bytes`, this is the last piece.
     """
 
     data: str

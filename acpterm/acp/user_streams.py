@@ -98,8 +98,9 @@ class FollowRequest(Wire, omit_defaults=True):
     before a take-over by a new worker are unknown; `since_time` skips output whose time is unknown.
 
     With `hold` no output is lost: the program blocks while the ring is full of unread output. Only
-    terminals that the user owns can be followed with `hold`. `holder` names the reader: a request
-    with the same holder ends earlier ones, whose connections may be lost without a sign.
+    terminals that the user owns can be followed with `hold`. `holder` is any name of the reader: a
+    new request ends earlier requests of the same holder, because the host may not have noticed yet
+    that their connections are lost.
     """
 
     terminal_id: TerminalName
@@ -127,7 +128,10 @@ class FollowedNotification(Wire, omit_defaults=True):
 
 
 class FollowResponse(Wire):
-    """The response to ``_acpterm/terminal/follow``: the position at which the sent output ends."""
+    """The response to ``_acpterm/terminal/follow``: the position at which the sent output ends.
+
+    `exit_status` is null while the program runs.
+    """
 
     position: int
     exit_status: ExitInfo | None
@@ -143,13 +147,12 @@ class EventNotification(Wire, omit_defaults=True):
     """``_acpterm/event``: an event of the host, at the time `at` (milliseconds since 1970).
 
     `event` is one of ``connected``, ``disconnected``, ``created``, ``started`` (of a queued
-    program), ``exited``, ``killed``,
-    ``released``, ``promoted``, ``renamed``, ``waiting``, ``resumed``, ``attached``, ``detached``,
-    ``resized`` and ``tool_call``. `terminal` is the terminal, for events about one. `connection`
-    and `agent` are the id of an agent's connection and the agent's name. `update` is the session
-    update of ``tool_call``. `by` is the cause: `agent`, `user`, `timeout` or `disconnect`. `lost`
-    is the number of events just before this one that were dropped because the client read too
-    slowly.
+    program), ``exited``, ``killed``, ``released``, ``promoted``, ``renamed``, ``waiting``,
+    ``resumed``, ``attached``, ``detached``, ``resized`` and ``tool_call``. An event about a
+    terminal has `terminal`. `agent` (a name), `connection` and `session_id` (ids) say which agent
+    the event is about. `update` is the session update of ``tool_call``. `by` is the cause: `agent`,
+    `user`, `timeout` or `disconnect`. `lost` is the number of events just before this one that were
+    dropped because the client read too slowly.
     """
 
     token: Token

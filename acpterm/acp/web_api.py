@@ -8,10 +8,10 @@ from acpterm.acp.base import Wire
 
 
 class WebOpenRequest(Wire, omit_defaults=True):
-    """The params of ``_acpterm/web/open``.
+    """The params of ``_acpterm/web/open``: start the HTTP server if necessary; return a login link.
 
-    `address` is used if the server does not listen yet. Without it, the server listens on the
-    address of the setting ``http``, else on the address used last, else on a free port of
+    `address` is used if the server does not listen yet. Without `address`, the server listens on
+    the address of the setting ``http``, else on the address used last, else on a free port of
     127.0.0.1.
     """
 
@@ -21,8 +21,8 @@ class WebOpenRequest(Wire, omit_defaults=True):
 class WebOpenResponse(Wire):
     """The response to ``_acpterm/web/open``.
 
-    `url` is a link that logs one browser in, once, within ten minutes. `address` is the address
-    that the server listens on.
+    `url` is a link that logs in one browser, and is valid once, for ten minutes. `address` is the
+    address that the server listens on.
     """
 
     url: str
@@ -32,10 +32,10 @@ class WebOpenResponse(Wire):
 class WebStatusResponse(Wire):
     """The response to ``_acpterm/web/status``.
 
-    `address` is the address that the server listens on; null if it does not. `origin` is what the
-    address of the page begins with. `error` says why the server could not listen; null if it did
-    not try, or succeeded. `token_file` is the path of the file with the user's bearer token,
-    `agent_token_file` of that with the agents'.
+    `address` is the address that the server listens on; null if it does not listen. `origin` is the
+    scheme, host and port of the page's URL. `error` says why the server could not listen; null if
+    it did not try, or succeeded. `token_file` is the path of the file with the user's bearer token,
+    and `agent_token_file` the path of the file with the agents' bearer token.
     """
 
     address: str | None

@@ -10,18 +10,17 @@ import msgspec
 from msgspec import Raw, UnsetType
 
 from acpterm.acp.agent_api import (
-    OWN,
     AgentEventsRequest,
     AgentListRequest,
     CheckRequest,
     CheckResponse,
-    CreateMeta,
     ReadRequest,
     ReadResponse,
     ResizeRequest,
     SignalRequest,
     WriteRequest,
 )
+from acpterm.acp.agent_meta import OWN, CreateMeta
 from acpterm.acp.terminal import (
     CreateTerminalRequest,
     CreateTerminalResponse,

@@ -10,11 +10,8 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 from msgspec import Raw, UnsetType
 
-from acpterm.acp.agent_api import (
-    OWN,
-    Format,
-    ReadResponse,
-)
+from acpterm.acp.agent_api import Format, ReadResponse
+from acpterm.acp.agent_meta import OWN
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import (
     EnvVariable,

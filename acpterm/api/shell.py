@@ -7,7 +7,7 @@ one. `wait` continues to wait for the command of a busy shell.
 
 The shell, its terminal and its private directory belong to the `Shell`; `close` releases them. The
 unhappy order of events: the shell may end at any time, also between two commands; `run` then starts
-another, and says so (`started_new`). What marks and records mean is described in
+another, and says so (`started_new`). What marks and reports mean is described in
 `acpterm.shell.tracker`.
 """
 
@@ -224,7 +224,7 @@ class Shell:
             raise ShellError(
                 f"the command cannot be given to the shell, which was ended: {error}"
             ) from error
-        running.tracker.begin(self._n)
+        running.tracker.expect(self._n)
         running.quiet_since = anyio.current_time()
         self._busy = _Command(self._n, command, began, started_new, is_retry)
         await self._type(running, self._kind.keys(self._n, file).decode())
@@ -276,21 +276,21 @@ class Shell:
         running.is_waiting = False
         running.quiet_since = anyio.current_time()
         input_at = running.quiet_since + _INPUT_AFTER_S if until_input else math.inf
-        # When the record was there first without its mark, which may be on its way.
+        # When the report was there first without its mark, which may be on its way.
         reported_at = math.inf
         while True:
-            record = await running.record(command.n)
+            report = await running.report(command.n)
             now = anyio.current_time()
             is_quiet = now - max(reported_at, running.quiet_since) >= QUIET_S
-            outcome = tracker.outcome(record, is_quiet=is_quiet)
-            if record:
+            outcome = tracker.outcome(report, is_quiet=is_quiet)
+            if report:
                 reported_at = min(reported_at, now)
             if outcome and not outcome.was_executed and not command.is_retry:
                 command = await self._retry(running, command)
                 continue
             if outcome:
-                if record:
-                    running.flags = record.flags
+                if report:
+                    running.flags = report.flags
                 self._busy = None
                 self._cwd = outcome.cwd or self._cwd
                 with anyio.CancelScope(shield=True):
@@ -303,7 +303,7 @@ class Shell:
             remaining = _READ_WAIT_MAX_S if deadline is None else deadline - now
             if remaining <= 0:
                 return self._completed(running, command, "running")
-            wait = QUIET_S if record else max(QUIET_S, running.quiet_s)
+            wait = QUIET_S if report else max(QUIET_S, running.quiet_s)
             wait = min(wait, _READ_WAIT_MAX_S, remaining)
             if now < input_at:
                 await running.read(min(wait, input_at - now))

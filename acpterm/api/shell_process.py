@@ -16,7 +16,7 @@ from acpterm.api.errors import AcptermError
 from acpterm.api.terminal import Terminal
 from acpterm.shell.directory import ShellDirectory
 from acpterm.shell.kind import Kind
-from acpterm.shell.record import Record
+from acpterm.shell.report import Report
 from acpterm.shell.tracker import Tracker
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ class ShellProcess:
             self.tracker.finish()
         return bool(found.data)
 
-    async def record(self, n: int) -> Record | None:
-        """Return the valid record of command `n`, if it may have ended and there is one."""
+    async def report(self, n: int) -> Report | None:
+        """Return the valid report of command `n`, if it may have ended and there is one."""
         if not self.tracker.has_ended and self.quiet_s < QUIET_S:
             return None
-        return await in_thread(self.directory.record, n)
+        return await in_thread(self.directory.report, n)
 
     @property
     def quiet_s(self) -> float:
@@ -164,10 +164,10 @@ async def _await_ready(running: ShellProcess, kind: Kind) -> None:
     while not (running.tracker.is_ready and running.tracker.at_prompt):
         await running.read(_READ_WAIT_S)
         if not running.tracker.is_ready:
-            record = await in_thread(running.directory.record, 0, "ready")
-            if record:
-                running.tracker.set_ready(record)
-                running.flags = record.flags
+            report = await in_thread(running.directory.report, 0, "ready")
+            if report:
+                running.tracker.set_ready(report)
+                running.flags = report.flags
         if running.exit is None and anyio.current_time() < deadline:
             continue
         text = (await running.terminal.output()).text.strip()[-500:]

@@ -142,7 +142,7 @@ class DaemonRecovery:
                     except (OSError, HandshakeError) as error:
                         attempts.failed(error, anyio.current_time())
                     await anyio.sleep(RETRY_PAUSE_S)
-            raise attempts.give_up()
+            raise attempts.final_error()
         except daemon.DaemonError as error:
             raise ClosedError(f"{self._name} is gone: {error}") from error
 

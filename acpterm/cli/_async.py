@@ -1,4 +1,7 @@
-"""Runs commands that need trio. Other commands use `_daemon`, to avoid importing trio."""
+"""Runs commands that need trio, and connects them to the daemon.
+
+Other commands use `_daemon`, since the import of trio takes longer than a short command.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -17,13 +20,13 @@ T = TypeVar("T")
 def run(work: Callable[..., Awaitable[T]], *args: Any, expected: tuple[type[Exception], ...]) -> T:
     """Run an async function with trio and return its result.
 
-    An exception of a type in `expected` is printed, and the command exits with status 1.
+    If `work` raises an exception of a type in `expected`, print its message and exit with status 1.
     """
     try:
         return trio.run(work, *args, strict_exception_groups=True)
     except* expected as errors:
         error = root_error(errors)
-    # Not in the block above: Python 3.11.2 prints a traceback of a SystemExit that is raised there.
+    # Do not exit in the block above: Python 3.11.2 prints a traceback if it raises SystemExit.
     return fail(error)
 
 
@@ -37,8 +40,8 @@ def call_async(
     """Connect to the daemon, run `work` with the connection, and return its result.
 
     `config` and `socket` are the values of the options that `at_daemon` adds. With `start`, the
-    daemon is started if it is not running. If there is an error, it is printed, and the command
-    exits with status 1.
+    daemon is started if it is not running. If the daemon cannot be used or a request fails, print
+    the error and exit with status 1.
     """
     loaded = settings(config, socket=socket)
 

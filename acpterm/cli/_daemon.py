@@ -23,7 +23,7 @@ _MESSAGE_MAX: Final = 2000
 
 
 class _Any(Wire):
-    """The result of a request, for callers that need none of its members."""
+    """The result of any method, for a caller that does not need its members."""
 
 
 def call(
@@ -36,8 +36,8 @@ def call(
     """Connect to the daemon, run `work` with the connection, and return its result.
 
     `config` and `socket` are the values of the options that `at_daemon` adds. With `start`, the
-    daemon is started if it is not running. If there is an error, it is printed, and the command
-    exits with status 1.
+    daemon is started if it is not running. If the daemon cannot be used or a request fails, print
+    the error and exit with status 1.
     """
     loaded = settings(config, socket=socket)
     try:
@@ -52,7 +52,7 @@ def call_running(
 ) -> T | None:
     """Run `work` with a connection to the daemon and return its result; None if no daemon runs.
 
-    No daemon is started. Any other error is printed, and the command exits with status 1.
+    No daemon is started. On any other error, print it and exit with status 1.
     """
     loaded = settings(config, socket=socket)
     try:

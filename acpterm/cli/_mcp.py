@@ -9,7 +9,7 @@ from acpterm.client.session_sockets.server_entry import McpOptions
 
 
 def check_mcp() -> None:
-    """Exit with an error message if `acpterm mcp` cannot run, for lack of the MCP SDK."""
+    """Exit with an error message if `acpterm mcp` cannot run because the MCP SDK is missing."""
     if not (find_spec("mcp") and find_spec("regex")):
         fail(
             "acpterm mcp needs the MCP SDK, which is not installed: install it with "
@@ -20,9 +20,11 @@ def check_mcp() -> None:
 def mcp_options(
     tools: str | None, config: str | None, profile: str | None, *, mcp: bool
 ) -> McpOptions | None:
-    """Return the options for the MCP server that `--mcp` adds; None without `--mcp`.
+    """Return the options of the MCP server that `--mcp` adds to sessions; None without `--mcp`.
 
-    `tools`, `config` and `profile` are the values of the options of these names.
+    The parameters are the values of the options `--tools`, `--config`, `--profile` and `--mcp`.
+    Raises `click.UsageError` if the options do not fit together. Exits with an error message if
+    `acpterm mcp` cannot run.
     """
     if not mcp:
         if tools is not None:

@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def common(function: F) -> F:
-    """Add `--config`, `--log-level` and `--log-format` to `serve`, `stdio`, `proxy` or `prompt`."""
+    """Add `--config`, `--log-level` and `--log-format`, the options of commands that log."""
     for option in (
         click.option("--config", metavar="FILE", help="Read the settings from FILE."),
         click.option(
@@ -44,7 +44,7 @@ class BeforeAgent(click.Command):
         at = args.index("--") if "--" in args else len(args)
         rest = super().parse_args(ctx, args[:at])
         agent = tuple(args[at + 1 :])
-        if not agent and not ctx.resilient_parsing:  # as when a shell completes the line
+        if not agent and not ctx.resilient_parsing:  # a shell that completes the line sets this
             raise click.UsageError("say which agent: end the line with -- AGENT ARG…", ctx)
         ctx.params["agent"] = agent
         return rest
@@ -56,25 +56,29 @@ class BeforeAgent(click.Command):
         try:
             _, agent, _ = parser.parse_args(list(args))
             if agent and agent[0].startswith("-"):
-                # Options after TEXT are options of acpterm too. The parser takes the word after
-                # them for TEXT. Append a word in its place, so that the number of words left is
-                # that of the agent's command.
+                # Options of acpterm may follow TEXT: parse them too. This time the parser takes the
+                # agent's program for TEXT, and removes it. The appended word makes up for that, so
+                # `rest` has as many words as the agent's command.
                 _, rest, _ = parser.parse_args([*agent, "AGENT"])
                 agent = agent[len(agent) - len(rest) :]
         except click.UsageError:
-            return  # reported by the real parser: an option before the agent's command is wrong
+            return  # an option before the agent's command is invalid: the real parser reports it
         if agent:
             own = shlex.join(args[: len(args) - len(agent)])
             line = " ".join(filter(None, (ctx.command_path, own, "--", shlex.join(agent))))
             raise click.UsageError(f"put -- before the agent's command: {line}", ctx)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Return the parts of the help's usage line; the last is the agent's command."""
+        """Return the parts of the help's usage line, with the agent's command at the end."""
         return [*super().collect_usage_pieces(ctx), "-- AGENT [ARG]…"]
 
 
 def hosted(function: F) -> F:
-    """Add the options that choose the host of an agent's terminals, `--log`, and `--mcp`."""
+    """Add the options of `proxy` and `prompt` that concern the agent's terminals.
+
+    `--socket`, `--embedded` and `--profile` choose the host and the profile, `--mcp` and `--tools`
+    add an MCP server, and `--log` writes all messages to a file.
+    """
     for option in (
         click.option(
             "--tools",
@@ -102,7 +106,7 @@ def hosted(function: F) -> F:
 
 
 def at_daemon(function: F) -> F:
-    """Add `--config` and `--socket`, the options of every command that connects to the daemon."""
+    """Add `--config` and `--socket`, the options of the commands that act on a daemon."""
     for option in (
         click.option("--config", metavar="FILE", help="Read the settings from FILE."),
         click.option(
@@ -114,10 +118,10 @@ def at_daemon(function: F) -> F:
 
 
 def settings(config: str | None, **flags: object) -> Settings:
-    """Load the settings; if they are invalid, print an error message and exit.
+    """Load the settings; if they are invalid, print an error message and exit with status 1.
 
     `config` is the path of the settings file given on the command line, if any. `flags` are
-    settings given as options, which take precedence.
+    settings given as options, which override the file and the environment; None means not given.
     """
     try:
         return load(config, flags=flags)
@@ -126,7 +130,7 @@ def settings(config: str | None, **flags: object) -> Settings:
 
 
 def require_user(config: str | None = None) -> None:
-    """Exit with an error message if this process is, or may be, in an agent's terminal.
+    """Exit with an error message if this process is or may be in an agent's terminal.
 
     `config` is the path of the settings file given on the command line, if any.
     """

@@ -6,16 +6,15 @@ import sys
 import msgspec
 
 from acpterm.client.sanitize import escape_json
-from acpterm.client.user.output.print import named
+from acpterm.client.user.output.blocking_stdout import named
 from acpterm.runtime.blocking_io import write_fully
 
 
 def echo(text: str) -> None:
     """Print one or more lines in a single write, which may block.
 
-    Raises `BrokenPipeError` if stdout is a pipe without a reader.
-
-    Characters that the encoding of stdout lacks are printed as question marks.
+    Characters that the encoding of stdout lacks are printed as question marks. Raises `OSError` if
+    stdout cannot be written to: `BrokenPipeError` if it is a pipe without a reader.
     """
     encoding = sys.stdout.encoding or "utf-8"
     with named("stdout"):

@@ -1,7 +1,8 @@
 """Parameter types of the command line: numbers, sizes, times, positions and terminals.
 
-Every command that takes terminals uses `terminal_argument`, which a shell completes from the
-daemon's terminals. The daemon resolves it: an id, the beginning of one, a name, or ``@last``.
+Every command on terminals uses `terminal_argument`. Its value is a terminal's id, the beginning of
+an id, a name, or ``@last``; the daemon finds the terminal. A shell completes the value from the
+daemon's terminals.
 """
 
 import math
@@ -24,8 +25,8 @@ _CELLS_MAX: Final = 10_000
 _SPAN: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _POSITION: Final = re.compile(r"@(\d{1,18})")
-# Characters that no shell interprets, not even within a word. A terminal whose name has other
-# characters is completed by its id.
+# Characters that no shell interprets, not even within a word. If a terminal's name has other
+# characters, completion offers the terminal's id instead.
 _SAFE: Final = re.compile(r"[A-Za-z0-9_.+/-]+", re.ASCII)
 LAST: Final = "@last"
 
@@ -36,7 +37,7 @@ class Finite(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Parse a number; fail unless it is finite and in the range."""
+        """Return the number `value`; fail unless it is a finite number in the range."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is no number", param, ctx)
@@ -51,7 +52,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
-        """Parse COLSxROWS; return columns and rows."""
+        """Return columns and rows of COLSxROWS; fail unless both are from 1 to `_CELLS_MAX`."""
         if isinstance(value, tuple):
             return value
         match = _SIZE.fullmatch(str(value))
@@ -93,11 +94,11 @@ class SinceParam(click.ParamType):  # type: ignore[type-arg]  # generic since cl
 
 
 def parse_time(text: str, now: float) -> float:
-    """Return a time in seconds since the epoch. Raises `ValueError` or `OverflowError`.
+    """Parse a time; return it in seconds since 1970.
 
     `text` is a time span before `now` (1h30m), a time of day (10:30, which means its last
     occurrence before `now`), or an ISO 8601 date with an optional time. `now` is the current time
-    in seconds since the epoch.
+    in seconds since 1970. Raises `ValueError` or `OverflowError` for other text.
     """
     if text and _SPAN.fullmatch(text):
         return now - parse_span(text)
@@ -113,7 +114,7 @@ def parse_time(text: str, now: float) -> float:
 
 
 class Span(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
-    """A span of time, such as 90s, 5m, 1h30m or 2d, in seconds; at most `max_s`."""
+    """A span of time, such as 90s, 5m, 1h30m or 2d; its value is at most `max_s` seconds."""
 
     name = "span"
 
@@ -123,7 +124,7 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Parse a span; fail for other text, for none, and for more than `max_s`."""
+        """Return the seconds of a span; fail unless it is longer than 0 and at most `max_s`."""
         if isinstance(value, int | float):
             return value
         days = self._max_s // 86400
@@ -145,7 +146,10 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
 
 
 def parse_span(text: str) -> float:
-    """Return the seconds of a span, such as 1h30m. Raises `ValueError` or `OverflowError`."""
+    """Return the seconds of a span, such as 1h30m.
+
+    Raises `ValueError` if `text` is not a span, and `OverflowError` if it is too long.
+    """
     span = _SPAN.fullmatch(text)
     if not span or not text:
         raise ValueError(text)
@@ -159,7 +163,7 @@ class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since 
     name = "terminal"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name or id; fail if it is empty or is not UTF-8, and so cannot be sent."""
+        """Return the name or id; fail if it is empty, or is not UTF-8 and so cannot be sent."""
         word = str(value)
         try:
             word.encode()
@@ -200,7 +204,7 @@ def _known(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         words = [full_id if incomplete.startswith("term_") else short[full_id]]
         if info.name and _SAFE.fullmatch(info.name):
             words.insert(0, info.name)
-        # Offer one word per terminal: the full id only if more than the short one was typed.
+        # Offer one word per terminal: the full id only if more than the short id was typed.
         words += [full_id.removeprefix("term_")]
         if word := next((word for word in words if word.startswith(incomplete)), None):
             items.append(CompletionItem(word, help=description(info)))
@@ -210,8 +214,9 @@ def _known(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def terminal_argument(*, many: bool = False, required: bool = True) -> Callable[[F], F]:
     """Return a decorator that adds the argument TERMINAL to a command.
 
-    The function's parameter is `terminal`, which is None if the argument is not `required` and was
-    omitted. With `many` it is `terminals`, a tuple.
+    The command's function gets it as `terminal`: a string, or None if the argument was omitted,
+    which is only possible if it is not `required`. With `many`, the function gets `terminals`, a
+    tuple of strings.
     """
     if many:
         return click.argument(

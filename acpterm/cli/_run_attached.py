@@ -1,4 +1,4 @@
-"""`acpterm run` without -d: attach to the command, or print its output, until it ends."""
+"""`acpterm run` without -d: attach to the new terminal, or print its output, until it ends."""
 
 import os
 from contextlib import nullcontext, suppress
@@ -14,7 +14,7 @@ from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.pipe import ExitResult, follow, is_passed_on, named_pipe
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.format import exit_code, loss, title
+from acpterm.client.user.format import end_notice, exit_code, title
 from acpterm.config import user_socket
 from acpterm.jsonrpc import RpcError
 
@@ -31,9 +31,9 @@ def run_attached(
 ) -> None:
     """Create a terminal, and attach to it until its program ends or the user detaches.
 
-    If stdin or stdout is not a terminal, or with `no_stdin`, the output is printed instead. The
-    last four parameters are the options --rm, -i, -n and --raw of `acpterm run`. Exits with the
-    program's exit status, or returns if the program was left running.
+    If stdin or stdout is not a terminal, or with `no_stdin`, print the output instead. The last
+    four parameters are the options --rm, -i, -n and --raw of `acpterm run`. Exit with the program's
+    exit status, or with 128 + n after the shutdown signal n; return if the program still runs.
     """
     in_window = Tty.is_there() and not no_stdin
     detach_keys = detach_filter(config, socket) if in_window else None
@@ -68,6 +68,6 @@ def _exit(info: TerminalInfo, result: AttachResponse | ExitResult) -> NoReturn:
     status = result.status if isinstance(result, ExitResult) else result.exit_status
     if status is None:
         fail(f"terminal {title(info)} was removed")
-    if sentence := loss(info, status):
+    if sentence := end_notice(info, status):
         report(f"[{sentence}]")
     raise SystemExit(exit_code(status))

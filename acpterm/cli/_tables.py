@@ -1,6 +1,7 @@
-"""The table of terminals, without borders.
+"""The table of terminals that `acpterm ls` prints, without borders.
 
-Its columns are dropped or cut to fit the window, or it is as wide as its content.
+In a window, columns are dropped or cut until the table fits. Elsewhere it is as wide as its
+content.
 """
 
 import os
@@ -22,16 +23,17 @@ from acpterm.client.user.format import (
     in_list_order,
     row,
 )
-from acpterm.client.user.output.print import window
+from acpterm.client.user.output.blocking_stdout import window_size
 
 # Spaces between two columns.
 _GAP: Final = 2
 # Columns that are dropped in a narrow window, in this order; the command is dropped after them.
 _DROPPED: Final = ("size", "session", "output", "agent", "where", "owner", "age", "name")
-# Widths to which columns are cut before a column is dropped. Room that is left over afterwards is
-# given back to these columns, in this order.
+# Widths to which columns are cut before a column is dropped. If the table is narrower than the
+# window afterwards, these columns are widened again, in this order.
 _CUT: Final = {"name": 20, "command": 24, "agent": 16, "session": 12}
-# A command or a state that is cut to fewer columns is useless, and is dropped.
+# Minimum width of a cut command or state. If less is left, the column is dropped, since so short a
+# text is useless.
 _WIDTH_MIN: Final = 4
 
 # SGR parameters (ECMA-48) of a style: an attribute and a colour.
@@ -40,6 +42,7 @@ _BOLD: Final = ("1", "")
 _DIM: Final = ("2", "")
 _CYAN: Final = ("", "36")
 _RED: Final = ("", "31")
+# The style of each state; other states are red.
 _STATES: Final = {
     WAITS: ("1", "33"),
     ENDING: ("", "33"),
@@ -51,7 +54,7 @@ _REVERSE: Final = "7"
 
 
 class Styles(Enum):
-    """How to style the text of a table: not at all, with bold and dim text, or with colours too."""
+    """The styling of a table's text: none, attributes (bold, dim), or attributes and colours."""
 
     NONE = auto()
     ATTRIBUTES = auto()
@@ -59,17 +62,17 @@ class Styles(Enum):
 
 
 def items(terminals: Iterable[TerminalInfo]) -> list[Item]:
-    """Return the list items for `terminals`, in the order of `acpterm ls`, with current ages."""
+    """Return the list items for `terminals` in the order of `acpterm ls`; ages are as of now."""
     now, found = time.time(), in_list_order(terminals)
     short = short_ids([info.terminal_id for info in found])
     return [Item(info.terminal_id, row(info, short[info.terminal_id], now)) for info in found]
 
 
 def text_of(rows: Sequence[Row]) -> str:
-    """Return a table for stdout, which is fitted to the window if stdout is a terminal."""
+    """Return a table to print on stdout; it fits the window if stdout is a terminal."""
     if os.isatty(1):
         # An ID is never cut, even if the window is narrower.
-        columns = max(window()[0], *(cell_len(row.id) for row in (HEADER, *rows)))
+        columns = max(window_size()[0], *(cell_len(row.id) for row in (HEADER, *rows)))
         styles = Styles.COLOURS if is_colour_wanted() else Styles.NONE
         return "\n".join(table(rows, columns, styles))
     return "\n".join(table(rows, None, Styles.NONE))
@@ -85,8 +88,8 @@ def table(
 ) -> list[str]:
     """Return the lines of a table, the header first.
 
-    A line is at most `columns` characters wide; None means as wide as the content. `selected` is
-    the index of the row to highlight. If `rows` are only the visible part of a list, `among` are
+    A line is at most `columns` cells wide; None means as wide as the content. `selected` is the
+    index of the row to highlight. If `rows` are only the visible part of a list, `among` are
     all rows of the list: the table's columns are made wide enough for all of them.
     """
     sizes = _sizes(rows if among is None else among, columns)
@@ -106,7 +109,7 @@ def _line(
     line = ""
     for number, (text, size, (attribute, colour)) in enumerate(cells, 1):
         cut = cut_to(text, size)
-        # A selected line is highlighted to its end, which must not be beyond the window's.
+        # Spaces at the end of a selected line are highlighted, so they must not exceed the window.
         blank = " " * (size - cell_len(cut) + (_GAP if number < len(cells) else 0))
         codes = [attribute, colour if styles is Styles.COLOURS else "", _REVERSE * is_selected]
         code = ";".join(filter(None, codes))
@@ -129,7 +132,7 @@ def cell_len(text: str) -> int:
 
 
 def cut_to(text: str, size: int) -> str:
-    """Return a text, cut to `size` character cells if it is wider; an ellipsis ends a cut text."""
+    """Return a text, cut to `size` character cells if it is wider; a cut text ends with "…"."""
     if cell_len(text) <= size:
         return text
     while cell_len(text) >= size and text:
@@ -140,8 +143,8 @@ def cut_to(text: str, size: int) -> str:
 def _sizes(rows: Sequence[Row], columns: int | None) -> dict[str, int]:
     """Choose the columns of a table of `rows`; return the width of each by its name.
 
-    `columns` is the window's width in character cells, into which they have to fit; None means that
-    any width fits. The column `id` is neither dropped nor cut, even if it does not fit.
+    `columns` is the window's width in character cells, which the table has to fit; None means that
+    the table may have any width. The column `id` is never dropped nor cut, even if it does not fit.
     """
     needs = {
         name: max(cell_len(getattr(row, name)) for row in (HEADER, *rows)) for name in Row._fields

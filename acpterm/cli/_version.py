@@ -5,7 +5,7 @@ import subprocess
 
 from acpterm import __version__
 
-# The name of the commit, and whether files have been changed since.
+# Arguments of git that print the commit, and whether files were changed since.
 _DESCRIBE = ["describe", "--always", "--abbrev=12", "--exclude=*", "--dirty"]
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -16,13 +16,16 @@ def version_line() -> str:
 
 
 def _commit() -> str | None:
-    """Return the commit that was recorded when the package was built, or that is checked out."""
+    """Return `commit HASH`, for the commit of which the package was built or is a checkout.
+
+    Return None if the commit is unknown.
+    """
     try:
         with open(os.path.join(_PACKAGE, "commit"), encoding="ascii") as file:
             return f"commit {file.read().strip()}"
     except OSError:
         pass
-    # Only the checkout that has this package: not one around a virtual environment.
+    # Use only a checkout that directly contains the package, not one around a virtual environment.
     checkout = os.path.dirname(_PACKAGE)
     if not os.path.exists(os.path.join(checkout, ".git")):
         return None

@@ -20,6 +20,7 @@ from acpterm.cli._async import call_async
 from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text
 from acpterm.cli._tables import Styles, cut_to, items, table, text_of
 from acpterm.cli.attach import detach_filter
+from acpterm.client.errors import root_error
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
@@ -29,15 +30,15 @@ from acpterm.client.user.events import refresh, until_ended
 from acpterm.client.user.format import Item, ended, reason, title
 from acpterm.client.user.keyboard import quiet_keys, read_keys, until_quit
 from acpterm.client.user.list_view import Action, ListView, Part
-from acpterm.client.user.output.print import window
-from acpterm.client.user.output.stdout import put
+from acpterm.client.user.output.blocking_stdout import window_size
+from acpterm.client.user.output.trio_stdout import put
 from acpterm.jsonrpc import RpcError
 from acpterm.pty import linux
 from acpterm.runtime.threads import run_blocking
 
-# Interval at which the list is drawn again, since ages are shown in seconds.
+# Seconds after which the list is drawn again, since ages are shown in seconds.
 _REFRESH_S: Final = 1.0
-# The time that restoring the screen may take, since the terminal may have stopped its output.
+# Maximum seconds for restoring the screen, since the terminal may have stopped its output.
 _RESTORE_TIMEOUT_S: Final = 1.0
 
 
@@ -49,9 +50,9 @@ def watch(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Show the terminals that `chosen` selects from all, until Ctrl-C, q or another signal.
+    """Show the terminals that `chosen` selects, until Ctrl-C, q or a shutdown signal.
 
-    `everything` includes released terminals. Return the exit status.
+    `chosen` gets all terminals; released ones only if `everything`. Return the exit status.
     """
     keys = detach_filter(config, socket)
 
@@ -72,7 +73,7 @@ async def _watch_lines(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Print the list whenever it changes, until Ctrl-C, q or another signal.
+    """Print the list whenever it changes, until Ctrl-C, q or a shutdown signal.
 
     Return the exit status. The parameters are those of `watch`.
     """
@@ -98,7 +99,7 @@ async def _watch_screen(
     *,
     everything: bool,
 ) -> int:
-    """Show the terminals until Ctrl-C, q or another signal; return the exit status.
+    """Show the terminals until Ctrl-C, q or a shutdown signal; return the exit status.
 
     `items` selects the terminals to show and returns their list items. `keys` recognises the detach
     keys while a terminal that was opened from the list is attached.
@@ -121,14 +122,20 @@ async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
     # The user may type a password.
     linux.forbid_inspection()
     try:
-        info = await client.terminal_request("get", terminal, TerminalInfo)
-        if info.state not in ACTIVE:
-            return f"{title(info)} does not run any more: see acpterm logs {title(info)}"
-        if not Tty.is_there():
-            return "to attach, stdin has to be a terminal"
-        response = await attach(client, Tty(), info, keys)
-    except RpcError as error:
-        return error.message
+        return await _attach_or_raise(client, terminal, keys)
+    except* RpcError as errors:
+        refusal = str(root_error(errors))
+    return refusal
+
+
+async def _attach_or_raise(client: UserClient, terminal: str, keys: DetachFilter) -> str:
+    """Do what `_attach` does. Raises `RpcError`, perhaps in a group, if the daemon refuses."""
+    info = await client.terminal_request("get", terminal, TerminalInfo)
+    if info.state not in ACTIVE:
+        return f"{title(info)} does not run any more: see acpterm logs {title(info)}"
+    if not Tty.is_there():
+        return "to attach, stdin has to be a terminal"
+    response = await attach(client, Tty(), info, keys)
     if response is None:
         return f"{title(info)} runs on"
     status = response.exit_status
@@ -156,8 +163,8 @@ class _Screen:
 
     async def draw(self, view: ListView, note: str = "") -> None:
         """Draw the part of a list that fits on the screen, with `note` below it."""
-        columns, height = window()
-        # The header and the last line take one line each.
+        columns, height = window_size()
+        # The header and the last line take up one line each.
         part = view.part(height - 2)
         among = [item.row for item in view.items]
         lines = table(part.rows, columns, self._styles, selected=part.selected, among=among)
@@ -181,7 +188,10 @@ def _last_line(view: ListView, part: Part, note: str) -> str:
 
 
 class _WatchScreen:
-    """A display of the list on the whole window, until the user quits it or opens a terminal."""
+    """A display of the list on the whole window, until the user quits or opens a terminal.
+
+    `note` is shown below the list until a key is pressed.
+    """
 
     def __init__(
         self,
@@ -202,7 +212,7 @@ class _WatchScreen:
         self._changed = trio.Event()
 
     async def run(self) -> int:
-        """Show the list until the user quits it or opens a terminal; return the exit status."""
+        """Show the list until the user quits or opens a terminal; return the exit status."""
         with quiet_keys():
             return await until_ended(self._watch)
 

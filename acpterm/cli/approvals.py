@@ -1,4 +1,4 @@
-"""`acpterm approvals`: list the questions whether a command of an agent may run."""
+"""`acpterm approvals`: list the questions to the user whether an agent's command may run."""
 
 import time
 from functools import partial
@@ -41,7 +41,7 @@ def command(*, followed: bool, as_json: bool, config: str | None, socket: str | 
 
 
 def _follow(config: str | None, socket: str | None, *, as_json: bool) -> int:
-    # These import trio.
+    # These modules import trio.
     from msgspec import Raw  # noqa: PLC0415
 
     from acpterm.cli._async import call_async  # noqa: PLC0415

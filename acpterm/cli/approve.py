@@ -15,9 +15,9 @@ def command(ids: tuple[str, ...], always: bool, config: str | None, socket: str 
 
     ID is a question's id or the beginning of it, as acpterm approvals shows it.
 
-    With --always, all later commands of the agent's session that begin with the same words are
-    allowed without a question; acpterm approvals --follow shows these words. Not every command has
-    such words.
+    With --always, later commands of the agent's session in the same directory that have the same
+    prefix are allowed without a question. The prefix is the first words of the command, which
+    acpterm approvals --follow shows. If it shows no prefix, --always is an error.
 
     Exit status: 0 on success, 1 if a question could not be answered, 2 if the command line is
     wrong.

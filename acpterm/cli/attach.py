@@ -15,7 +15,7 @@ from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.format import ended, loss, title
+from acpterm.client.user.format import end_notice, ended, title
 from acpterm.providers.provider import is_place
 from acpterm.pty import linux
 from acpterm.pty.tracking import marks
@@ -39,9 +39,9 @@ def command(
     program running.
 
     After a full-screen program the window's previous content is restored. If the window is larger
-    than the terminal, the area outside of the terminal is filled with dots. A terminal cannot be
-    attached to itself. It can be attached to within another one: if both windows have the same
-    detach key, the outer one takes it.
+    than the terminal, the area outside of the terminal is filled with dots. Inside an attached
+    terminal, you can attach to other terminals, but not to that terminal itself. If both windows
+    have the same detach key, the outer one takes it.
 
     While the daemon's worker is being replaced, the window keeps its content until the new worker
     repaints it, for at most resume_timeout seconds. Keys typed meanwhile ring the bell and are
@@ -57,7 +57,7 @@ def command(
     detach_keys = detach_filter(config, socket)
 
     async def attach_and_wait(client: UserClient) -> str:
-        info = await (latest(client) if terminal is None else client.own(terminal))
+        info = await (latest(client) if terminal is None else client.get_for_input(terminal))
         if info.state not in ACTIVE:
             name = title(info)
             raise DaemonError(f"the program of terminal {name} has ended: see acpterm logs {name}")
@@ -88,15 +88,15 @@ async def latest(client: UserClient) -> TerminalInfo:
 
 
 def detach_filter(config: str | None, socket: str | None) -> DetachFilter:
-    """Return a filter that recognises the detach keys of the settings in typed keys.
+    """Return a filter that finds the detach keys of the settings in the window's input.
 
-    If the settings are invalid, print an error message and exit.
+    If the settings are invalid, print an error message and exit with status 1.
     """
     return DetachFilter(settings(config, socket=socket).detach_key)
 
 
 def report(message: str) -> None:
-    """Print a message on stderr, if stderr is still open."""
+    """Print a message on stderr. Errors are ignored, such as that stderr is closed."""
     with contextlib.suppress(OSError):
         click.echo(message, err=True)
 
@@ -104,4 +104,4 @@ def report(message: str) -> None:
 def _outcome(info: TerminalInfo, response: AttachResponse) -> str:
     if (status := response.exit_status) is None:
         return f"{title(info)} was removed"
-    return loss(info, status) or f"{title(info)} {ended(status)}"
+    return end_notice(info, status) or f"{title(info)} {ended(status)}"

@@ -13,14 +13,14 @@ from acpterm.cli._output import echo, is_colour_wanted, is_terminal
 from acpterm.cli._params import parse_time
 from acpterm.client.sanitize import escape_json
 from acpterm.client.user.audit_format import audit_row
-from acpterm.client.user.output.print import note, window
+from acpterm.client.user.output.blocking_stdout import note, window_size
 from acpterm.config import default_audit_dir
 from acpterm.policy.audit.entry import time_text
 from acpterm.policy.audit.reader import AuditReader, Line
 from acpterm.policy.audit.selection import Selection
 
 _POLL_S: Final = 0.25
-# Lines are printed together in one write.
+# Lines are printed together in one write, once they have more than this many characters.
 _WRITE_CHARS: Final = 64 * 1024
 _COLOURS: Final = {
     "create": "green",
@@ -106,7 +106,7 @@ def command(
 
 
 def _print(lines: Iterable[Line], *, as_json: bool) -> None:
-    """Print entries. Raises `OSError`, also for reading them."""
+    """Print entries. Raises `OSError` if they cannot be read or printed."""
     texts: list[str] = []
     size = 0
     for text in _texts(lines, as_json=as_json):
@@ -126,7 +126,7 @@ def _texts(lines: Iterable[Line], *, as_json: bool) -> Iterator[str]:
         return
     colours = is_colour_wanted()
     # On a terminal, cut the row to one line. A pipe gets all of it.
-    width = window()[0] if is_terminal() else None
+    width = window_size()[0] if is_terminal() else None
     for line in lines:
         row = audit_row(line.entry)
         text = row.text(width)
@@ -138,7 +138,7 @@ def _texts(lines: Iterable[Line], *, as_json: bool) -> Iterator[str]:
 
 
 def _wait() -> bool:
-    """Wait some time; return False if stdout has no reader any more."""
+    """Wait `_POLL_S` seconds; return False early if stdout has no reader any more."""
     stdout = select.poll()
     stdout.register(1, 0)
     return not stdout.poll(1000 * _POLL_S)

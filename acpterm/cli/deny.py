@@ -23,6 +23,10 @@ def command(
     ID is a question's id or the beginning of it, as acpterm approvals shows it. The agent gets an
     error with the reason.
 
+    With --always, later commands of the agent's session that have the same prefix are refused
+    without a question. The prefix is the first words of the command, which acpterm approvals
+    --follow shows. If it shows no prefix, only the same command is refused.
+
     Exit status: 0 on success, 1 if a question could not be answered, 2 if the command line is
     wrong.
     """

@@ -8,11 +8,11 @@ from acpterm.cli._async import run
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo_once, is_colour_wanted, is_terminal, json_text
 from acpterm.client.user.doctor import CheckResult, examine
-from acpterm.client.user.output.print import window
+from acpterm.client.user.output.blocking_stdout import window_size
 from acpterm.runtime import logs
 
 _COLOURS = {"ok": "green", "missing": "yellow", "problem": "red"}
-# Columns before the result of a check, and before its advice.
+# Number of columns before the result of a check and before its advice.
 _INDENT = 28
 _ADVICE = "→ "
 
@@ -27,9 +27,9 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     the daemon. They also show where the daemon's logs are.
 
     Each line begins with ok, missing (optional: terminals work without it) or problem (should be
-    fixed). The checks take at most 3 seconds, those of places as long as their settings say. They
-    change nothing and start no daemon. They create a terminal and directories for testing, and
-    remove them.
+    fixed). The checks take at most 3 seconds; a check of a place takes as long as its settings
+    allow. The checks change nothing and start no daemon. They create a terminal and directories for
+    testing, and remove them.
 
     Exit status: 0 if terminals can be created, 1 if a problem prevents that.
     """
@@ -41,7 +41,7 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
 
 
 def _text(results: list[CheckResult]) -> str:
-    columns = window()[0] if is_terminal() else None
+    columns = window_size()[0] if is_terminal() else None
     return "\n".join(_lines(result, columns) for result in results)
 
 

@@ -12,7 +12,7 @@ from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.event_format import EventRow, event_row
 from acpterm.client.user.events import follow, until_ended
-from acpterm.client.user.output.print import window
+from acpterm.client.user.output.blocking_stdout import window_size
 from acpterm.runtime.threads import run_blocking
 
 _COLOURS = {"created": "green", "exited": "cyan", "killed": "red", "waiting": "yellow"}
@@ -55,7 +55,7 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
 
 def _line(row: EventRow, *, colours: bool) -> str:
     # On a terminal, cut the row to one line. A pipe gets all of it.
-    text = row.text(window()[0] if is_terminal() else None)
+    text = row.text(window_size()[0] if is_terminal() else None)
     if not colours or row.event not in _COLOURS:
         return text
     return text.replace(row.event, click.style(row.event, fg=_COLOURS[row.event]), 1)

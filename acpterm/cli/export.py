@@ -60,7 +60,7 @@ def command(
     if form is None:
         form = _format_of(output)
     try:
-        # Create the whole export before the first byte of it is written to `output`.
+        # Create the whole export before its first byte is written to `output`.
         with tempfile.TemporaryFile() as export:
             is_displayed = output == "-" and os.isatty(1)
             if form == "asciicast":
@@ -81,7 +81,7 @@ def command(
 
 
 def _format_of(output: str) -> str:
-    """Return the format for the extension of the file `output`; fail if it is unknown."""
+    """Return the format for the extension of the file `output`; fail for an unknown extension."""
     ending = os.path.splitext(output)[1].lower()
     # The name of a pipe or a device says nothing about the format.
     if output == "-" or not ending or (os.path.exists(output) and not os.path.isfile(output)):
@@ -108,7 +108,7 @@ def _write_export(
 ) -> str | None:
     """Write text, HTML or SVG to `file`; return a warning to print if the export is incomplete.
 
-    `form` is the format. `is_displayed` is true if `file` is the user's window.
+    `form` is the format. `is_displayed` is true if the export will be printed in the user's window.
     """
     if form == "text":
         lost = _write_text(client, terminal, file, escape_invisible_text if is_displayed else str)
@@ -128,7 +128,8 @@ def _write_text(
 ) -> int:
     """Write the terminal's text to `file`, each piece passed through `escape`.
 
-    Return the number of bytes missing at the beginning of the text, or `UNKNOWN`.
+    Return the number of bytes that are missing at the beginning of the text; `UNKNOWN` if some are
+    missing and their number is unknown.
     """
     missing, last = 0, ""
     for complete, line, lost in follow_text(client, terminal, stay=False):

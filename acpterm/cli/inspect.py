@@ -24,9 +24,9 @@ _WIDTH = 16
 def command(terminal: str, as_json: bool, config: str | None, socket: str | None) -> None:
     """Show the details of TERMINAL.
 
-    The details are what acpterm ls shows, and the terminal's directory, process, times, windows and
-    recording, its exit status, and how much of its output can still be read. With --json they
-    include the arguments and the environment with which a terminal of yours was created, which may
+    The details are those of acpterm ls, and the terminal's directory, process, times, windows and
+    recording, its exit status, and how much of its output can still be read. For a terminal of
+    yours, --json also prints the arguments and the environment with which it was created; these may
     contain secrets.
 
     Exit status: 0; 1 if there is no such terminal.
@@ -83,7 +83,7 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
 
 
 def _place(info: TerminalInfo) -> str:
-    """Return the provider, with the host if the program runs on another one."""
+    """Return the provider, and the host's name if the program runs on another host."""
     on = "" if info.host is UNSET else f", on {summary_line(info.host)}"
     return f"{summary_line(info.provider)}{on}"
 

@@ -16,7 +16,7 @@ from acpterm.cli._params import terminal_argument
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.blocking_client import BlockingClient, Slow
 from acpterm.client.user.format import ended, reason
-from acpterm.client.user.output.print import note
+from acpterm.client.user.output.blocking_stdout import note
 from acpterm.client.user.requests import W
 from acpterm.jsonrpc import RpcError
 from acpterm.pty.signals import name_of, number_of
@@ -67,7 +67,7 @@ def command(
 
     With --signal only that signal is sent, and the command does not wait: the program may continue.
 
-    Exit status: 0 on success, 1 if it failed for a terminal, 2 if the command line is wrong.
+    Exit status: 0 on success, 1 if a program could not be killed, 2 if the command line is wrong.
     """
     names = list(dict.fromkeys(terminals))
     end(
@@ -90,7 +90,7 @@ def _signal(client: BlockingClient, names: Sequence[str], signal_name: str) -> l
 
 
 def _kill(client: BlockingClient, names: Sequence[str], *, wait: bool) -> list[str]:
-    """Kill each terminal and print how it ended; return the error messages."""
+    """Kill each terminal; if `wait`, print how its program ended. Return the error messages."""
     failed: dict[str, str] = {}
 
     def request(
@@ -98,8 +98,8 @@ def _kill(client: BlockingClient, names: Sequence[str], *, wait: bool) -> list[s
     ) -> Iterator[tuple[str, W]]:
         """Send `method` for each terminal; yield its name and the response, decoded as `into`.
 
-        `terminals` has the terminals' ids by name. For an error response nothing is yielded; its
-        message is recorded in `failed`.
+        `terminals` has the terminals' ids by name. If a response is an error, nothing is yielded
+        for its terminal, and the message is recorded in `failed`.
         """
         order = list(terminals)
         requests = [UserTerminalRequest(terminals[name]) for name in order]
@@ -125,7 +125,7 @@ def _kill(client: BlockingClient, names: Sequence[str], *, wait: bool) -> list[s
 
 
 def _print_end(name: str, how: str) -> None:
-    with suppress(BrokenPipeError):  # go through all the other terminals nevertheless
+    with suppress(BrokenPipeError):  # continue with the other terminals
         echo(f"{one_line(name)}: {how}")
 
 

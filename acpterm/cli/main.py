@@ -70,9 +70,9 @@ ALIASES: Final = {
     "ps": "ls",
     "stop": "kill",
 }
-"""The command for each alias: names that mean the same in docker, gh or tmux."""
+"""The command for each alias. The aliases are names of the same commands in docker, gh or tmux."""
 
-# Commands of other programs that take other arguments, and what to run instead.
+# Commands of other programs that take other arguments than ours, and what to run instead.
 _ELSEWHERE: Final = {
     "attach-session": "attach TERMINAL",
     "capture-pane": "screen TERMINAL",
@@ -140,8 +140,8 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(_COMMANDS[cmd_name][0])
-        # All imported objects live until the end. Without this, a garbage collection at exit takes
-        # a fifth of the run time of a short command.
+        # All imported objects live until the process exits. Without this call, a garbage collection
+        # at exit takes a fifth of the run time of a short command.
         gc.freeze()
         command: click.Command = module.command
         return command
@@ -206,9 +206,12 @@ def group() -> None:
 
 
 def main() -> None:
-    """Run the command that the command line names. Exits with status 2 for an invalid line."""
+    """Run the command that the command line names, and exit with its status.
+
+    The status is 2 if the command line is invalid, and 1 if output cannot be written.
+    """
     # Until a command handles signals itself, there is nothing to clean up: exit at once.
-    with contextlib.suppress(ValueError):  # not the main thread, which alone can set handlers
+    with contextlib.suppress(ValueError):  # only the main thread can set signal handlers
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     if sys.stdout is None and sys.argv[1:2] not in _HANDLE_CLOSED_STDOUT:

@@ -39,8 +39,8 @@ def command(
     """Serve the MCP client that spawned acpterm, on stdin and stdout.
 
     The client's agent gets terminals as tools. The daemon, which is started if it is not running,
-    runs their programs under the user's policy. When stdin ends, they are killed. Logs go to
-    stderr.
+    runs their programs under the user's policy. When stdin ends, these programs are killed. Logs go
+    to stderr.
     """
     chosen = settings(config, socket=socket, **{"log_level": "warning", **_given(flags)})
     logs.configure(chosen.log_level, chosen.log_format)
@@ -54,9 +54,10 @@ def command(
 
 
 def _report_unraisable(args: "UnraisableHookArgs") -> None:
-    """Report an exception that nothing can catch, unless the client has closed its pipe.
+    """Report an exception that cannot be caught, except `BrokenPipeError`.
 
-    From Python 3.13 on, a stream that cannot be flushed when it is freed raises one.
+    From Python 3.13 on, freeing a stream that cannot be flushed raises such an exception. It is a
+    `BrokenPipeError` if the client has closed its pipe, which is no fault to report.
     """
     if not isinstance(args.exc_value, BrokenPipeError):
         sys.__unraisablehook__(args)

@@ -146,9 +146,10 @@ def _rules_file(loaded: "Settings") -> str:
 
 
 def _profile(loaded: "Settings", name: str | None) -> "Profile":
-    """Return the profile `name`, or else that of an agent in the current directory.
+    """Return the profile `name`; if None, the profile of an agent in the current directory.
 
-    Exit if there is no profile with this name.
+    If there is no such profile, or the current directory cannot be used, print an error message and
+    exit with status 1.
     """
     from acpterm.host.profiles import Profiles  # noqa: PLC0415  help does not need it
     from acpterm.jsonrpc import RpcError  # noqa: PLC0415

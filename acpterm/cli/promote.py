@@ -17,6 +17,7 @@ def command(terminals: tuple[str, ...], config: str | None, socket: str | None) 
     terminal or kill its program. The terminal remains when the agent releases it or disconnects. A
     terminal that is already yours is not changed.
 
-    Exit status: 0 on success, 1 if it failed for a terminal, 2 if the command line is wrong.
+    Exit status: 0 on success, 1 if a terminal could not be taken over, 2 if the command line is
+    wrong.
     """
     call_each(config, socket, "promote", terminals)

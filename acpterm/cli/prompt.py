@@ -17,7 +17,7 @@ from acpterm.client.prompt.permissions import Rule
 from acpterm.client.prompt.run import PromptOptions, run_prompt
 from acpterm.client.wirelog import LogError
 from acpterm.jsonrpc import is_utf8_encodable
-from acpterm.keeper.client import KeeperLostError
+from acpterm.keeper.reports import KeeperLostError
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio
 
@@ -84,9 +84,11 @@ def command(
     together with all processes that it has started. It gets terminals of the daemon, which is
     started if it is not running, and access to the files in the session's directories.
 
-    Ctrl-C cancels the turn; a second Ctrl-C ends the agent. Exit status: 0 the agent has finished,
-    1 it refused or something failed, 2 the command line is wrong, 3 the agent's requests were
-    refused (--allow) and nothing was done, 124 timed out, 130 cancelled.
+    Ctrl-C cancels the turn; a second Ctrl-C ends the agent.
+
+    Exit status: 0 if the agent has finished, 1 if it refused or something failed, 2 if the command
+    line is wrong, 3 if the agent's requests were refused (--allow) and nothing was done, 124 after
+    the timeout, 130 after Ctrl-C.
     """
     stdio.open_missing()
     prompt = _read_prompt(text)

@@ -1,4 +1,4 @@
-"""`acpterm provider`: list the providers, which run terminals' programs, and select one."""
+"""`acpterm provider`: list the providers, which run terminals' programs, and select a provider."""
 
 import os
 
@@ -87,7 +87,10 @@ def _choose(config: str | None) -> None:
 
 
 def _select(name: str, config: str | None, *, as_json: bool = False) -> None:
-    """Write the provider `name` into the settings file, and print what that changes."""
+    """Write the provider `name` into the settings file, and print what has changed.
+
+    If the environment selects another provider, report that on stderr.
+    """
     try:
         path = provider_choice.select(name, config)
     except SelectError as error:

@@ -9,7 +9,7 @@ from acpterm.cli._mcp import mcp_options
 from acpterm.cli._options import BeforeAgent, common, fail, hosted, settings
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.wirelog import LogError
-from acpterm.keeper.client import KeeperLostError
+from acpterm.keeper.reports import KeeperLostError
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio
 
@@ -43,9 +43,9 @@ def command(
     """Relay between an editor, on stdin and stdout, and its agent, and provide terminals.
 
     Put this command before the agent's command in the editor's settings. AGENT is started, and
-    messages between the two are passed on, except those about terminals: the agent gets terminals
-    of the daemon, which is started if it is not running, and the editor shows them as well as it
-    can. Prompts that begin with /terminal are yours: acpterm answers them.
+    messages between editor and agent are passed on, except those about terminals: the agent gets
+    terminals of the daemon, which is started if it is not running, and the editor shows them as
+    well as it can. acpterm itself answers prompts that begin with /terminal.
 
     When the editor ends, the agent and all processes that it has started are ended too.
     """

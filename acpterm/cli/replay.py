@@ -11,11 +11,11 @@ import click
 from acpterm.cli._async import call_async, run
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._params import Finite, TerminalName
-from acpterm.client import replay
+from acpterm.client import asciicast
 from acpterm.client.playback import Playback
 from acpterm.client.user.export.export import write_cast
 from acpterm.client.user.export.player import play_here, print_all
-from acpterm.client.user.output.stdout import put
+from acpterm.client.user.output.trio_stdout import put
 
 
 @click.command("replay")
@@ -42,14 +42,14 @@ def command(
     Space pauses and resumes, . shows the next output and pauses, Right and Left skip 5 seconds
     forward and back, Up and Down double and halve the speed, q quits.
 
-    If FILE exists, it is played, even if a terminal has the same name; a terminal's id is hardly
-    ever the name of a file. An argument that contains / is always a file. The replayed output
-    controls this window as it controlled the original one. Afterwards the window's state is
-    restored; only the printed text remains. If stdout is not a terminal, all output is printed at
-    once. Lines that cannot be read are skipped, and reported at the end.
+    If FILE exists, it is played, even if a terminal has the same name. An argument that contains /
+    is always a file. The replayed output controls this window as it controlled the original one.
+    Afterwards the window's state is restored; only the printed text remains. If stdout is not a
+    terminal, all output is printed without pauses. Lines that cannot be read are skipped, and
+    reported at the end.
 
-    Exit status: 0, also after q; 1 if there is no such terminal, or if the recording or everything
-    in it cannot be read; 130 after Ctrl-C.
+    Exit status: 0, also after q; 1 if there is no such terminal, or if the recording cannot be read
+    or has no readable event; 130 after Ctrl-C.
     """
     with tempfile.TemporaryFile() as export:
         file: BinaryIO = export
@@ -60,8 +60,8 @@ def command(
             export.seek(0)
         with file:
             try:
-                cast = replay.read(replay.read_lines(file))
-            except (replay.CastError, OSError) as error:
+                cast = asciicast.read(asciicast.read_lines(file))
+            except (asciicast.CastError, OSError) as error:
                 fail(f"{source}: {error}")
             if not os.isatty(1):
                 run(print_all, cast, expected=(OSError,))
@@ -74,19 +74,19 @@ def command(
                     idle_limit=math.inf if idle_limit is None else idle_limit,
                     reopen=partial(_reread, file) if file.seekable() else None,
                 )
-                signal_number = run(play_here, playback, expected=(OSError, replay.CastError))
+                signal_number = run(play_here, playback, expected=(OSError, asciicast.CastError))
                 cast = playback.cast
     if signal_number is not None:
         raise SystemExit(128 + signal_number)
     _report(source, cast.report)
 
 
-def _reread(file: BinaryIO) -> replay.Cast:
+def _reread(file: BinaryIO) -> asciicast.Cast:
     file.seek(0)
-    return replay.read(replay.read_lines(file))
+    return asciicast.read(asciicast.read_lines(file))
 
 
-def _report(source: str, report: replay.Report) -> None:
+def _report(source: str, report: asciicast.Report) -> None:
     """Print how many lines of `source` were left out, if any; fail if no event could be read."""
     if not report.unread:
         return

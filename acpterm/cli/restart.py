@@ -9,7 +9,7 @@ from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._params import terminal_argument
 from acpterm.client.daemon import DaemonError
 from acpterm.client.user.format import summary_line
-from acpterm.client.user.worker import Restarted, Worker, restart
+from acpterm.client.user.worker_restart import RestartResult, Worker, restart_worker
 from acpterm.jsonrpc import RpcError
 
 
@@ -21,24 +21,23 @@ def command(terminal: str | None, as_json: bool, config: str | None, socket: str
     """Restart TERMINAL's program; without TERMINAL, replace the daemon's worker.
 
     TERMINAL must have been created by acpterm run; its program may have ended already. The program
-    is ended as by acpterm kill, and the command is started in a new terminal with the same
+    is ended as by acpterm kill, and its command is started in a new terminal with the same
     directory, environment, size and name. The old terminal's output is then discarded. If the new
     terminal cannot be started, the old one remains, with its program ended. The id of the new
     terminal is printed.
 
-    Without TERMINAL, a worker of the installed version replaces the current one. The terminals are
-    kept.
+    Without TERMINAL, a worker of the installed version replaces the current one and takes over its
+    terminals: no program notices, and agents and attached windows see a short pause. The new worker
+    reads the settings again. If it is not ready within 10 seconds, the old worker continues. If the
+    old worker does not answer within 3 seconds, this command makes the keeper start another one.
 
-    The new worker takes over the terminals of the old one: no program notices, and agents and
-    attached windows see a short pause. The new worker reads the settings again. If it is not ready
-    within 10 seconds, the old worker continues. If no worker answers within 3 seconds, the keeper
-    starts one on request of this command.
+    With --json and TERMINAL, the new terminal is printed as an object like those of acpterm ls.
+    With --json and no TERMINAL, the object has old and new (the version and pid of each worker; old
+    is null if the old worker did not answer), keeperPid, takeovers, and running, the number of
+    terminals whose programs are still running.
 
-    With --json and TERMINAL the object is that of acpterm ls. Without TERMINAL it has old and new
-    (version and pid; old is null if it did not answer), keeperPid, takeovers, and running, the
-    number of terminals whose programs are still running.
-
-    Exit status: 0 on success; 1 if it failed, with the reason on stderr, or if no daemon runs.
+    Exit status: 0 on success; 1 if the restart failed, with the reason on stderr, or if no daemon
+    runs.
     """
     if terminal is not None:
         info = call(
@@ -49,13 +48,13 @@ def command(terminal: str | None, as_json: bool, config: str | None, socket: str
         echo_once(json_text(info) if as_json else info.terminal_id)
         return
     try:
-        result = restart(settings(config, socket=socket))
+        result = restart_worker(settings(config, socket=socket))
     except (DaemonError, RpcError) as error:
         fail(str(error))
     echo_once(json_text(_object(result)) if as_json else _text(result))
 
 
-def _object(result: Restarted) -> dict[str, object]:
+def _object(result: RestartResult) -> dict[str, object]:
     return {
         "old": None if result.old is None else result.old._asdict(),
         "new": result.new._asdict(),
@@ -65,7 +64,7 @@ def _object(result: Restarted) -> dict[str, object]:
     }
 
 
-def _text(result: Restarted) -> str:
+def _text(result: RestartResult) -> str:
     programs = "1 terminal runs" if result.running == 1 else f"{result.running} terminals run"
     if result.old is None:
         return f"started a worker, {_named(result.new)}; {programs} on"

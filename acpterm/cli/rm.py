@@ -22,7 +22,7 @@ def command(
     and yours whose programs have ended. A terminal whose program has ended but that its agent has
     not released is kept, since the agent may still read it.
 
-    Exit status: 0 on success, 1 if it failed for a terminal, 2 if the command line is wrong.
+    Exit status: 0 on success, 1 if a terminal could not be removed, 2 if the command line is wrong.
     """
     if exited == bool(terminals):
         raise click.UsageError("say which: TERMINAL…, or --exited, and not both")
@@ -38,7 +38,8 @@ def _remove_all(client: BlockingClient) -> list[str]:
     messages = failures(client, "release", ended)
     if not messages:
         return []
-    # The daemon itself may have removed the oldest ones since: ignore errors if none is left.
+    # The daemon itself may have removed terminals since the first list: ignore the errors if none
+    # of the terminals to remove is left.
     found = client.call("terminal/list", ListRequest(all=True), ListResponse)
     left = {terminal.terminal_id for terminal in found.terminals}
     return messages if left.intersection(ended) else []

@@ -11,7 +11,7 @@ from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._output import echo
 from acpterm.cli._params import Size
-from acpterm.client.user.output.print import window
+from acpterm.client.user.output.blocking_stdout import window_size
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.pty import linux
 
@@ -93,9 +93,10 @@ def command(
     not a program is a line for the shell, such as 'make | tail'. The terminal outlives this window:
     acpterm attach returns to it, and acpterm rm removes it.
 
-    If stdin is not a terminal, its data and its end are passed on to COMMAND, which gets a pipe, as
-    with ssh. With -n, COMMAND gets the terminal instead. If stdout is not a terminal, the output is
-    what a pipe would have received, without escape sequences, unless --raw is given.
+    If stdin is not a terminal, COMMAND gets a pipe as its stdin, to which the data and the end of
+    this command's stdin are passed on, as with ssh. With -n, COMMAND gets the terminal instead. If
+    stdout is not a terminal, the output is what a pipe would have received, without escape
+    sequences, unless --raw is given.
 
     If stdin or stdout is not a terminal, the program is ended when its output is no longer read, or
     when a signal ends this command. If this command is killed (SIGKILL), the program continues.
@@ -133,7 +134,7 @@ def command(
         return
     from acpterm.cli._run_attached import run_attached  # noqa: PLC0415  it imports trio
 
-    request.cols, request.rows = size or (window() if os.isatty(1) else (None, None))
+    request.cols, request.rows = size or (window_size() if os.isatty(1) else (None, None))
     run_attached(
         config,
         socket,
@@ -156,11 +157,9 @@ def _checked(words: list[str], *others: str | None) -> list[str]:
 def _protect(directory: str) -> None:
     """Forbid other processes to inspect this one, because the user may type a password.
 
-    Do nothing if the name of the working directory `directory` cannot be sent to the daemon: the
-    daemon then has to inspect this process to find the directory.
+    Do nothing if the name of the working directory `directory` is not UTF-8, and so cannot be sent
+    to the daemon: the daemon then has to inspect this process to find the directory.
     """
-    # If the directory's name cannot be sent, the daemon reads it from this process, and must be
-    # permitted to inspect it.
     if is_utf8_encodable(directory):
         linux.forbid_inspection()
 

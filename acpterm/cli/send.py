@@ -50,7 +50,7 @@ class _InOrder(click.Command):
     def _in_order(self, args: list[str]) -> Iterator[tuple[bool, str]]:
         """Yield TERMINAL, and then TEXTs and values of --key in the order of the command line.
 
-        Each is a pair: whether the word is the value of --key, and the word.
+        Each item is a pair: whether the word is the value of --key, and the word.
         """
         valued = {
             name
@@ -157,8 +157,8 @@ def command(
     def send_steps(client: BlockingClient) -> None:
         name = terminal
         if terminal == LAST:
-            # Resolve it once: a terminal created between two steps must not get the rest.
-            name = (client.own(terminal)).terminal_id
+            # Resolve the name once: a terminal created between two steps must not get the rest.
+            name = client.get_for_input(terminal).terminal_id
         type_steps(client, name, steps, paste=paste)
 
     call(config, socket, send_steps)

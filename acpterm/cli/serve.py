@@ -12,10 +12,12 @@ import click
 from acpterm.cli._async import run
 from acpterm.cli._options import common, fail, settings
 from acpterm.config import agent_socket
-from acpterm.host.daemon import serve, start_keeper
+from acpterm.host.daemon import serve
 from acpterm.host.server.systemd import FIRST, ActivationError, check_handed
+from acpterm.host.start_keeper import start_keeper
 from acpterm.host.state.records import StateVersionError
-from acpterm.keeper.client import KeeperLostError, inherited_keeper
+from acpterm.keeper.reports import KeeperLostError
+from acpterm.keeper.startup import inherited_keeper
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio
 from acpterm.runtime.shutdown_signals import shutdown_signals as ending_signals

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from acpterm.client.setup.agents import Agent
     from acpterm.client.setup.targets import Target
 
-# The names of `client.setup.agents.AGENTS`, which --help does not import.
+# The names of `client.setup.agents.AGENTS`. They are repeated here, since --help does not import
+# that module.
 _NAMES: Final = ("claude", "codex", "gemini", "opencode", "copilot", "cursor", "zed")
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -88,7 +89,10 @@ def command(
 
 
 def _agents(name: str | None) -> "list[Agent]":
-    """Return the agent `name`; without a name, those that are installed."""
+    """Return a list of the agent `name`; without a name, all agents that are installed.
+
+    Exit with an error message if none is installed.
+    """
     from acpterm.client.setup.agents import AGENTS  # noqa: PLC0415
 
     if name is not None:
@@ -121,7 +125,11 @@ def _list(as_json: bool) -> None:
 def _targets(
     agents: "list[Agent]", *, proxy: bool, skill: bool, tools: str | None, undo: bool
 ) -> "list[tuple[str, Target]]":
-    """Return what to change for the agents, each file once, with the agents that read it."""
+    """Return the files to change for `agents`, each file once.
+
+    Each item is a pair: the titles of the agents that read the file, separated by commas, and the
+    target, which is the file with the change.
+    """
     from acpterm.client.setup import targets  # noqa: PLC0415
 
     found: dict[str, tuple[list[str], Target]] = {}
@@ -138,7 +146,11 @@ def _targets(
 
 
 def _change(titles: str, target: "Target", *, undo: bool, yes: bool, dry_run: bool) -> None:
-    """Plan a change, show it, and carry it out if the user wants it. Raises `SetupError`."""
+    """Plan a change, show it, and carry it out if the user confirms it.
+
+    Exits with status 1 if the user does not confirm it. Raises `SetupError` if the file is invalid
+    or cannot be changed.
+    """
     from acpterm.client.setup.journal import Journal  # noqa: PLC0415
     from acpterm.client.setup.plan import apply, plan_setup, plan_undo  # noqa: PLC0415
     from acpterm.config import setup_dir  # noqa: PLC0415

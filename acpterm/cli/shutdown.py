@@ -17,8 +17,8 @@ def command(config: str | None, socket: str | None) -> None:
     output is lost with the daemon, except what was recorded. The command waits until the daemon has
     exited.
 
-    Exit status: 0 if the daemon has exited, or was not running, which is printed; 1 if it still
-    runs after 8 seconds.
+    Exit status: 0 if the daemon has exited, or if none was running ("not running" is printed then);
+    1 if the daemon still runs after 8 seconds.
     """
     ended: ShutdownResult | None = call_running(config, socket, end_daemon)
     if ended is None:

@@ -6,8 +6,8 @@ from acpterm.acp.user_api import StatusResponse
 from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.client.daemon import DaemonError
+from acpterm.client.user.daemon_status import NoWorker, daemon_status
 from acpterm.client.user.format import duration, memory, summary_line
-from acpterm.client.user.worker import NoWorker, status
 from acpterm.jsonrpc import RpcError
 
 
@@ -28,7 +28,7 @@ def command(as_json: bool, start: bool, config: str | None, socket: str | None) 
     Exit status: 0 if the daemon runs, 1 if it does not or cannot be reached.
     """
     try:
-        found = status(settings(config, socket=socket), config, start=start)
+        found = daemon_status(settings(config, socket=socket), config, start=start)
     except (DaemonError, RpcError) as error:
         fail(str(error))
     if found is None:
@@ -55,7 +55,7 @@ def _text(status: StatusResponse) -> str:
     if status.idle_exit_ms is not None:
         ends = f"ends when it was not needed for {duration(status.idle_exit_ms / 1000)}"
     used = "?" if status.rss_bytes is None else memory(status.rss_bytes)
-    # This command's connection is one of them.
+    # Do not count the connection of this command.
     users = max(status.users - 1, 0)
     rows = {
         "daemon": f"acpterm {summary_line(status.version)}, pid {status.pid}, "

@@ -7,7 +7,7 @@ from acpterm.cli._options import common, fail, settings
 from acpterm.client.daemon import DaemonError
 from acpterm.client.stdio import relay_stdio
 from acpterm.host.daemon import serve_stdio
-from acpterm.keeper.client import KeeperLostError
+from acpterm.keeper.reports import KeeperLostError
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio
 

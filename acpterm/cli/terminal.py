@@ -1,4 +1,4 @@
-"""`acpterm terminal`: the words of the chat command `/terminal`, in a shell."""
+"""`acpterm terminal`: the words of the chat command `/terminal` as subcommands."""
 
 import os
 import time
@@ -111,7 +111,10 @@ def _texts(action: TerminalAction) -> list[str]:
 
 
 def _directory() -> str | None:
-    """Return the working directory; None if its name is not UTF-8: the daemon finds it itself."""
+    """Return the working directory; None if its name is not UTF-8.
+
+    The daemon then finds the directory by inspecting this process.
+    """
     try:
         directory = os.getcwd()
     except OSError as error:
@@ -120,7 +123,7 @@ def _directory() -> str | None:
 
 
 def _run(client: BlockingClient, work: Steps) -> str:
-    """Send the requests of `work` one after the other; return the text of the answer."""
+    """Send the requests of `work` one after the other; return the text that `work` returns."""
     try:
         step = next(work)
         while True:

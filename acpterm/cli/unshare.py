@@ -20,7 +20,7 @@ class _ShareId(click.ParamType):  # type: ignore[type-arg]  # generic since clic
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the id; fail if it cannot be sent."""
+        """Return the id; fail if it is empty, or is not UTF-8 and so cannot be sent."""
         if not value or not is_utf8_encodable(value):
             self.fail(f"{value!r} is no id: see acpterm shares", param, ctx)
         return str(value)
@@ -53,7 +53,7 @@ def command(shares: tuple[str, ...], config: str | None, socket: str | None) -> 
 
     Pages that use the link are disconnected at once. acpterm shares lists the links.
 
-    Exit status: 0 on success, 1 if it failed for a link, 2 if the command line is wrong.
+    Exit status: 0 on success, 1 if a link could not be ended, 2 if the command line is wrong.
     """
 
     def revoke(client: BlockingClient) -> list[str]:

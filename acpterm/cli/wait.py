@@ -23,11 +23,12 @@ from acpterm.client.user.output.text_follow import follow_text
 from acpterm.jsonrpc import RpcError
 
 _TIMED_OUT: Final = 124
-# Seconds after the timeout in which the command may still end in order.
+# Seconds after the timeout in which the command may still exit by itself; then a timer ends it.
 _EXIT_GRACE_S: Final = 0.5
-# Seconds for the last search of other terminals' output; less than the time above.
+# Maximum seconds for the search in `_take_printed`; less than `_EXIT_GRACE_S`.
 _LAST_READ_TIMEOUT_S: Final = 0.3
-# Characters of searched text that are retained. A longer match is not found.
+# Maximum characters of earlier text that are retained and searched again. A match that spans more
+# text is not found.
 RETAINED_CHARS: Final = 64 * 1024
 
 
@@ -72,8 +73,9 @@ def command(
     escapes.
 
     Exit status: that of the program, or 128 + n if signal n ended it. With --for, 0 if the output
-    matches, or 1 if the program has ended without a match. With several terminals, the first status
-    that is not 0. 124 timed out; 1 if there is no such terminal; 130 after Ctrl-C.
+    matches, or 1 if the program has ended without a match. With several terminals, the first of
+    their statuses that is not 0. 124 after the timeout; 1 if there is no such terminal; 130 after
+    Ctrl-C.
     """
     names = list(dict.fromkeys(terminals))
 
@@ -102,7 +104,7 @@ def command(
             return _TIMED_OUT, f"{which} {event} within {timeout:g} s"
 
     if timeout is not None:
-        # A single search of an expression may take forever, and blocks everything else here.
+        # A single search may take forever (backtracking), and nothing else runs meanwhile.
         signal.signal(signal.SIGALRM, _give_up)
         signal.setitimer(signal.ITIMER_REAL, timeout + _EXIT_GRACE_S)
     status, message = call(config, socket, wait)
@@ -118,7 +120,7 @@ def _give_up(*_: object) -> NoReturn:
 
 
 def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
-    """Wait for the programs of all terminals to end; remove the names of the ended from `left`.
+    """Wait for the programs of all terminals to end; remove each ended terminal's name from `left`.
 
     `ids` has the terminals' ids by name. Return the exit status of `acpterm wait`, and "" in place
     of the error message that `_wait_printed` returns.
@@ -138,7 +140,7 @@ def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) ->
 def _take_printed(
     client: BlockingClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
 ) -> None:
-    """Search once the current output of each terminal that was not searched before the timeout.
+    """Search the current output of each terminal that was not searched before the timeout.
 
     `left` has the names of terminals without a match; all but its first were not searched, because
     `_wait_printed` searches one after the other. Print the matches, and remove the names of their
@@ -221,6 +223,7 @@ class LineSearch:
             self._retained = text
             return
         at = text.find("\n", len(text) - RETAINED_CHARS - 1) + 1
-        # If no line begins there, the search starts after one more character, so ^ does not match.
+        # If no line begins there, start the search at the second character, so that ^ does not
+        # match at the first one.
         whole = 0 < at < len(text)
         self._retained, self._begin = (text[at:], 0) if whole else (text[-RETAINED_CHARS:], 1)

@@ -1,19 +1,23 @@
-"""Everything that connects to a daemon or starts an agent: clients of ACP, and user commands.
+"""The work of the commands: clients of the daemon, starters of agents, and `acpterm setup`.
 
-`acpterm.cli` parses the command lines and calls this package.
+`acpterm.cli` parses the command lines and calls this package. The Python API (`acpterm.api`) and
+the MCP server (`acpterm.mcp`) use some of its modules too.
 
 Subpackages:
 
 - `proxy`: `acpterm proxy`, between an editor and its agent; gives the agent terminals.
 - `prompt`: `acpterm prompt`, a headless ACP client that runs one turn of one agent.
+- `session_sockets`: sockets for `proxy --mcp` and `prompt --mcp`, one for each session of an agent.
 - `user`: the commands of the user (`ls`, `attach`, `run`, …), over the user's socket.
+- `chat`: the chat command `/terminal`, for `acpterm terminal` and `acpterm proxy`; no I/O.
+- `setup`: `acpterm setup`, which adds acpterm to the settings of agents.
 
 Connecting to a daemon:
 
 - `daemon`: connects to a daemon and starts it if necessary; blocking.
 - `daemon_process`: starts a daemon as a separate process.
-- `daemon_stream`: the same connections as trio streams; reconnects if one is lost.
-- `handshake`: `initialize`, and when to stop trying to reconnect; no I/O.
+- `daemon_stream`: connects as `daemon` does, but with trio streams; reconnects lost connections.
+- `handshake`: `initialize`, and when to stop trying to reconnect; no network I/O.
 - `host_connection`: the connection to the host that runs an agent's terminals.
 - `unanswered`: the messages to send again after a lost connection; no I/O.
 
@@ -21,10 +25,10 @@ Exchanging messages:
 
 - `endpoint`: one end of a JSON-RPC stream: sends requests, dispatches what is received.
 - `envelope`: parses a message far enough to route it.
-- `update`: parses and encodes `session/update` notifications.
+- `session_update`: parses and encodes `session/update` notifications.
 - `terminals`: passes an agent's terminal requests on to the host.
 - `output_poller`: polls the output of one terminal of the host.
-- `questions`: the host's questions to the user, whether a command may run.
+- `questions`: receives the host's questions to the user, and sends the answers.
 - `question_options`: the answers that the user can choose from.
 - `wirelog`: writes all messages to a file (`--log`).
 
@@ -37,7 +41,8 @@ Exchanging messages:
 Others:
 
 - `agent_process`: runs an agent as a child process.
-- `replay`: reads asciicasts. `playback`: plays one, controlled by keys.
+- `asciicast`: reads asciicasts. `playback`: writes a cast's output at the right times.
+- `provider_choice`: lists the providers, and writes the selected one into the settings.
 - `sanitize`: makes untrusted text safe to print.
 - `errors`: `LostError`, and the message of an exception group.
 """

@@ -29,7 +29,7 @@ from acpterm.runtime import stdio
 
 # Time for the agent to exit by itself once its stdin is closed.
 EXIT_TIMEOUT_S: Final = 1.0
-# Time for the agent's process tree to end, in addition to `EXIT_TIMEOUT_S` and the grace period.
+# Time for the agent's process tree to end, after `EXIT_TIMEOUT_S` and the grace period.
 _KILL_TIMEOUT_S: Final = 5.0
 # Time for the rest of stderr to arrive after the agent has exited.
 STDERR_TAIL_TIMEOUT_S: Final = 0.5
@@ -62,14 +62,14 @@ class _Stdout(trio.abc.ReceiveStream):
     def drain(self) -> None:
         """Make the stream end once no bytes have arrived for `DRAIN_TIMEOUT_S`.
 
-        Called when the agent has exited.
+        Call this when the agent has exited.
         """
         self._timeout = DRAIN_TIMEOUT_S
         if self._receiving is not None:
             self._receiving.deadline = trio.current_time() + DRAIN_TIMEOUT_S
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Receive some bytes; `b""` is the end of the stream."""
+        """Wait for bytes and return them, at most `max_bytes`; return `b""` at the stream's end."""
         with trio.move_on_after(self._timeout) as self._receiving:
             return await self._stream.receive_some(max_bytes)
         return b""
@@ -80,7 +80,11 @@ class _Stdout(trio.abc.ReceiveStream):
 
 
 class AgentProcess:
-    """A running agent, created by `open_agent`."""
+    """A running agent, created by `open_agent`.
+
+    `command` is the agent's program, as the user named it. `exited` is set once the agent has
+    exited and is reaped.
+    """
 
     def __init__(self, command: str, process: trio.Process) -> None:
         assert process.stdin is not None  # noqa: S101  both are pipes
@@ -102,11 +106,14 @@ class AgentProcess:
 
     @property
     def returncode(self) -> int | None:
-        """The exit code as in `subprocess`: negative for a signal, None while the agent runs."""
+        """The exit code as in `subprocess`: -N if signal N ended the agent; None while it runs."""
         return self._process.returncode if self.exited.is_set() else None
 
     def exit_message(self) -> str:
-        """Return an error message: how the agent ended, and the last lines of its stderr."""
+        """Return an error message: how the agent ended, and the last lines of its stderr.
+
+        If the agent still runs, the message is that it has closed its stdout.
+        """
         code = self.returncode
         if code is None:
             ending = "has closed its stdout"
@@ -127,7 +134,7 @@ class AgentProcess:
             await self._stderr_closed.wait()
 
     async def close_stdin(self) -> None:
-        """Close the agent's stdin, which asks it to exit. Idempotent."""
+        """Close the agent's stdin, which asks the agent to exit. Idempotent."""
         if self.stdin_closed_at is None:
             self.stdin_closed_at = trio.current_time()
             await self.stdin.aclose()
@@ -161,7 +168,7 @@ class AgentProcess:
     async def reap(self, tree: ProcessTree) -> None:
         """Wait until the agent has exited and is reaped; then set `returncode` and drain stdout.
 
-        Notify `tree`, the agent's processes, that the agent's pid may be reused.
+        Notify `tree`, which tracks the agent's processes, that the agent's pid may be reused.
         """
         await self._process.wait()
         tree.reaped()
@@ -178,11 +185,11 @@ def _line(data: bytes) -> str:
 async def open_agent(
     argv: Sequence[str], trees: Trees, *, grace: float, stderr_filter: StderrFilter | None
 ) -> AsyncIterator[AgentProcess]:
-    """Run the agent `argv` while the block lasts; then end its whole process tree.
+    """Run the agent `argv` for the duration of the block; then end its whole process tree.
 
     `trees` tracks the agent's processes. `grace`: seconds between SIGTERM and SIGKILL.
     `stderr_filter` transforms the agent's stderr before it is written to our stderr; if it is None,
-    nothing is written. Raises `StartError`.
+    nothing is written. Raises `StartError` if the agent's program does not exist or cannot be run.
     """
     tree = trees.new(f"agent_{secrets.token_hex(16)}")
     starting = True
@@ -198,7 +205,7 @@ async def open_agent(
     finally:
         starting = False
     agent = AgentProcess(argv[0], process)
-    # Shielded: even on cancellation, stderr is read and the process reaped until it has ended.
+    # Shielded, so that after a cancellation too, stderr is read and the agent is reaped.
     watching = trio.CancelScope(shield=True)
 
     async def watch() -> None:

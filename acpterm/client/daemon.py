@@ -1,4 +1,4 @@
-"""Connects to the daemon, and starts it if it is not running.
+"""Connects to the daemon with blocking sockets, and starts the daemon if it is not running.
 
 There is one daemon per user, as with tmux. The first command that needs the daemon starts it (see
 `daemon_process`).
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 
 PATH_BYTES_MAX: Final = 107
 """Maximum length of a socket's path, in bytes (unix(7))."""
-# Seconds until a started daemon must listen.
+# Seconds in which a started daemon must begin to listen.
 START_TIMEOUT_S: Final = 10.0
+# Seconds between two attempts to connect.
 _POLL_S: Final = 0.02
 # Seconds to wait for a daemon that another command has started, after ours has ended.
 _OTHER_STARTER_TIMEOUT_S: Final = 1.0
 # Seconds in which a running daemon notices that its socket file was removed, and binds a new one.
 _REBIND_TIMEOUT_S: Final = 3.0
-# The alternative that only commands for agents have.
+# Part of error messages: the alternative to a daemon. Only commands for agents have this option.
 _EMBEDDED: Final = ", or use --embedded, which needs none"
 _LOCK_BYTES_MAX: Final = 4096
 
@@ -41,12 +42,12 @@ class DaemonError(Exception):
     """The daemon cannot be started or used; the message says why."""
 
 
-class PlaceError(DaemonError):
+class SocketPathError(DaemonError):
     """No daemon can listen at the configured paths."""
 
 
 class NotRunningError(DaemonError):
-    """No daemon is running, and the caller does not start one."""
+    """No daemon is running, and the caller has not asked to start one."""
 
 
 class NoAnswerError(DaemonError):
@@ -63,12 +64,13 @@ def connect(
     user: bool = False,
     start_timeout_s: float = START_TIMEOUT_S,
 ) -> socket.socket:
-    """Connect to the daemon, and start it if it is not running. Raises `DaemonError`.
+    """Connect to the daemon, and start it if it is not running; return a blocking socket.
 
     Connects to the agents' socket, or to the user's socket if `user` is true. `config` is the path
     of the settings file given on the command line, if any; a started daemon reads it too. Call this
     before this process becomes a subreaper (`Trees`): otherwise a started daemon would become its
-    child. Blocks for at most `start_timeout_s`.
+    child. Raises `DaemonError` if the daemon cannot be started, does not listen within
+    `start_timeout_s` seconds, or is another user's.
     """
     path = user_socket(settings) if user else agent_socket(settings)
     with contextlib.suppress(OSError):
@@ -85,8 +87,9 @@ def _start_and_connect(
 ) -> socket.socket:
     """Start a daemon if `start` is true, and connect to `path` once a daemon listens there.
 
-    `start` is false if a service manager is starting the daemon. `deadline` is by
-    `time.monotonic()`.
+    `start` is false if a service manager is starting the daemon. `deadline` is a time of
+    `time.monotonic()`. Raises `DaemonError` if the daemon cannot be started, or does not listen by
+    then.
     """
     # This is slow to import, and most commands find a running daemon.
     from acpterm.client.daemon_process import ALREADY_LISTENS  # noqa: PLC0415
@@ -158,9 +161,10 @@ def _open_within(seconds: float, path: str, deadline: float) -> socket.socket | 
 def open_socket(path: str) -> socket.socket:
     """Connect to the Unix socket at `path` without waiting; return a blocking socket.
 
-    Raises `OSError`: `BlockingIOError` if the listener's queue of connections is full. Raises
-    `DaemonError` if the listener belongs to another user: clients send their environment, and in a
-    shared directory such as `/tmp`, a program of any user can listen at the path.
+    Raises `OSError` if no process listens there, and its subclass `BlockingIOError` if the
+    listener's queue of connections is full. Raises `DaemonError` if the listener belongs to another
+    user: clients send their environment, and in a shared directory such as `/tmp`, a program of any
+    user can listen at the path.
     """
     sock = socket.socket(socket.AF_UNIX)
     try:
@@ -190,7 +194,8 @@ def _check_owner(sock: socket.socket, path: str) -> None:
 def connect_running(settings: Settings) -> socket.socket | None:
     """Connect to the user's socket of a running daemon; return None if no daemon is running.
 
-    Raises `PlaceError`, a `DaemonError`, if no daemon can listen at the configured paths.
+    Raises `SocketPathError`, a `DaemonError`, if no daemon can listen at the configured paths, and
+    `DaemonError` if the daemon is another user's.
     """
     try:
         return open_socket(user_socket(settings))
@@ -206,13 +211,16 @@ class Lock(NamedTuple):
     """
 
     pid: int | None = None
-    """The keeper's process id."""
+    """The keeper's process id; None if it cannot be read."""
     message: str | None = None
     """Why there is no worker, and what to do about it; None while there is a worker."""
 
 
 def read_lock(settings: Settings) -> Lock:
-    """Read the lock file of the agents' socket; all fields are None if it cannot be read."""
+    """Read the lock file of the agents' socket.
+
+    If the file cannot be read, all fields of the returned `Lock` are None.
+    """
     try:
         with open(f"{agent_socket(settings)}.lock", errors="replace") as file:
             lines = file.read(_LOCK_BYTES_MAX).splitlines()
@@ -223,19 +231,19 @@ def read_lock(settings: Settings) -> Lock:
 
 
 def _check_paths(settings: Settings, alternative: str = "") -> None:
-    """Raise `PlaceError` if the agents' or the user's socket cannot be created at its path.
+    """Raise `SocketPathError` if the agents' or the user's socket cannot be created at its path.
 
     `alternative` is a hint that is appended to the message, such as ", or use --embedded".
     """
     for path in (agent_socket(settings), user_socket(settings)):
         if (size := len(os.fsencode(path))) > PATH_BYTES_MAX:
-            raise PlaceError(
+            raise SocketPathError(
                 f"{path} has {size} bytes, and a socket's path at most {PATH_BYTES_MAX}: "
                 f"choose a shorter one with --socket{alternative}"
             )
         with contextlib.suppress(OSError):
             if not stat.S_ISSOCK(os.stat(path).st_mode):
-                raise PlaceError(
+                raise SocketPathError(
                     f"{path} is there and is no socket: remove it, or choose another --socket"
                     f"{alternative}"
                 )
@@ -247,10 +255,11 @@ def log_file(settings: Settings) -> str:
 
 
 def _wait_for_lock_holder(settings: Settings, path: str, deadline: float) -> socket.socket | None:
-    """Connect to the daemon that holds the lock, once it listens; report the wait on stderr.
+    """Wait until the daemon that holds the lock listens at `path`, and connect to the daemon.
 
-    Return None if the daemon does not listen at `path` within `_REBIND_TIMEOUT_S`, or before
-    `deadline` (by `time.monotonic()`) if that is sooner.
+    Return None if the daemon does not listen within `_REBIND_TIMEOUT_S`, or before `deadline` (a
+    time of `time.monotonic()`) if that is sooner. If the socket file is missing, report the wait on
+    stderr.
     """
     pid = read_lock(settings).pid
     if pid is not None and not os.path.lexists(path):

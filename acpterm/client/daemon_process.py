@@ -1,9 +1,9 @@
 """Starts a daemon as a separate process.
 
-The daemon has its own session and no controlling terminal, so it outlives the command that started
-it. It exits by itself once no client has been connected for a while (setting `idle_exit`). It logs
-to a file beside its socket. If the daemon does not start to listen, the error message quotes that
-log.
+The daemon is in a process session of its own (setsid(2)) and has no controlling terminal, so it
+outlives the command that started it. It exits by itself once no client has been connected for a
+while (setting `idle_exit`). It logs to a file beside its socket. If the daemon does not start to
+listen, the error message quotes that log.
 """
 
 import os
@@ -60,9 +60,10 @@ def is_in_a_terminal() -> bool:
 
 
 def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
-    """Start a daemon whose log is the file `log`. Raises `StartError`.
+    """Start a daemon whose log is the file `log`; do not wait until the daemon listens.
 
-    `config` is the path of the settings file given on the command line, if any.
+    `config` is the path of the settings file given on the command line, if any. Raises `StartError`
+    if this process runs in a terminal of acpterm, or if no process can be started.
     """
     if is_in_a_terminal():
         raise StartError(
@@ -82,7 +83,7 @@ def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
         command += ["--config", os.path.abspath(config)]
     elif named := env.get(f"{ENV_PREFIX}CONFIG"):
         env[f"{ENV_PREFIX}CONFIG"] = os.path.abspath(named)
-    # The daemon runs for long, and its log should stay small.
+    # The daemon may run for months, and its log should stay small.
     env.setdefault(f"{ENV_PREFIX}LOG_LEVEL", "warning")
     try:
         make_private_dir(os.path.dirname(path))

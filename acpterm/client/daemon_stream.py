@@ -1,7 +1,7 @@
 """Connects to the daemon as `daemon` does, but with trio streams; reconnects lost connections.
 
 Commands that send one request or read one stream of output use `user.blocking_client` instead,
-which does without trio.
+which does not import trio, and so starts faster.
 """
 
 import math
@@ -47,9 +47,10 @@ class Reconnected(NamedTuple):
 async def connect(
     settings: Settings, config: str | None = None, *, user: bool = False
 ) -> trio.SocketStream:
-    """Call `daemon.connect` in a thread; return its connection as a stream. Raises `DaemonError`.
+    """Call `daemon.connect` in a thread; return its connection as a stream.
 
-    If this is cancelled, a daemon that is being started continues to start.
+    Raises `DaemonError` as `daemon.connect` does. If this is cancelled, a daemon that is being
+    started continues to start.
     """
     connecting = partial(daemon.connect, settings, config, user=user)
     return _stream(await run_blocking(connecting, abandon_on_cancel=True))
@@ -58,7 +59,8 @@ async def connect(
 async def connect_running(settings: Settings) -> trio.SocketStream | None:
     """Connect to the user's socket of a running daemon; return None if no daemon is running.
 
-    Raises `DaemonError` if no daemon can listen at the configured paths.
+    Raises `DaemonError` if no daemon can listen at the configured paths, or if the daemon is
+    another user's.
     """
     await trio.lowlevel.checkpoint()
     sock = daemon.connect_running(settings)
@@ -93,11 +95,11 @@ async def shake_hands(
 async def reconnect(
     settings: Settings, params: dict[str, Any], seconds: float, *, user: bool = False
 ) -> Reconnected:
-    """Connect to the daemon again, and wait until a worker responds to `initialize`.
+    """Connect to the daemon again, send `initialize`, and wait until a worker responds.
 
-    Connects to the agents' socket, or to the user's socket if `user` is true. Raises `DaemonError`
-    if the daemon has ended, refuses, or has not responded after `seconds`; callers put "the daemon
-    is gone: " before the error's message.
+    Connect to the agents' socket, or to the user's socket if `user` is true. If an attempt fails,
+    try again. Raises `DaemonError` if the daemon has ended, refuses `initialize`, or has not
+    responded after `seconds`; callers put "the daemon is gone: " before the error's message.
     """
     path = user_socket(settings) if user else agent_socket(settings)
     attempts = ReconnectAttempts(settings, seconds)
@@ -108,7 +110,7 @@ async def reconnect(
             except (OSError, HandshakeError) as error:
                 attempts.failed(error, trio.current_time())
             await trio.sleep(RETRY_PAUSE_S)
-    raise attempts.give_up()
+    raise attempts.final_error()
 
 
 async def _connect(path: str, params: dict[str, Any]) -> Reconnected:
@@ -130,12 +132,13 @@ async def initialize(
     *,
     approver: str | None = None,
 ) -> Welcome:
-    """Send `initialize`; return the part of the response that concerns resuming a lost connection.
+    """Send `initialize`, and return the parsed response.
 
-    `name` is the agent's name and `context` what terminals start with. `approver` is the token that
-    makes the connection an approver. Raises `DaemonError` if the host refuses, and `NoAnswerError`
-    if it has not responded after ten seconds, or after three if the daemon's keeper reports that
-    there is no worker.
+    `name` is the agent's name. `context` is the execution context with which terminals start; None
+    to use the one that the host knows. `approver` is the token that makes the connection an
+    approver. Raises `DaemonError` if the host refuses, and `NoAnswerError` if the host has not
+    responded after ten seconds, or after three if the daemon's keeper reports that there is no
+    worker.
     """
     seconds = initialize_timeout(settings)
     with trio.move_on_after(seconds):

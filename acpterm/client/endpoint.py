@@ -1,7 +1,7 @@
 """Our end of a JSON-RPC stream: sends requests and dispatches the messages that the peer sends.
 
-There are two kinds of peers: the host, which only sends responses, and in `acpterm prompt` the
-agent, which sends requests as well.
+The peer is the host, which sends responses and notifications; or, also sending requests, the agent
+of `acpterm prompt` or an MCP server (`session_sockets`).
 
 States: *open*; *closed*, once the stream has ended or broken or `run` was cancelled. In *closed*,
 every pending request, and every request made later, fails with a `LostError`. Messages that are
@@ -9,13 +9,14 @@ queued before `run` has started are sent when it starts.
 
 An endpoint with a `Recovery` has a third state, *recovering*, once the stream has ended or broken:
 new requests and notifications are queued, and `Recovery.reconnect` is awaited. It returns another
-stream, on which all messages are sent again that the peer may not have read or responded to
-(`unanswered`). If it raises, the endpoint is closed.
+stream, on which the unanswered messages are sent again (`unanswered`). If `Recovery.reconnect`
+raises `LostError`, the endpoint is closed.
 
 The callbacks for responses, requests and notifications are called in the order in which the
 messages arrive. Callbacks must not block.
 
-One long file, since requests, dispatch and recovery share these states.
+Longer than 300 lines because each of sending, dispatch and recovery changes the pending requests
+and the send queue: in separate files, these would no longer be private to one class.
 """
 
 from collections.abc import Awaitable, Callable
@@ -80,8 +81,8 @@ class Endpoint:
     - `on_invalid` is called for each line that is not a message; no response is sent. Without
       `on_invalid` the first such line closes the endpoint, since it may have been an awaited
       response.
-    - `exit_reason` is awaited when the stream has ended. It returns the reason, which becomes the
-      error message of the pending requests.
+    - `exit_reason` is awaited when the stream has ended. It returns why the stream has ended, which
+      becomes the error message of the pending requests.
     - `before_event` is awaited before each message is dispatched.
     - `throttle` is awaited after each message; the next one is dispatched once it returns.
     """
@@ -117,8 +118,8 @@ class Endpoint:
         self._exit_reason = exit_reason
         self._before_event = before_event
         self.throttle = throttle
-        """Awaited after each message; the next one is dispatched once it returns. Assignable, since
-        the queue that takes the host's responses is created after the host's endpoint."""
+        """The parameter of this name. Assignable, since the queue that takes the host's responses
+        is created after the host's endpoint."""
 
     async def run(self, received: bytes = b"") -> None:
         """Send and receive until the stream ends or breaks, or this is cancelled.
@@ -165,7 +166,7 @@ class Endpoint:
         return received
 
     def call(self, method: str, params: Any, on_response: OnResponse) -> int | None:
-        """Queue a request; `on_response` is called later with its result or error. Never blocks.
+        """Queue a request; `on_response` is called later with the result or error. Never blocks.
 
         Return the request's id, for `cancel`. If the endpoint is closed, call `on_response` with
         the error at once, and return None.
@@ -181,9 +182,11 @@ class Endpoint:
         return id_
 
     async def request(self, method: str, params: Any) -> Raw:
-        """Send a request and return its result. Raises `RpcError` if the response is an error.
+        """Send a request, wait for its response and return the result.
 
-        If this is cancelled, `$/cancel_request` is sent and the response is ignored.
+        Raises `RpcError` if the response is an error, and `LostError` if the endpoint is closed or
+        becomes closed. If this is cancelled, `$/cancel_request` is sent and the response is
+        ignored.
         """
         responses: list[Response] = []
         received = trio.Event()
@@ -307,7 +310,7 @@ class Endpoint:
                     message = f"{self.name} sent an invalid message: {invalid.message}"
                     self.close(RpcError(INTERNAL_ERROR, message))
             case _:
-                pass  # a response to a request that was cancelled
+                pass  # a response without a pending request, such as a second one
 
     def _refuse(self, request: RequestReceived) -> None:
         message = f"there is no method {quote(request.method)} here"

@@ -25,7 +25,7 @@ class Envelope(Struct, frozen=True):
 
     @property
     def key(self) -> Id:
-        """The message's id as received, for use in the response; None if there is none.
+        """The message's id as received, for use in the response; None if it is null or missing.
 
         The id may be a number that JSON-RPC advises against, such as 1.5.
         """
@@ -61,6 +61,6 @@ def is_true(raw: Raw | UnsetType | None) -> bool:
 
 
 def cancelled_id(params: Raw | UnsetType) -> Id:
-    """Return the id in the params of a `$/cancel_request`; None if there is none."""
+    """Return the id in `params`, those of a `$/cancel_request`; None if they have no id."""
     raw = members(params).get("requestId")
     return None if raw is None else parse_envelope(b'{"id":' + bytes(raw) + b"}").key

@@ -1,4 +1,4 @@
-"""The error for a lost connection; `root_error`, which returns an exception group's message."""
+"""Errors of clients: `LostError` for a lost connection, and the message of an exception group."""
 
 import os
 

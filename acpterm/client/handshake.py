@@ -1,4 +1,7 @@
-"""`initialize`, as clients send it to a daemon, and when to stop trying to reconnect. No I/O.
+"""`initialize`, as clients send it to a daemon, and when to stop trying to reconnect.
+
+No network I/O: the callers send and receive. Only the keeper's lock file is read here, for error
+messages and time limits.
 
 The daemon's response contains a secret (`_meta.acpterm.resume`). A client that has lost its
 connection connects again and presents the secret; `resumed` in the response says whether the daemon
@@ -16,8 +19,8 @@ from typing import Any, Final, NamedTuple
 from msgspec import Raw
 
 from acpterm import __version__
-from acpterm.acp import agent_api
-from acpterm.acp.agent_api import OWN
+from acpterm.acp import agent_meta
+from acpterm.acp.agent_meta import OWN
 from acpterm.acp.initialize import PROTOCOL_VERSION, Implementation
 from acpterm.acp.raw_json import members, text
 from acpterm.client.daemon import DaemonError, NoAnswerError, read_lock
@@ -37,18 +40,19 @@ INITIALIZE_TIMEOUT_S: Final = 10.0
 """Seconds to wait for the response to `initialize`."""
 RETRY_PAUSE_S: Final = 0.05
 """Seconds between two attempts to reconnect."""
+# As `INITIALIZE_TIMEOUT_S`, if the keeper reports that there is no worker.
 _NO_WORKER_TIMEOUT_S: Final = 3.0
-# How long to retry without a socket file (the daemon has ended), and with one at which no process
-# listens (the daemon was killed): a service manager may start another daemon at once.
+# How long to retry if there is no socket file (the daemon has ended), and if there is one but no
+# process listens there (the daemon was killed): a service manager may start another daemon at once.
 _NO_SOCKET_TIMEOUT_S: Final = 0.5
 _NO_LISTENER_TIMEOUT_S: Final = 3.0
 
 
 class Welcome(NamedTuple):
-    """The part of the response to `initialize` that concerns resuming a lost connection."""
+    """What the response to `initialize` says about resuming, and about questions to the user."""
 
     secret: str | None = None
-    """The secret to present after a loss; None if the daemon does not support resuming."""
+    """The secret to present after a lost connection; None if the daemon cannot resume one."""
     resumed: bool = False
     """Whether the daemon still has the sessions of the presented secret."""
     is_approver: bool = False
@@ -101,7 +105,7 @@ def initialize_params(
     return params
 
 
-def _to_wire(context: ExecContext) -> agent_api.ExecContextParams:
+def _to_wire(context: ExecContext) -> agent_meta.ExecContextParams:
     """Convert an execution context to the form in which `initialize` sends it to another process.
 
     JSON cannot hold text that is not UTF-8. So environment variables that are not UTF-8 are left
@@ -112,11 +116,11 @@ def _to_wire(context: ExecContext) -> agent_api.ExecContextParams:
     limits = {names[number]: (soft, hard) for number, soft, hard in context.rlimits}
     env = {name: value for name, value in context.env.items() if is_utf8_encodable(name + value)}
     cwd = context.cwd if is_utf8_encodable(context.cwd) else None
-    return agent_api.ExecContextParams(env=env, cwd=cwd, umask=context.umask, rlimits=limits)
+    return agent_meta.ExecContextParams(env=env, cwd=cwd, umask=context.umask, rlimits=limits)
 
 
 def read_welcome(result: Raw) -> Welcome:
-    """Parse the part of a result of `initialize` that concerns resuming a lost connection."""
+    """Parse what `result`, a result of `initialize`, says about resuming and about questions."""
     own = members(members(members(result).get("_meta")).get(OWN))
     resumed, approver = (bytes(own.get(name) or b"") == b"true" for name in ("resumed", "approver"))
     return Welcome(text(own.get("resume")), resumed, approver)
@@ -125,8 +129,8 @@ def read_welcome(result: Raw) -> Welcome:
 class Handshake:
     """The request `initialize` and its response. No I/O.
 
-    The caller sends the attribute `line` and passes what it receives to `feed`. `params` are those
-    that `initialize_params` returns.
+    `params` are those that `initialize_params` returns. The caller sends `line`, which is the
+    request, and passes the bytes that it receives to `feed`.
     """
 
     def __init__(self, params: dict[str, Any]) -> None:
@@ -135,10 +139,11 @@ class Handshake:
         self._received = b""
 
     def feed(self, data: bytes) -> tuple[Welcome, bytes] | None:
-        """Take received bytes; return the parsed response and the bytes after it.
+        """Process received bytes; return the parsed response and the bytes after it.
 
         Return None while the response is incomplete. Empty `data` means the end of the stream.
-        Raises `HandshakeError` if the response is invalid or the stream has ended.
+        Raises `RefusedError` if the response is an error, `ClosedError` at the end of the stream,
+        and `HandshakeError` if the response is invalid.
         """
         if not data:
             raise ClosedError("it closes the connection")
@@ -151,7 +156,7 @@ def _welcome(answer: list[Event]) -> Welcome:
     match answer:
         case [ResponseReceived(result=result)]:
             return read_welcome(result)
-        # If the request was too long for the host to parse, the error response has no id.
+        # If the request was too long for the host to parse, the error response has a null id.
         case [ErrorReceived(error=error) | UnexpectedResponse(message=ErrorResponse(error=error))]:
             raise RefusedError(error.message)
         case _:
@@ -170,8 +175,8 @@ def initialize_timeout(settings: Settings) -> float:
 def no_answer(name: str, settings: Settings, seconds: float) -> NoAnswerError:
     """Return the error for a host that has not responded to `initialize` within `seconds`.
 
-    `name` is how the message refers to the host. If the daemon has no worker, the message includes
-    the keeper's explanation.
+    `name` is what the message calls the host. If the daemon has no worker, the message includes the
+    keeper's explanation.
     """
     why = f"it does not answer within {seconds:g} s"
     if message := read_lock(settings).message:
@@ -210,9 +215,9 @@ class ReconnectAttempts:
         if limit != self._limit:
             self._limit, self._since = limit, now
         if now - self._since >= limit[0]:
-            raise self.give_up(limit[1])
+            raise self.final_error(limit[1])
 
-    def give_up(self, why: str | None = None) -> DaemonError:
+    def final_error(self, why: str | None = None) -> DaemonError:
         """Return the error to raise instead of trying again.
 
         The error's message is `why`, by default that no worker has answered in time. If there is no

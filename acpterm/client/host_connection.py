@@ -53,8 +53,8 @@ class DaemonRecovery:
     async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
         """Connect to the daemon again and resume; return the new stream and bytes received on it.
 
-        Raises `LostError` if the agent's terminals no longer exist, or if resuming is disabled
-        (`resume_timeout` is 0).
+        Raises `LostError` if the daemon has ended or no longer has the agent's terminals, or if
+        resuming is disabled (`resume_timeout` is 0).
         """
         timeout = self._settings.resume_timeout
         if self._secret is None or not timeout:
@@ -79,11 +79,11 @@ class DaemonConnection(NamedTuple):
     endpoint: Endpoint
     recovery: DaemonRecovery
     token: str | None = None
-    """The token that makes the connection an approver; None if it will be just an agent's."""
+    """The token that makes the connection an approver; None if it will not be an approver."""
 
 
 OnNotification: TypeAlias = Callable[[NotificationReceived], None]
-"""Gets the host's notifications, those about questions too."""
+"""Called with each notification of the host, including those about questions."""
 
 
 async def connect_daemon(
@@ -92,11 +92,14 @@ async def connect_daemon(
     questions: Questions | None = None,
     on_notification: OnNotification | None = None,
 ) -> DaemonConnection:
-    """Connect to the agents' socket of the daemon, and start it if it is not running.
+    """Connect to the agents' socket of the daemon, and start the daemon if it is not running.
 
     `config` is the path of the settings file given on the command line, if any. `questions` gets
-    the questions to the user, and `on_notification` all notifications. Call this before the agent
-    is started, which must not be able to do the same. Raises `DaemonError`.
+    the questions to the user, and `on_notification` all notifications. With `questions`, request
+    the token that makes the connection an approver. Call this before the agent is started: the
+    daemon gives tokens only to processes that do not use an agent's connection. Raises
+    `DaemonError` if the daemon cannot be started or used, or if the user has chosen a profile and
+    no token is granted.
     """
     stream = await connect(settings, config)
     recovery = DaemonRecovery(settings)
@@ -108,7 +111,7 @@ async def connect_daemon(
     )
     token = None
     if questions is not None:
-        # Before `initialize`: a process that uses an agent's connection is refused a token.
+        # Before `initialize`: the daemon refuses a token to a process with an agent's connection.
         token = await request_token(settings, questions.request)
     return DaemonConnection(endpoint, recovery, token)
 
@@ -118,8 +121,8 @@ class HostConnection(NamedTuple):
 
     endpoint: Endpoint
     connect_user: Callable[[], trio.abc.Stream] | None = None
-    """Opens another connection to the host, as a client of the user. None if the host is the
-    daemon, which has a socket for that."""
+    """Opens another connection to the host, for the user's API. None if the host is the daemon,
+    which has the user's socket for that."""
 
 
 @asynccontextmanager
@@ -179,7 +182,7 @@ async def open_host_connection(
 
 
 def _receiver(questions: Questions | None, other: OnNotification | None) -> OnNotification:
-    """Return the function that gets all notifications of the host."""
+    """Return a function that passes each notification on to `questions` and to `other`."""
     first = None if questions is None else questions.on_notification
     receivers = [receiver for receiver in (first, other) if receiver is not None]
 

@@ -23,7 +23,7 @@ from acpterm.acp.base import Wire
 from acpterm.acp.terminal import TerminalExitStatus, TerminalRequest, WaitForTerminalExitResponse
 from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.endpoint import Endpoint, Response
-from acpterm.client.update import SessionKey
+from acpterm.client.session_update import SessionKey
 from acpterm.jsonrpc import RpcError
 
 READ_METHOD: Final = "_acpterm/terminal/read"
@@ -38,7 +38,8 @@ _WAIT_MS: Final = 60_000
 class _Chunk(Wire):
     """The result of a `READ_METHOD` request: a piece of a terminal's output.
 
-    `exit_status` is None until the program has exited.
+    `data` is in base64, `position` is the position after it, and `lost` is the number of bytes that
+    the host has dropped before it. `exit_status` is None until the program has exited.
     """
 
     data: str
@@ -52,12 +53,12 @@ _exit_responses: Final = msgspec.json.Decoder(WaitForTerminalExitResponse)
 
 
 class OutputPoller:
-    """Polls `terminal` through `host` until it has exited.
+    """Polls `terminal` through `host` until the terminal's program has exited.
 
     `on_output` is called with each piece of output and the number of bytes lost before it.
     `on_exit` is called once, with the program's exit, or with an unknown exit if reading fails.
-    `drain` is awaited before each read of output, and should wait until the receiver has taken
-    earlier output: then a slow receiver slows the polling down.
+    `drain` is awaited before each read of output. It should wait until the receiver has taken
+    earlier output, so that a slow receiver slows the polling down.
     """
 
     def __init__(
@@ -95,7 +96,8 @@ class OutputPoller:
                 elif not has_output:
                     self._finish(ProgramExit(chunk.exit_status.exit_code, chunk.exit_status.signal))
         except (RpcError, msgspec.DecodeError):
-            # If the terminal was released, `final_read` finishes. Otherwise nothing more will come.
+            # If the terminal was released, the final read calls `on_exit`. Otherwise no response
+            # with more output will come.
             if not self._final_read_sent:
                 self._finish(ProgramExit(None, None))
 
@@ -104,7 +106,11 @@ class OutputPoller:
         self._expedited.set()
 
     def final_read(self) -> None:
-        """Request the remaining output and the exit status; call before releasing the terminal."""
+        """Request the remaining output and the exit status, and return before the responses come.
+
+        Call this before the request that releases the terminal. Do nothing if `on_exit` was called
+        or this was called before.
+        """
         self.expedite()
         if self.done.is_set() or self._final_read_sent:
             return
@@ -152,7 +158,7 @@ class OutputPoller:
     def _add(self, chunk: _Chunk) -> bool:
         """Call `on_output` with the bytes of a chunk after `_position`, and advance `_position`.
 
-        Return whether there were such bytes.
+        Return whether the chunk had bytes after `_position`.
         """
         data = base64.b64decode(chunk.data)
         start = chunk.position - len(data)

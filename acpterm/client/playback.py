@@ -1,15 +1,18 @@
-"""Plays an asciicast on a terminal, controlled by keys.
+"""The timing of a playback: writes a cast's output at the right times; pauses, seeks, steps.
 
-States: *playing* and *paused*. The space bar switches between them. A step (`Key.STEP`) plays up to
+The caller supplies the terminal: `write` writes to it, and a channel delivers the pressed keys
+(`user.export.player` does this for `acpterm replay`).
+
+States: *playing* and *paused*. `Key.PAUSE` switches between them. A step (`Key.STEP`) plays up to
 the next output event and pauses. Playback time is the cast's time with each idle period cut to the
 idle limit; `speed` is playback seconds per real second. Seeking backwards reads the cast again from
 its start, feeds an emulator up to the new time, and paints only the final screen, so that earlier
 output does not flash by.
 
 A playback writes the recorded program's own bytes, including escape sequences. Only terminal
-queries are left out, since the replies would become input of the next command. After a playback on
-a terminal, however it ended, the caller must write `paint.LEAVE`: the recorded output may have left
-the terminal in any state.
+queries are left out: the terminal's replies would become input of the user's next command. After a
+playback on a terminal, the caller must write `paint.LEAVE`, even after an error: the recorded
+output may have left the terminal in any state.
 """
 
 import math
@@ -20,12 +23,14 @@ from typing import Final
 
 import trio
 
-from acpterm.client.replay import OUTPUT, Cast, Event
+from acpterm.client.asciicast import OUTPUT, Cast, Event
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.paint import LEAVE, snapshot
 from acpterm.terminal.vt.queries import QueryFilter
 
+# Seconds by which `Key.BACK` and `Key.FORWARD` change the playback time.
 SEEK_S: Final = 5.0
+# Factor by which `Key.FASTER` multiplies the speed, and `Key.SLOWER` divides it.
 SPEED_FACTOR: Final = 2.0
 # Without an emulator, seeking backwards clears the screen and prints everything again.
 _CLEAR: Final = LEAVE + b"\x1b[H\x1b[2J"
@@ -47,9 +52,9 @@ class Playback:
     """One playback of `cast`.
 
     `write` writes bytes to the terminal. `speed` is a factor: 2 plays twice as fast. `idle_limit`
-    is the maximum time between two events, in seconds of the cast. `reopen` reads the cast again,
-    for seeking backwards; None if that is impossible. Raises `ValueError` unless `speed` and
-    `idle_limit` are above 0.
+    is the maximum time between two events, in seconds of the cast: longer pauses are shortened.
+    `reopen` reads the cast again, for seeking backwards; None if the cast can be read only once.
+    Raises `ValueError` unless `speed` and `idle_limit` are above 0.
     """
 
     def __init__(
@@ -80,10 +85,11 @@ class Playback:
         self._advance()
 
     async def run(self, keys: trio.MemoryReceiveChannel[Key] | None = None) -> None:
-        """Play the cast to its end, or until `Key.QUIT`. May be cancelled at any time.
+        """Play the cast to its end, or until `Key.QUIT` is received.
 
         `keys` delivers the pressed keys; if None, no keys control the playback. If `write` is slow,
-        later events are played without delay until the playback has caught up.
+        later events are played without delay until the playback has caught up. A cancellation ends
+        the playback at once.
         """
         self._clock = trio.current_time()
         while self._next is not None:
@@ -108,7 +114,7 @@ class Playback:
             with trio.move_on_at(due), suppress(trio.EndOfChannel):
                 return await keys.receive()
         except trio.EndOfChannel:
-            # Without keys the user could not resume.
+            # No more keys come, so the user could not end a pause.
             if self.paused:
                 self._resume()
             await trio.sleep_until(self._clock + (until - self.time) / self.speed)

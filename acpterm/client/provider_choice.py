@@ -1,7 +1,7 @@
-"""The providers as the user sees them: which of them work here, and which is selected.
+"""The providers as the user sees them: which of them work on this machine, and which is selected.
 
-The selected provider is the setting `provider`. `select` writes it into the settings file, and a
-running daemon uses it from its next start.
+The selected provider is the setting `provider`. `select` writes it into the settings file; a
+daemon that is running uses it once it is restarted.
 """
 
 import os
@@ -19,7 +19,7 @@ _VARIABLE: Final = f"{ENV_PREFIX}PROVIDER"
 
 
 class SelectError(Exception):
-    """The settings file cannot be changed; the message says why."""
+    """The provider cannot be selected; the message says why."""
 
 
 class ProviderRow(NamedTuple):
@@ -27,14 +27,15 @@ class ProviderRow(NamedTuple):
 
     name: str
     isolation: str
+    """`none`, `sandbox` or `container`; "" if unknown."""
     works: bool
     selected: bool
     found: str
-    """What holds here, or why the provider does not work."""
+    """The result of the provider's check, such as its version, or why it does not work."""
 
 
 def text_of(rows: Sequence[ProviderRow]) -> str:
-    """Return the rows as lines of text; the selected provider has an asterisk."""
+    """Return the rows as lines of text; the line of the selected provider begins with "*"."""
     return columns(
         [
             (
@@ -49,7 +50,7 @@ def text_of(rows: Sequence[ProviderRow]) -> str:
 
 
 async def provider_rows(settings: Settings) -> list[ProviderRow]:
-    """Try each provider, and return a row for each."""
+    """Check each provider, one after the other, and return a row for each."""
     rows = []
     for name in names(settings):
         provider: Provider | None = None
@@ -64,7 +65,7 @@ async def provider_rows(settings: Settings) -> list[ProviderRow]:
 
 
 def names(settings: Settings) -> list[str]:
-    """Return the names of all providers: those of this machine, then the places."""
+    """Return the names of all providers: first those on this machine, then the places."""
     return [*NAMES, *settings.places]
 
 
@@ -72,7 +73,7 @@ def select(name: str, config: str | None) -> str:
     """Write the provider `name` into the settings file; return the path of the file.
 
     `config` is the path of the settings file given on the command line, if any. Raises
-    `SelectError`.
+    `SelectError` if the file cannot be read or written, or is not valid TOML.
     """
     path = os.path.abspath(config or os.environ.get(f"{ENV_PREFIX}CONFIG") or default_file())
     try:
@@ -85,7 +86,7 @@ def select(name: str, config: str | None) -> str:
 
 
 def selected_text(name: str, path: str) -> str:
-    """Return what `select` has changed, as text for the user."""
+    """Return a text for the user: that `select` has written `name` into the file at `path`."""
     return (
         f'{path}: provider = "{name}"\n'
         "A running daemon uses it from its next start: acpterm restart"
@@ -93,7 +94,10 @@ def selected_text(name: str, path: str) -> str:
 
 
 def override(name: str) -> str | None:
-    """Return why the provider `name` is not used although it is selected; None if it is used."""
+    """Return why the selected provider `name` is not used; None if it is used.
+
+    It is not used if the environment names another one.
+    """
     overriding = os.environ.get(_VARIABLE)
     if overriding in (None, name):
         return None

@@ -14,11 +14,15 @@ CHOICES: Final[dict[str, tuple[Decision, Scope]]] = {
     "reject_once": ("deny", "once"),
     "reject_always": ("deny", "always"),
 }
-"""Whether to allow the command, and for how long, by the id of the option that the user chooses."""
+"""Maps the id of each option to whether it allows the command, and for how long that is valid."""
 
 
 def question_options(info: ApprovalInfo) -> list[PermissionOption]:
-    """Return the options of a question. "Always allow" is one only if the question has a prefix."""
+    """Return the options that the user can choose from in answer to a question.
+
+    "Always allow" is among the options only if the question has a prefix of words that can be
+    allowed.
+    """
     shown = "this command"
     options = [PermissionOption("allow_once", "Allow once", "allow_once")]
     if info.prefix is not None:

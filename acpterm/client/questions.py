@@ -1,14 +1,15 @@
 """The questions that the host asks the user through `acpterm proxy` or `acpterm prompt`.
 
-The host sends questions only to an approver. A client of the daemon becomes one by a token, which
-it requests on the user's socket before it starts the agent, and sends in `initialize`. The token is
-neither in the command line nor in the environment, and is not logged. If there is no user's socket,
-or if it refuses the client, as in an agent's terminal, the client gets no questions: the user can
-still answer with `acpterm approve`.
+The host sends questions only to an approver. A client of the daemon becomes an approver by a token.
+It requests the token on the user's socket before it starts the agent, and sends it in `initialize`.
+The token is neither in the command line nor in the environment, and is not logged. If the user's
+socket does not exist, or the daemon refuses the client there (as it refuses every process in an
+agent's terminal), the client gets no questions: the user can still answer with `acpterm approve`.
 
-The host's notifications only change `pending`, the questions that have no answer yet. A task of the
-client compares it with what it has asked the user, each time `wait_changed` returns. So the memory
-is limited by the host's limit of pending questions, however fast questions come and go.
+The host's notifications only change `pending`, the questions that have no answer yet. Each time
+`wait_changed` returns, a task of the client compares `pending` with the questions that the client
+has asked the user. So the memory is limited by the host's limit of pending questions, however fast
+questions come and go.
 """
 
 from typing import Final
@@ -46,7 +47,8 @@ _TOKEN_TIMEOUT_S: Final = 10.0
 class Questions:
     """The host's questions to the user.
 
-    `request` says how the user is asked, and what the user has chosen for the agent.
+    `request` has the params with which the client requests its token: where the user is asked, the
+    agent's command, and the profile that the user has chosen.
     """
 
     def __init__(self, request: ApproverRequest) -> None:
@@ -56,14 +58,17 @@ class Questions:
         self._changed = trio.Event()
 
     def on_notification(self, notification: NotificationReceived) -> None:
-        """Handle a notification of the host; ignore those that are not about questions."""
+        """Update `pending` by a notification of the host.
+
+        Ignore the notification if it is not about questions.
+        """
         params = notification.params
         if isinstance(params, UnsetType) or params is None:
             return
         try:
             self._apply(notification.method, params)
         except msgspec.DecodeError:
-            return  # of a newer host
+            return  # a newer host may send another form
         self._changed.set()
 
     def _apply(self, method: str, params: Raw) -> None:
@@ -79,16 +84,22 @@ class Questions:
             self.pending.update({info.approval_id: info for info in found})
 
     async def wait_changed(self) -> None:
-        """Wait until `pending` has changed since the last call."""
+        """Wait until `pending` has changed since this method returned last."""
         await self._changed.wait()
         self._changed = trio.Event()
 
     def answer(self, host: Endpoint, identifier: str, decision: Decision, scope: Scope) -> None:
-        """Send the user's answer to the host. If another answer came first, it is ignored."""
+        """Send the user's answer to the question with the id `identifier` to the host.
+
+        The host ignores the answer if it has received another one before.
+        """
         host.call(ANSWER, AnswerRequest(identifier, decision, scope), _ignore)
 
     def decline(self, host: Endpoint, identifier: str, reason: str) -> None:
-        """Report to the host that the user cannot be asked here, because of `reason`."""
+        """Report to the host that the question cannot be put to the user here; `reason` says why.
+
+        `identifier` is the question's id. The question can still be answered elsewhere.
+        """
         host.call(DECLINE, DeclineRequest(identifier, reason), _ignore)
 
 
@@ -97,10 +108,10 @@ def _ignore(response: Response) -> None:
 
 
 async def request_token(settings: Settings, request: ApproverRequest) -> str | None:
-    """Request a token that makes a connection to the agents' socket an approver.
+    """Request the token that makes a connection to the agents' socket an approver; return it.
 
-    Return None if the user's socket cannot be used. Raises `DaemonError` if the user has chosen a
-    profile that cannot be used.
+    Return None if the daemon cannot be reached on the user's socket, or refuses the request. But if
+    the user has chosen a profile, raise `DaemonError` instead: only an approver can select it.
     """
     token, refusal = None, "the daemon does not answer on the user's socket"
     try:
@@ -118,7 +129,11 @@ async def request_token(settings: Settings, request: ApproverRequest) -> str | N
 async def _request_token(
     stream: trio.abc.Stream, request: ApproverRequest
 ) -> tuple[str | None, str]:
-    """Return the token, or None and why there is none."""
+    """Request the token on `stream`, a connection to the user's socket.
+
+    Return the token, or None if there is none; and a text that says why there is none. The text has
+    no meaning if there is a token.
+    """
     token, refusal = None, f"the daemon does not answer within {_TOKEN_TIMEOUT_S:g} s"
     endpoint = Endpoint(stream, "the daemon")
     async with trio.open_nursery() as nursery:

@@ -1,10 +1,10 @@
 """Records an agent's pending requests, so that `stdio_relay` can resume a lost connection.
 
 No I/O: the relay hands over the bytes of both directions. It calls `sent` and `received` before it
-passes the bytes on, and in the same order, since an agent may use the id of a request again as soon
-as it has the response. These two methods only queue the bytes, so that parsing delays no message;
-`settle` parses the queued bytes after they were passed on. The caller holds a lock during all calls
-except `sent` and `received`, each of which is called by one thread only.
+passes the bytes on, and in the same order: an agent may use the id of a request again as soon as
+the agent has the response. These two methods only queue the bytes, so that parsing delays no
+message; `settle` parses the queued bytes after they were passed on. The relay calls `sent` from one
+thread only, and `received` from one thread only; it holds a lock during all other calls.
 """
 
 from collections import deque
@@ -19,12 +19,11 @@ from acpterm.jsonrpc import LineSplitter, Oversized, RpcError, encode_error
 
 
 class RequestLog:
-    """Parses both directions for the agent's pending requests and for the resume secret.
+    """Finds the agent's pending requests, and the secret for resuming, in the relayed bytes.
 
-    The pending requests and the notifications to send again are in `unanswered`; the secret, which
-    resumes the connection to the daemon, is in `secret`.
-
-    `max_line` is the maximum length of a line from the agent, in bytes.
+    `unanswered` has the pending requests and the notifications to send again. `secret` resumes the
+    connection to the daemon; None if no response had one. `max_line` is the maximum length of a
+    line from the agent, in bytes; longer lines are not recorded.
     """
 
     def __init__(self, max_line: int) -> None:
@@ -88,9 +87,9 @@ class RequestLog:
     def repeat(self) -> tuple[list[bytes], bytes]:
         """Return what to send after a lost connection: lines to the daemon, bytes to the agent.
 
-        The lines are sent on the next connection: the unanswered messages that are sent again, and
-        the beginning of the line that the agent has not completed. The bytes are error responses to
-        the requests that cannot be sent again.
+        The lines are for the next connection: the unanswered messages, and last the beginning of
+        the line that the agent has not completed. The bytes are error responses to the requests
+        that cannot be sent again.
         """
         self.settle()
         lines, errors = self.unanswered.lost()
@@ -102,7 +101,7 @@ class RequestLog:
     def fail(self, error: RpcError) -> bytes:
         """Return the bytes of an error response with `error` for each pending request.
 
-        The requests are no longer pending then.
+        Afterwards no request is pending.
         """
         self.settle()
         ids = self.unanswered.ids

@@ -1,8 +1,8 @@
 """Makes untrusted text safe to print: agents and programs must not control the user's terminal.
 
 Control sequences can set titles, write to the clipboard or hide text. `strip_controls` removes
-control characters and sequences; `keep_sgr` does too, but retains colours (SGR in ECMA-48). The
-`escape_…` functions and `one_line` replace control characters and invisible ones by escapes.
+control characters and sequences. `keep_sgr` removes all of them except colours (SGR in ECMA-48).
+The `escape_…` functions and `one_line` replace control characters and invisible ones by escapes.
 
 The patterns are strings, which the `re` module compiles and caches at their first use. Most text is
 plain ASCII and needs no pattern, and compiling all of them takes longer than a short command runs.
@@ -31,9 +31,9 @@ _INVISIBLE: Final = (
     r"\U000e0000-\U000e0fff"
 )
 # The zero-width joiner (ZWJ) between two emoji and the variation selector U+FE0F have a visible
-# effect on the emoji. So they are kept where they have it: once after an emoji, and a ZWJ only
-# before another emoji. Alone or repeated they could carry a hidden message; so could tags, which
-# are therefore escaped even in flags.
+# effect on the emoji. So they are kept in these positions: each once after an emoji, and the ZWJ
+# only before another emoji. Alone or repeated they could carry a hidden message. Tag characters
+# could too, so they are escaped even in flags.
 _EMOJI: Final = (
     r"[\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a-\u23fa\u24c2\u25aa-\u25fe"
     r"\u2600-\u27bf\u2934\u2935\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
@@ -54,12 +54,15 @@ _HIDDEN_IN_JSON: Final = f"[{_DIRECTION}{_INVISIBLE}]"
 
 
 def strip_controls(text: str) -> str:
-    """Return text without control characters and control sequences; keep tabs and line feeds."""
+    """Return text without control characters and control sequences; keep tabs and line feeds.
+
+    A carriage return before a line feed is removed too.
+    """
     return re.sub(_CONTROL, "", re.sub(_SEQUENCE, "", text.replace("\r\n", "\n")))
 
 
 def escape_invisible(text: str) -> str:
-    """Return text with all invisible and control characters as escapes, including tab and newline.
+    """Replace all invisible and control characters by escapes, including tabs and line feeds.
 
     The only invisible characters kept are those that change the look of an emoji.
     """
@@ -67,9 +70,10 @@ def escape_invisible(text: str) -> str:
 
 
 def escape_invisible_text(text: str) -> str:
-    """Return multi-line text with invisible and control characters as escapes.
+    """Replace invisible and control characters of a text with several lines by escapes.
 
-    Tabs and line feeds are kept, and so are joiners between letters of scripts that need them.
+    Tabs and line feeds are kept. Invisible characters are kept if they change the look of an emoji,
+    or join letters of a script that needs joiners.
     """
     return text if _is_plain(text) else re.sub(_HIDDEN_IN_TEXT, _escape, text)
 
@@ -84,7 +88,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Return the JSON text `text`, with invisible and control characters as JSON escapes."""
+    """Replace invisible and control characters in the JSON text `text` by JSON escapes."""
     if text.isascii() and "\x7f" not in text:
         return text
     return re.sub(_HIDDEN_IN_JSON, _escape_for_json, text)
@@ -96,7 +100,10 @@ def _escape_for_json(match: re.Match[str]) -> str:
 
 
 def one_line(text: str, max_chars: int = 200) -> str:
-    """Return text as one line of at most `max_chars` characters, with invisible ones escaped."""
+    """Return text as one line, with invisible and control characters replaced by escapes.
+
+    If the line has more than `max_chars` characters, it is cut to that length and ends with "…".
+    """
     line = escape_invisible(text.strip())
     return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 

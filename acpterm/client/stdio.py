@@ -1,8 +1,9 @@
 """Runs `acpterm stdio` with a daemon: connects the agent on stdin and stdout to the daemon.
 
-First we send the daemon an `initialize` of our own, whose response the agent does not see. It
-contains this process's environment, directory, umask and limits, which it inherited from the agent;
-terminals start with them. Then `stdio_relay` passes on all messages in both directions.
+First we send the daemon an `initialize` of our own, whose response the agent does not see. The
+request has the execution context of this process (environment, directory, umask and limits), which
+this process has inherited from the agent; terminals start with it. Then `stdio_relay` passes on all
+messages in both directions.
 """
 
 import socket
@@ -45,14 +46,15 @@ async def relay_stdio(
     close_timeout_s: float = _CLOSE_TIMEOUT_S,
     unanswered_bytes_max: int = UNANSWERED_BYTES_MAX,
 ) -> None:
-    """Relay messages between the agent at these descriptors and the daemon until one side ends.
+    """Relay messages between the agent and the daemon until one of them ends or a signal comes.
 
-    Starts the daemon if it is not running; `config` is the path of the settings file given on the
-    command line, if any. `connect_timeout_s`, in seconds, is for the response to our `initialize`.
-    `close_timeout_s` is how long pending requests may take after stdin has ended, in seconds. While
+    The agent is at the descriptors `stdin_fd` and `stdout_fd`. The daemon is started if it is not
+    running; `config` is the path of the settings file given on the command line, if any.
+    `connect_timeout_s` is how long the daemon may take to respond to our `initialize`, and
+    `close_timeout_s` how long pending requests may take after stdin has ended, in seconds. While
     requests of more than `unanswered_bytes_max` bytes in all have no response, nothing is read from
     the agent. The descriptors stay open, since a thread may still be reading from `stdin_fd`.
-    Raises `DaemonError` if the daemon cannot be started or used, or if it exits before the agent.
+    Raises `DaemonError` if the daemon cannot be started or used, or ends before the agent.
     """
     context = exec_context.current()
     restore_signal_defaults()

@@ -19,18 +19,20 @@ States:
   repeated get an error response.
 - *ending*, once stdin has ended or a signal was received. The sending side of the connection is
   shut down, so that the daemon releases the terminals and responds to pending requests. Messages
-  from the daemon are passed on until it closes the connection, or for `close_timeout` seconds. A
+  from the daemon are passed on until it closes the connection, or for `close_timeout_s` seconds. A
   connection that is lost while requests are pending is resumed in this state too.
 - *closed*. If writing to the agent fails, the agent has exited, and the connection is closed at
-  once. If the daemon closes the connection in *open* and it cannot be resumed, the daemon has
-  exited, and pending requests get an error. So do the requests that the agent sends within
-  `_REFUSE_S` seconds after that, since it may have sent them before it could see the error.
+  once. If the connection is lost and cannot be resumed, the daemon has exited, and pending requests
+  get an error response. Requests that the agent sends in the next `_REFUSE_S` seconds get an error
+  response too, since the agent may have sent them before it could see the first errors.
 
 Threads: only `_pump_to_agent` detects that the connection is lost, closes it, and writes to the
 agent. `_pump_to_daemon` sends to the daemon, and so does `_repeat` after a loss, but never at the
 same time: `_sending` is true while one of them sends. `_changed` guards the shared state.
 
-The file is long because both directions share these states.
+Longer than 300 lines because the threads of both directions and the resumption wait for each other
+on one condition (`_changed`), and change the fields that it guards: deadlocks and races can only be
+ruled out with all of this code in view.
 """
 
 import contextlib
@@ -54,6 +56,7 @@ _CHUNK: Final = 64 * 1024
 # Bytes of unanswered requests above which nothing more is read from the agent.
 UNANSWERED_BYTES_MAX: Final = 16 * 1024 * 1024
 GONE_MESSAGE: Final = "is gone, and the terminals with it"
+# How long the agent's requests get an error response once the daemon has exited.
 _REFUSE_S: Final = 0.2
 
 _in_thread: Final = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
@@ -61,7 +64,10 @@ _log = structlog.get_logger("acpterm.stdio")
 
 
 def blocking_socket(stream: trio.SocketStream) -> socket.socket:
-    """Detach the socket of a stream; return it as a blocking socket."""
+    """Take the socket out of a stream; return it as a blocking socket.
+
+    The stream can no longer be used.
+    """
     sock = socket.socket(fileno=stream.socket.detach())
     sock.setblocking(True)
     return sock
@@ -105,14 +111,16 @@ class StdioRelay:
         self._gone: RpcError | None = None
         self._requests = RequestLog(settings.max_message_bytes)
         self._requests.secret = welcome.secret
-        # Bytes that go to the agent next; then the beginning of an incomplete line of the daemon.
+        # The bytes that `_pump_to_agent` passes on first, before it receives.
         self._unread = received
+        # The beginning of the daemon's last line, until the rest of the line arrives.
         self._partial_line: list[bytes] = []
 
     async def run(self, shutdown: trio.Event) -> str | None:
         """Relay until the agent or the daemon ends, or until `shutdown` is set (by a signal).
 
-        Return why the daemon can no longer be used; None if the relay ended otherwise.
+        If the daemon has ended, or no longer has the terminals, return the reason; otherwise return
+        None.
         """
         failure = None
         try:
@@ -250,7 +258,7 @@ class StdioRelay:
         if gone is not None:
             self._refuse(gone)
             return True
-        assert sock is not None  # noqa: S101  waited for above
+        assert sock is not None  # noqa: S101  the loop above has waited for it
         self._send(sock, data)
         with self._changed:
             while self._requests.unanswered.size > self._unanswered_bytes_max and not self._closed:
@@ -293,9 +301,10 @@ class StdioRelay:
             return None
 
     def _pass_to_agent(self, data: bytes) -> None:
-        """Write the lines that `data` completes to the agent. Raises `OSError`.
+        """Write the lines that `data` completes to the agent.
 
-        Keep an incomplete last line until more of it has arrived.
+        Keep an incomplete last line until the rest of it has arrived. Raises `OSError` if the agent
+        has exited.
         """
         end = data.rfind(b"\n") + 1
         if not end:

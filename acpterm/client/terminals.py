@@ -1,13 +1,13 @@
 """Passes an agent's `terminal/*` and `_acpterm/*` requests on to the host, and the responses back.
 
-It also records which terminals the agent has created and not released, per session, to clean up
-after the agent. The end of a turn kills the session's unreleased terminals (their ids stay valid);
-the end of the next turn releases them. Closing a session releases its terminals. The host itself
-handles `session/cancel`: it kills the terminals at once, and releases them after two seconds.
-Closing the connection to the host ends all remaining terminals.
+`Terminals` also records, per session, which terminals the agent has created and not released, to
+clean up after the agent. The end of a turn kills the session's unreleased terminals (their ids stay
+valid); the end of the next turn releases them. Closing a session releases its terminals. The host
+itself handles `session/cancel`: it kills the terminals at once, and releases them after two
+seconds. Closing the connection to the host ends all remaining terminals.
 
 The output of a terminal is read only after a call of `follow`, which the caller makes when a tool
-call embeds the terminal: then the terminal has an `OutputPoller` until it has exited.
+call embeds the terminal: then the terminal has an `OutputPoller` until the program has exited.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -16,7 +16,8 @@ from typing import Any, Final
 import trio
 from msgspec import Raw, UnsetType
 
-from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS, EXTENSIONS, OWN
+from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS, EXTENSIONS
+from acpterm.acp.agent_meta import OWN
 from acpterm.acp.approvals import SESSION_OPEN
 from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest
@@ -24,7 +25,7 @@ from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.handshake import initialize_params
 from acpterm.client.output_poller import OutputPoller
-from acpterm.client.update import SessionKey
+from acpterm.client.session_update import SessionKey
 from acpterm.jsonrpc import Id, RpcError
 from acpterm.runtime.command_line import command_line
 
@@ -34,8 +35,8 @@ _EXTENSION_METHODS: Final = [method for method in EXTENSION_METHODS if method !=
 HOST_METHODS: Final = frozenset((*TERMINAL_METHODS, *_EXTENSION_METHODS))
 EXTENSIONS_META: Final = {OWN: {**EXTENSIONS, "methods": _EXTENSION_METHODS}}
 """Announces acpterm's extension methods to the agent, in `_meta` of the client's capabilities."""
-# Time to wait for the rest of the output that is shown: at the end of a turn, and after a release,
-# before the agent's next message is handled.
+# Maximum time to wait for the rest of the output that is shown: the first at the end of a turn, the
+# second before the agent's next message is handled.
 SETTLE_TIMEOUT_S: Final = 0.5
 RELEASE_TIMEOUT_S: Final = 0.3
 
@@ -47,8 +48,8 @@ class Terminals:
     - `on_created` is called with each new terminal, its command and its working directory.
     - `on_output` is called with output of a terminal for which `follow` was called, and with the
       number of bytes lost before that output.
-    - `on_exit` is called when such a terminal has exited.
-    - `drain` is awaited before more output is read, and should wait until the receiver has taken
+    - `on_exit` is called when the program of such a terminal has exited.
+    - `drain` is awaited before more output is read. It should wait until the receiver has taken
       earlier output.
     """
 
@@ -71,14 +72,15 @@ class Terminals:
         self._on_exit = on_exit
         self._drain = drain
         self._session_cwds: dict[str, str] = {}
-        # The terminals that the agent has created and not released, and whether a turn of their
-        # session has ended since.
+        # The terminals that the agent has created and not released. True if the end of a turn has
+        # killed the terminal.
         self._held: dict[SessionKey, bool] = {}
         self._pollers: dict[SessionKey, OutputPoller] = {}
         # The number of turns that have ended, per open session.
         self._turns: dict[str, int] = {}
+        # The pollers for which the next call of `settle` waits.
         self._settling: list[OutputPoller] = []
-        # Our request to the host for each pending request of the agent.
+        # The id of our request to the host, for each pending request of the agent.
         self._host_request_ids: dict[Id, int] = {}
 
     def request(self, id_: Id, method: str, params: Raw | UnsetType) -> None:
@@ -112,7 +114,7 @@ class Terminals:
             self._host_request_ids[id_] = host_request_id
 
     def cancel(self, id_: Id) -> bool:
-        """Cancel the agent's request `id_`; return False if it is not pending at the host."""
+        """Cancel the agent's request `id_` at the host; return False if it is not pending there."""
         host_request_id = self._host_request_ids.get(id_)
         if host_request_id is not None:
             self._host.cancel(host_request_id)
@@ -134,13 +136,14 @@ class Terminals:
     def open_session(self, session: str, cwd: str) -> None:
         """Record `cwd`, the directory of a session, and send it to the host.
 
-        It is the default directory of the session's commands, and the directory in which they may
-        write if they run in a sandbox.
+        The session's commands run in this directory by default, and may write to it if they run in
+        a sandbox.
         """
         self._session_cwds[session] = cwd
         params = {"sessionId": session, "cwd": cwd}
         self._host.call("_acpterm/session/set", params, _ignore)
-        # Refused unless this client is an approver: then the directory is only the default.
+        # The host refuses this unless the client is an approver. A refusal leaves the directory the
+        # default one of commands, but sandboxes do not use it.
         self._host.call(SESSION_OPEN, params, _ignore)
 
     def close_session(self, session: str) -> None:
@@ -169,7 +172,7 @@ class Terminals:
     ) -> None:
         """Wait until all output of `terminals`, and of just released terminals, was received.
 
-        Waits for at most `timeout_s` seconds. Await this before handling the agent's next message,
+        Wait for at most `timeout_s` seconds. Await this before handling the agent's next message,
         so that the output is shown above that message.
         """
         for poller in [poller for key in terminals if (poller := self._pollers.get(key))]:
@@ -184,7 +187,8 @@ class Terminals:
     async def end_turn(self, session: str) -> None:
         """Kill the terminals that a turn has left unreleased, and wait for the rest of the output.
 
-        Terminals left by an earlier turn are released. Waits for at most `SETTLE_TIMEOUT_S`.
+        Terminals that were killed at the end of an earlier turn are released. Wait for at most
+        `SETTLE_TIMEOUT_S`.
         """
         self._turns[session] = self._turns.get(session, 0) + 1
         left = [key for key in self._held if key[0] == session]
@@ -214,7 +218,7 @@ class Terminals:
 
 
 def _command(params: dict[str, Raw]) -> str:
-    """Return the command and arguments in the params of a `terminal/create`, as a shell's line."""
+    """Return the command and arguments in the params of a `terminal/create` as a command line."""
     command = text(params.get("command")) or ""
     args = [arg for item in items(params.get("args")) if (arg := text(item)) is not None]
     return command_line(command, args)

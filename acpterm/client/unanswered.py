@@ -41,8 +41,9 @@ UNREPEATABLE: Final = {
     "_acpterm/terminal/write": "it was typed",
     "_acpterm/terminal/signal": "the signal was sent",
 }
-"""Maps each method whose requests are not sent again to the rest of the error message's "it is
-unknown whether …"."""
+"""Maps each method whose requests are not sent again to the end of the words "it is unknown whether
+…" in the error message."""
+# Number of lost connections at which a request is not sent again.
 LOSSES_MAX: Final = 4
 NOTIFICATION_BYTES_MAX: Final = 512 * 1024
 _WAITING: Final = ("terminal/wait_for_exit", "_acpterm/terminal/read", "_acpterm/events")
@@ -80,7 +81,8 @@ class _Request:
         self.line = line
         self.cancel = b""
         self.losses = 0
-        # Number of further requests with this id while it was in use: each gets an error.
+        # Number of further requests with this id while it was in use: the daemon responds to each
+        # of them with an error.
         self.repeats_of_id = 0
 
 
@@ -91,9 +93,9 @@ class _Notification(NamedTuple):
 
 
 class Unanswered:
-    """The requests without a response, and the notifications that the daemon may not have read.
+    """One client's requests without a response, and notifications that may not have been read.
 
-    They are those of one client. Lines include their newline.
+    Lines include their newline.
     """
 
     def __init__(self) -> None:
@@ -161,7 +163,8 @@ class Unanswered:
     def lost(self) -> Lost:
         """Record that the connection was lost; return what to send on the next connection.
 
-        The messages to send again remain recorded. The requests that get an error instead do not.
+        The messages to send again remain recorded. Requests that get an error response instead are
+        removed.
         """
         errors: list[tuple[Id, RpcError]] = []
         for id_, request in list(self._requests.items()):

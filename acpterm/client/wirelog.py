@@ -1,9 +1,9 @@
-"""The wire log: a file with one line per message, with its time and direction.
+"""The wire log (`--log`): a file with one line per message, with its time and direction.
 
-A line is `{"t": SECONDS, "dir": "agent->client", "msg": …}`; a message that is not JSON is a string
-in `text` instead of `msg`. Only this user may read the file, since messages between agents and
-editors may hold secrets. A thread writes the file, so a slow disk delays no message until the send
-queue is full.
+A line is `{"t": SECONDS, "dir": "agent->client", "msg": …}`, with the time since the log was
+opened. A message that is not JSON is a string in `text` instead of `msg`. Only this user may read
+the file, since messages between agents and editors may contain secrets. A thread writes the file,
+so a slow disk delays no message until the send queue is full.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ _any: Final = msgspec.json.Decoder(Raw)
 
 
 class WireLog:
-    """An open wire log. Its lines go to `queue`, which a task of `open_log` writes to the file.
+    """An open wire log. It puts lines into `queue`, which a task of `open_log` writes to the file.
 
     If `queue` is None, nothing is logged.
     """
@@ -53,7 +53,7 @@ class WireLog:
         self._start = time.monotonic()
 
     def write(self, direction: str, line: bytes) -> None:
-        """Log a message, the `line` without its newline. Never blocks.
+        """Log the message in `line`, which has no newline at its end. Never blocks.
 
         `direction` names sender and receiver, such as `agent->client`.
         """
@@ -78,9 +78,10 @@ class WireLog:
 
 @asynccontextmanager
 async def open_log(path: str | None) -> AsyncIterator[WireLog]:
-    """Open a log to the file `path`, which is truncated, while the block lasts. Raises `LogError`.
+    """Open a log to the file `path` for the duration of the block; truncate an existing file.
 
-    If `path` is None, yield a log that does nothing.
+    If `path` is None, yield a log that does nothing. Raises `LogError` if the file cannot be opened
+    for writing.
     """
     if path is None:
         yield WireLog(None)
@@ -105,7 +106,8 @@ async def open_log(path: str | None) -> AsyncIterator[WireLog]:
 
 def _open(path: str) -> int:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    # An existing file may be readable by others. Devices and other users' files are left alone.
+    # An existing file may be readable by other users. The modes of devices and of other users'
+    # files are not changed.
     if stat.S_ISREG(os.fstat(fd).st_mode):
         with contextlib.suppress(PermissionError):
             os.fchmod(fd, 0o600)
@@ -124,7 +126,7 @@ async def _write(queue: SendQueue, path: str, written: trio.Event) -> None:
 class LoggedStream(trio.abc.Stream):
     """Wraps `stream`, and logs the lines that are sent and received.
 
-    `directions` are the names in the log for the directions of sent and of received lines.
+    `directions` are the names in the log for the direction of sent lines, and of received lines.
     """
 
     def __init__(self, stream: trio.abc.Stream, log: WireLog, directions: tuple[str, str]) -> None:

@@ -2,8 +2,12 @@
 
 - `settings`: all settings, with types, ranges and defaults;
 - `sources`: loads the settings;
-- `http`: addresses and origins of the HTTP server;
-- `paths`: the paths of sockets, of the settings file, of recordings and of the audit log.
+- `edit`: changes one setting in the settings file;
+- `http`: checks the address and the origins of the HTTP server;
+- `paths`: the paths of sockets, of the settings file, of recordings and of the audit log;
+- `places`: the tables of other hosts and clusters, `[ssh.NAME]` and `[slurm.NAME]`;
+- `profiles`: the built-in profiles, and the tables `[profiles.NAME]` and `[[profile_for]]`;
+- `tools`: the settings of the terminal tools, and the tables `[[tools_for]]`.
 """
 
 from acpterm.config.paths import (

@@ -1,4 +1,4 @@
-"""Changes one setting in the settings file, and keeps everything else in it, comments too."""
+"""Changes one setting in the settings file, and keeps the rest of the file, with its comments."""
 
 import os
 import secrets
@@ -8,8 +8,9 @@ from contextlib import suppress
 def set_value(path: str, name: str, value: str) -> None:
     """Set the setting `name` at the top level of the settings file at `path`.
 
-    The file is created if it does not exist, and otherwise replaced as a whole, with the same mode.
-    Raises `OSError` if that fails, and `ValueError` if the file is not TOML.
+    Creates the file if it does not exist. Otherwise replaces the file as a whole by a new file with
+    the same mode. Raises `OSError` if a file cannot be read or written, and `ValueError` if the
+    file is not TOML.
     """
     import tomlkit  # noqa: PLC0415  slow to import, and only commands that change settings need it
 
@@ -26,7 +27,7 @@ def set_value(path: str, name: str, value: str) -> None:
         document[name] = value
         changed = tomlkit.dumps(document)
     else:
-        # At the beginning: after a table, the line would be a part of that table.
+        # Insert the line at the beginning: after a table, it would be a part of that table.
         changed = tomlkit.dumps({name: value}) + text
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
     temporary = f"{path}.{secrets.token_hex(4)}.tmp"

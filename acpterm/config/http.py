@@ -1,8 +1,8 @@
 """The settings of the HTTP server: the address that it listens on, and who may reach it.
 
 By default the server is off. An address that is not a loopback address needs `http_remote`, and
-either TLS files or a proxy with TLS, which `http_origins` names: without TLS everything that a
-terminal shows, and every key that is typed, can be read on the way.
+either TLS files or a proxy with TLS, which `http_origins` names. Without TLS, others on the network
+could read everything that a terminal shows, and every key that is typed.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-"""The ports that an origin leaves out, by scheme."""
+"""The default port of each scheme, which an origin omits."""
 
 
 class HttpAddress(NamedTuple):
@@ -40,7 +40,7 @@ class HttpAddress(NamedTuple):
 def parse_address(text: str) -> HttpAddress:
     """Parse `ADDRESS:PORT`, such as `127.0.0.1:8080`, `localhost:0` or `[::1]:8080`.
 
-    Raises `ValueError`.
+    Raises `ValueError` if `text` has another form.
     """
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
@@ -60,7 +60,10 @@ def parse_address(text: str) -> HttpAddress:
 
 
 def check_origins(origins: list[str]) -> None:
-    """Raise `ValueError` if one of `origins` is not what a browser sends as `Origin`."""
+    """Raise `ValueError` if one of `origins` differs from what a browser sends as `Origin`.
+
+    A browser sends the scheme and the host in small letters, and no port if it is the default.
+    """
     from urllib.parse import urlsplit  # noqa: PLC0415  slow to import, and commands need no server
 
     for origin in origins:
@@ -106,6 +109,6 @@ def check_exposure(settings: "Settings", address: HttpAddress) -> None:
 
 
 def _ip_address(text: str) -> "IPv4Address | IPv6Address":
-    import ipaddress  # noqa: PLC0415  as above
+    import ipaddress  # noqa: PLC0415  slow to import, and commands need no server
 
     return ipaddress.ip_address(text)

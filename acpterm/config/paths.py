@@ -9,9 +9,9 @@ from acpterm.config.settings import Settings
 def default_socket() -> str:
     """Return the default path of the socket for agents.
 
-    The socket is in the user's runtime directory. If there is none, the socket is in a directory in
-    `/tmp` whose name has the user's id, as with tmux. The listener refuses a directory that belongs
-    to another user.
+    The socket is in the user's runtime directory. If the user has no such directory, the socket is
+    in a directory in `/tmp` whose name has the user's id, as with tmux. The listener refuses a
+    directory that belongs to another user.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if not os.path.isabs(runtime):
@@ -63,7 +63,7 @@ def _state_dir() -> str:
         import platformdirs  # noqa: PLC0415  slow to import
 
         return platformdirs.user_state_dir("acpterm")
-    # The same path as platformdirs returns, by the XDG Base Directory Specification.
+    # As platformdirs, which is slow to import, by the XDG Base Directory Specification.
     home = os.environ.get("XDG_STATE_HOME", "")
     home = home if os.path.isabs(home) else os.path.expanduser("~/.local/state")
     return os.path.join(home, "acpterm")
@@ -93,7 +93,7 @@ def default_file() -> str:
 
         directory = platformdirs.user_config_dir("acpterm")
     else:
-        # The same path as platformdirs returns, by the XDG Base Directory Specification.
+        # As platformdirs, which is slow to import, by the XDG Base Directory Specification.
         home = os.environ.get("XDG_CONFIG_HOME", "")
         home = home if os.path.isabs(home) else os.path.expanduser("~/.config")
         directory = os.path.join(home, "acpterm")

@@ -54,8 +54,8 @@ class SshPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     lost_timeout: Annotated[
         Annotated[float, Meta(ge=10, le=604800)] | None,
         Meta(
-            title="Seconds without a word from here after which the host ends the programs of its "
-            "terminals by itself; by default 120, and eight hours with `keeper`."
+            title="Seconds without contact to acpterm here after which the host ends the programs "
+            "of its terminals by itself; by default 120, and eight hours with `keeper`."
         ),
     ] = None
     keeper: Annotated[
@@ -68,7 +68,7 @@ class SshPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def lost_after(self) -> float:
-        """The number of seconds of `lost_timeout`."""
+        """`lost_timeout`, or its default if it is not set, in seconds."""
         if self.lost_timeout is not None:
             return self.lost_timeout
         return _LOST_S if self.keeper is False else _KEPT_LOST_S
@@ -83,12 +83,12 @@ class SshPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 Resource: TypeAlias = Literal["partition", "account", "time", "cpus", "memory", "gpus"]
-"""What a request may ask of a cluster, if the place's settings allow it."""
+"""A resource that an agent may request from a cluster, if the place's settings allow it."""
 RESOURCES: Final[tuple[str, ...]] = get_args(Resource)
 JOB_RESOURCES: Final = ("partition", "account")
-"""What only a job has: a step in an allocation has that of the allocation."""
+"""Resources that only a new job can request: a step uses those of its allocation."""
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,:@/-]{0,127}")
-# After a comma Slurm would read another kind of resource.
+# No comma: after it, Slurm would read another kind of resource.
 _GPUS: Final = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9_.-]{0,99}:)?[0-9]{1,9}")
 _EXPECTED: Final = {
     "partition": "the name of a partition, or several with commas",
@@ -100,7 +100,7 @@ _EXPECTED: Final = {
 
 
 class SlurmResources(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a job gets from Slurm; what is None is Slurm's default."""
+    """The resources that a job requests from Slurm. None means Slurm's default."""
 
     partition: Annotated[str | None, Meta(title="Partition, or several with commas.")] = None
     account: Annotated[str | None, Meta(title="Account that the job is charged to.")] = None
@@ -117,7 +117,7 @@ class SlurmResources(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     )
 
     def check(self) -> None:
-        """Raise `ValueError` for a value that could not be a single option of Slurm."""
+        """Raise `ValueError` for a text that cannot be the value of its option of Slurm."""
         for name, expected in _EXPECTED.items():
             text, pattern = getattr(self, name), _GPUS if name == "gpus" else _RESOURCE
             if text is not None and not pattern.fullmatch(text):
@@ -173,7 +173,7 @@ class SlurmPlace(SlurmResources, frozen=True, forbid_unknown_fields=True, kw_onl
 
 Place: TypeAlias = SshPlace | SlurmPlace
 PLACE_TYPES: Final[Mapping[str, type[Place]]] = {"ssh": SshPlace, "slurm": SlurmPlace}
-"""The type of each kind's places."""
+"""The Struct type of the places of each kind."""
 
 
 def _check_paths(place: Place) -> None:
@@ -185,7 +185,7 @@ def _check_paths(place: Place) -> None:
 
 
 def check_places(places: Mapping[str, Place]) -> None:
-    """Raise `ValueError` for an invalid name or value; `places` are those of one kind."""
+    """Raise `ValueError` for an invalid name or value; `places` has the places of one kind."""
     for name, place in places.items():
         if not _NAME.fullmatch(name):
             raise ValueError(

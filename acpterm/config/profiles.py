@@ -3,10 +3,10 @@
 A profile turns the level of a command (safe, unknown, dangerous) into a decision (allow, ask,
 deny), and sets limits and the provider. There are four built-in profiles. The settings file may
 define more, each a table `[profiles.NAME]` whose missing values come from the profile that `base`
-names. `[[profile_for]]` selects a profile by directory or agent; the setting `profile` is for all
-others. Nothing that an agent sends selects a profile.
+names. `[[profile_for]]` selects a profile by directory or agent; the setting `profile` applies to
+all other agents. Nothing that an agent sends selects a profile.
 
-The command lists of a profile are a help, and not a boundary: see docs/policy.md.
+The command lists of a profile are a help, and not a security boundary: see docs/policy.md.
 """
 
 import re
@@ -20,7 +20,7 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
-"""What is done with a command; the strictness increases from left to right."""
+"""What acpterm does with a command: run it, ask the user, or refuse it. In order of strictness."""
 
 ISOLATIONS: Final = ("local", "landlock", "bubblewrap", "podman", "docker")
 """The providers of this machine, from the least to the most isolated."""
@@ -68,7 +68,7 @@ POOL_PATTERNS: Final = (
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """The limits of a profile; a limit that is not set does not exist."""
+    """The limits of a profile. None means that there is no such limit."""
 
     terminals: Annotated[Count | None, Meta(title="Running terminals of all agents together.")] = (
         None
@@ -111,7 +111,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """A profile with all its values; `resolve` makes it."""
+    """A profile with all its values, as `resolve` returns it."""
 
     name: str
     safe: Annotated[Decision, Meta(title="Decision on safe commands.")] = "allow"
@@ -241,7 +241,7 @@ BUILTIN: Final[Mapping[str, Profile]] = {
 
 
 def lowest(limits: Iterable[Limits]) -> Limits:
-    """Return the limits that are as strict as all `limits`: of each limit the lowest value."""
+    """Return limits that are as strict as all of `limits`: the lowest value of each limit."""
     found: dict[str, float] = {}
     for one in limits:
         for name, value in msgspec.structs.asdict(one).items():
@@ -253,8 +253,9 @@ def lowest(limits: Iterable[Limits]) -> Limits:
 def resolve(tables: Mapping[str, ProfileTable]) -> dict[str, Profile]:
     """Return all profiles by name: the built-in ones, and those of the settings file.
 
-    A table with the name of a built-in profile replaces it, and may have it as its `base`. Raises
-    `ValueError` for an unknown base, for bases that form a circle, and for an invalid pattern.
+    A table with the name of a built-in profile replaces that profile, and may also have it as its
+    `base`. Raises `ValueError` for an unknown base, for bases that form a circle, and for an
+    invalid pattern.
     """
     found: dict[str, Profile] = {}
     for name in (*BUILTIN, *tables):

@@ -1,6 +1,9 @@
 """The settings of acpterm: one Struct, with the type, range and default of each setting.
 
 `docs/settings.md` is generated from the Struct: its types, defaults and the `title` of each field.
+
+Longer than 300 lines because each of the 55 settings is a field of this one Struct, with its range
+and its description for users.
 """
 
 import os
@@ -172,7 +175,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         ),
     ] = 40
     shown_bytes: Annotated[
-        int, Meta(ge=100, title="Maximum size of the text of these lines, in bytes.")
+        int, Meta(ge=100, title="Maximum size of the text of `shown_lines`, in bytes.")
     ] = 8 * KIB
     idle_exit: Annotated[
         float,
@@ -195,10 +198,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     ] = 30.0
     keep_released_bytes: Annotated[
         int,
-        Meta(ge=0, title="Maximum output of each of both kinds of `keep_released`, in bytes."),
+        Meta(
+            ge=0,
+            title="Maximum output that is retained of the terminals of `keep_released`, in bytes; "
+            "separately for each of the two kinds.",
+        ),
     ] = 64 * MIB
     keep_released_age: Annotated[
-        float, Meta(ge=0, title="Seconds for which these terminals stay readable.")
+        float, Meta(ge=0, title="Seconds for which terminals of `keep_released` stay readable.")
     ] = 24 * 3600.0
     record: Annotated[
         bool, Meta(title="Record the output of every terminal to an asciicast file.")
@@ -310,19 +317,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     ] = 16 * MIB
     audit_files: Annotated[
         int,
-        Meta(ge=1, title="Number of files of the audit log to keep, with the one that is written."),
+        Meta(ge=1, title="Number of files of the audit log to keep, including the current one."),
     ] = 10
     tool_min_interval: Annotated[
         Seconds,
-        Meta(title="Seconds for which a tool that starts or continues a terminal at least waits."),
+        Meta(title="Minimum time that a tool waits for output of a terminal, in seconds."),
     ] = 1.0
     tool_settle_interval: Annotated[
         Seconds,
-        Meta(title="Seconds without output after which such a tool returns."),
+        Meta(title="Seconds without output after which a tool stops waiting for more output."),
     ] = 2.0
     tool_max_interval: Annotated[
         Seconds,
-        Meta(title="Seconds after which such a tool returns while output still comes."),
+        Meta(title="Maximum time that a tool waits while output still arrives, in seconds."),
     ] = 30.0
     tool_crop_output: Annotated[
         Characters,

@@ -34,7 +34,9 @@ def load(
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Return the settings from all sources. Raises `ConfigError`.
+    """Return the settings from all sources.
+
+    Raises `ConfigError` if a setting is invalid or unknown, or the file cannot be read.
 
     Later sources override earlier ones: the settings file, the environment, the flags. `file` is
     the value of `--config`, and `environ` defaults to this process's environment. `flags` maps a
@@ -64,9 +66,9 @@ def load(
 
 
 def valid_places(file: str | None = None) -> dict[str, Any]:
-    """Return the valid places of a settings file that `load` refuses, by kind and name.
+    """Return the valid places of a settings file, even of one that `load` refuses.
 
-    `file` is the value of `--config`.
+    The result maps a kind, such as `ssh`, to the places by name. `file` is the value of `--config`.
     """
     found: dict[str, Any] = {kind: {} for kind in PLACE_TYPES}
     path = file or os.environ.get(f"{ENV_PREFIX}CONFIG") or default_file()
@@ -81,7 +83,7 @@ def valid_places(file: str | None = None) -> dict[str, Any]:
 
 
 class _SourcedValue(NamedTuple):
-    """A setting's value, and the source that it is from."""
+    """The value of a setting, and the source of the value."""
 
     value: Any
     source: str
@@ -103,21 +105,24 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _extra(name: str, function: str) -> Callable[[Any], Any] | None:
-    """Return one of the functions that `Settings` attaches to the setting `name`, or None.
+    """Return a function that `Settings` attaches to the setting `name`; None if it has none.
 
-    `function` is `check`, which raises `ValueError` for an invalid value, or `read`, which converts
-    the text of an environment variable.
+    `function` is the key of the function: `check` raises `ValueError` for an invalid value, and
+    `read` converts the text of an environment variable.
     """
     return (Settings.__annotations__[name].__metadata__[0].extra or {}).get(function)
 
 
 def _resolve_path(name: str, value: Any) -> Any:
-    """Return the `value` of setting `name`, made absolute if the setting is a path."""
+    """Return the `value` of setting `name`, as an absolute path if the setting is a path."""
     return os.path.abspath(value) if value and _extra(name, "check") is require_absolute else value
 
 
 def _convert(name: str, sourced: _SourcedValue) -> Any:
-    """Return the value of setting `name`, converted to its type. Raises `ConfigError`."""
+    """Return the value of setting `name`, converted to its type.
+
+    Raises `ConfigError` if the setting is unknown or the value is invalid.
+    """
     value, source, is_text = sourced
     if name not in Settings.__struct_fields__:
         known = ", ".join(Settings.__struct_fields__)
@@ -140,7 +145,7 @@ def _convert(name: str, sourced: _SourcedValue) -> Any:
 
 
 def _convert_place(kind: str, name: str, table: Any, source: str) -> Place:
-    """Return the place of a table `[KIND.NAME]`. Raises `ConfigError`."""
+    """Return the place of a table `[KIND.NAME]`. Raises `ConfigError` if the table is invalid."""
     where, keys = f"{source}: [{kind}.{name}]", PLACE_TYPES[kind].__struct_fields__
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: {table!r} is not a table")
@@ -195,7 +200,7 @@ def _check_providers(settings: Settings, values: Mapping[str, "_SourcedValue"]) 
 
 
 def _check_http(settings: Settings, values: Mapping[str, "_SourcedValue"]) -> None:
-    """Raise `ConfigError` if the HTTP server must not listen on the address of the settings."""
+    """Raise `ConfigError` if the HTTP server must not listen on the address in `settings`."""
     if settings.http is None:
         return
     try:

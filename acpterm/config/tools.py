@@ -1,8 +1,8 @@
 """The settings of the terminal tools for agents, and how they differ between agents.
 
 The settings `tool_…` are for all agents. A table `[[tools_for]]` in the settings file overrides
-them for the agents whose name matches. The name of an MCP client is the one that it sends when it
-connects: an agent can send any name, so these settings protect nothing.
+them for the agents whose name matches. An MCP client sends its name when it connects. A client can
+send any name, so these settings are no protection from an agent.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,10 @@ Characters = Annotated[int, Meta(ge=100, le=10_000_000)]
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True):
-    """The settings of the terminal tools that apply to one agent."""
+    """The settings of the terminal tools that apply to one agent.
+
+    `config.settings.Settings` describes them, as `tool_…`. `provider` is None for the profile's.
+    """
 
     min_interval: float = 1.0
     settle_interval: float = 2.0
@@ -34,7 +37,7 @@ class ToolSettings(Struct, frozen=True, kw_only=True):
 class ToolsFor(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A table `[[tools_for]]`: settings of the terminal tools for some agents.
 
-    Of the tables whose pattern matches, the first one that has a value wins.
+    For each setting, the first table with a value wins, of the tables whose pattern matches.
     """
 
     agent: Annotated[str, Meta(title="Pattern (`*`, `?`) of the name of the MCP client.")]
@@ -58,12 +61,18 @@ class ToolsFor(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = None
     provider: Annotated[
         str | None,
-        Meta(title="Provider of the agent's terminals; stricter than that of its profile."),
+        Meta(
+            title="Provider of the agent's terminals; it must isolate programs more strictly than "
+            "the provider of the profile."
+        ),
     ] = None
 
 
 def resolve_tools(default: ToolSettings, tables: Iterable[ToolsFor], agent: str) -> ToolSettings:
-    """Return the settings of the tools for the agent with the name `agent`."""
+    """Return the settings of the tools for the agent with the name `agent`.
+
+    `default` has the values that no matching table of `tables` sets.
+    """
     values = asdict(default)
     unset = set(values)
     for table in tables:

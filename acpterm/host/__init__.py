@@ -4,11 +4,23 @@ The host of a daemon runs in its worker; the keeper (`acpterm.keeper`) owns the 
 
 Starting and supervising:
 
-- `daemon`: runs a host as a process: on sockets, or for one agent on stdin and stdout.
-- `open_host`: opens and closes a host, and supervises its tasks.
+- `start_keeper`: forks a daemon's two processes: the keeper and its first worker.
+- `daemon`: runs a host in this process: as a worker on sockets, or for one agent on stdin and
+  stdout.
+- `open_host`: starts and supervises all tasks of a host, and closes the host.
 - `host`: serves each connection until the host is closed.
 - `host_state`: the objects that all connections of a host share.
 - `restore`: restores the connections, sessions and terminals of the previous worker.
+- `web_door`: the interface of the daemon's HTTP server, which the host does not import.
+
+Commands that agents request:
+
+- `policy`: the profiles, rules and providers of a host.
+- `profiles`: selects the profile of an agent's connection.
+- `quotas`: limits how many terminals agents have, and how many they start in a minute.
+- `approvals`: stores questions to the user, and issues tokens to the clients that ask them.
+- `checked_command`: the response to a request to check a command.
+- `audit_trail`: writes what happens in a host to the audit log.
 
 Terminals:
 
@@ -19,6 +31,8 @@ Terminals:
 - `terminal_ops`: operations that agents and the user share: read, write, signal, screen.
 - `terminal_info`: describes terminals and exit statuses for the wire.
 - `input_monitor`: detects programs that wait for input.
+- `limit_monitor`: kills terminals that are idle for too long.
+- `idle_terminal`: the activity of one terminal that `limit_monitor` watches.
 - `windows`: the windows attached to terminals, and the terminal sizes that follow from them.
 - `events`: the event bus.
 - `memory`: limits the memory of agents' sessions.

@@ -1,4 +1,6 @@
-"""The questions of a host: stores them for the next worker, and issues tokens to approvers.
+"""Stores the questions to the user for the next worker, and issues tokens to approvers.
+
+A question is whether a command of an agent may run; `policy.approvals` has the pending ones.
 
 An *approver* is an agent's connection whose client asks the user: `acpterm proxy` and `acpterm
 prompt`. Such a client proves that it is the user's with a token, which it gets on the user's
@@ -70,16 +72,20 @@ def answer_info(answer: Answer) -> ApprovalAnswer:
 
 
 def to_rpc_error(error: ApprovalError) -> RpcError:
-    """Return the error response to a request that an `ApprovalError` has refused."""
+    """Convert an `ApprovalError` to an RPC error.
+
+    The code is -32002 if there is no such question, otherwise -32602.
+    """
     is_unknown = isinstance(error, NoQuestionError)
     return RpcError(RESOURCE_NOT_FOUND if is_unknown else INVALID_PARAMS, str(error))
 
 
 class ApprovalRecords:
-    """Stores the questions of a host with `writer`: an observer that attends no question.
+    """Stores the questions of a host, and their answers, with `writer`.
 
-    It has to be the first observer: a question is stored before any client learns of it, so that
-    the next worker knows each question that a client has shown, and each answer that was given.
+    Implements `policy.approvals.Observer`. It has to be the first observer: a question is stored
+    before any client is sent it, so that the next worker knows each question that a client has
+    shown, and each answer.
     """
 
     def __init__(self, writer: StateWriter) -> None:
@@ -87,7 +93,7 @@ class ApprovalRecords:
         self._ids: Final[dict[tuple[str, RequestId], str]] = {}
 
     def attends(self, question: Question) -> bool:
-        """Return False: the user cannot answer here."""
+        """Return False: the user cannot answer through this observer."""
         del question
         return False
 
@@ -114,7 +120,7 @@ class ApprovalRecords:
             return
         key = question.connection, question.request
         if self._ids.get(key, question.id) != question.id:
-            # Another request has the same id: the earlier record would never be removed.
+            # A new request has the id of an earlier one, whose record would never be removed.
             self.forget(*key)
         self._ids[key] = question.id
         record = _record(question, question.request, answer)
@@ -122,7 +128,10 @@ class ApprovalRecords:
         self._writer.flush()
 
     def forget(self, connection: str, request: RequestId) -> None:
-        """Remove the record of a request's question, if there is one: the request has ended."""
+        """Remove the record of a request's question, if any, because the request has ended.
+
+        `connection` is the id of the agent's connection, and `request` the request's JSON-RPC id.
+        """
         identifier = self._ids.pop((connection, request), None)
         if identifier is not None:
             self._writer.removed(approval_key(identifier))
@@ -157,7 +166,10 @@ def _record(question: Question, request: RequestId, answer: Answer | None) -> Ap
 
 
 def restored(identifier: str, record: ApprovalRecord) -> tuple[Question, Answer | None]:
-    """Return the question with the id `identifier`, and its answer, from the question's record."""
+    """Return the question with the id `identifier`, and its answer, from the question's record.
+
+    The answer is None if there was none yet.
+    """
     deadline = record.deadline_at
     answer = record.answer
     return Question(
@@ -205,9 +217,10 @@ class ApproverTokens:
         return token
 
     def redeem(self, presented: str, holder: Process | None) -> ApproverRequest | None:
-        """Invalidate a token and return the request for it; None if the token is not valid.
+        """Invalidate the token `presented`, and return the request that it was issued for.
 
-        `holder` is the process that presents the token.
+        Return None if there is no such token, if it has expired, or if it was issued to another
+        process than `holder`, which presents it.
         """
         found = None
         # Compare with all tokens, so that the duration reveals nothing.

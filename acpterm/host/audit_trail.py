@@ -1,6 +1,7 @@
 """Writes what happens in a host to the audit log: creates, decisions, input, kills, exits.
 
-What programs print, and what is typed, is not recorded. `policy.audit` redacts secrets.
+The output of programs is not recorded, and of input only the number of bytes. `policy.audit`
+redacts secrets.
 """
 
 import os
@@ -11,7 +12,7 @@ from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.policy.audit.log import AuditLog
 
 COMMAND_CHARS_MAX: Final = 16 * 1024
-"""Characters of a command with its arguments in the audit log."""
+"""Maximum characters of a command, with its arguments, in the audit log."""
 _CUT: Final = "…"
 # Events of the event bus that are recorded, and their names in the record.
 _EVENTS: Final = {
@@ -42,9 +43,10 @@ class AuditTrail:
     def terminal(
         self, event: str, entry: TerminalEntry, by: str | None, share: str | None = None
     ) -> None:
-        """Record an event of the event bus about a terminal, if it is one of those to record.
+        """Record an event of the event bus about a terminal, if the audit log has such events.
 
-        `share` is the id of the share that its cause, a visitor, uses.
+        `by` is the event's cause, such as `user`; None if no cause is given. If a visitor is the
+        cause, `share` is the id of the visitor's share.
         """
         name = _EVENTS.get(event)
         if self._log is None or name is None:
@@ -76,9 +78,10 @@ class AuditTrail:
         session: str,
         **fields: str | int | bool | list[str] | None,
     ) -> None:
-        """Record something about a command that an agent requests in a session.
+        """Record an event about a command that an agent has requested in a session.
 
         `event` is `create`, `check`, `decision` or `refused`, and `session` the session's id.
+        `fields` are further members of the entry.
         """
         if self._log is not None:
             who = _agent_fields(agent.name, agent.connection_id, session)
@@ -87,7 +90,7 @@ class AuditTrail:
     def users_create(
         self, command: str, args: list[str] | None, *, directory: str, provider: str
     ) -> None:
-        """Record that the user requests a terminal, for which no decision is needed."""
+        """Record that the user requests a terminal. Commands of the user are not judged."""
         if self._log is not None:
             self._log.record(
                 "create",
@@ -100,7 +103,7 @@ class AuditTrail:
     def input(self, entry: TerminalEntry, by: str, size: int, share: str | None = None) -> None:
         """Record that `size` bytes were typed into a terminal, by `agent`, `user` or `share`.
 
-        `share` is the id of the share.
+        `share` is the id of the share that the typing visitor uses; None for others.
         """
         if self._log is not None:
             self._log.record("input", **_identity(entry), by=by, bytes=size, share=share)
@@ -114,15 +117,20 @@ class AuditTrail:
         terminal: TerminalEntry | None = None,
         reason: str | None = None,
     ) -> None:
-        """Record that a share was made, or has ended: `event` is `share` or `unshare`."""
+        """Record that the share with the id `share` was made, or that it has ended.
+
+        `event` is `share` or `unshare`. `by` is the cause, `terminal` the shared terminal, and
+        `reason` a remark; each is None if it is not known.
+        """
         if self._log is not None:
             who = {} if terminal is None else _identity(terminal)
             self._log.record(event, **who, share=share, by=by, reason=reason)
 
     def login(self, event: str, share: str | None) -> None:
-        """Record that a browser logs in or out, with the share of this id, or as the user.
+        """Record that a browser has logged in or out.
 
-        `event` is `login` or `logout`.
+        `event` is `login` or `logout`. `share` is the id of the share that a visitor uses; None if
+        the browser is the user's.
         """
         if self._log is not None:
             self._log.record(event, by="user" if share is None else "share", share=share)
@@ -133,7 +141,8 @@ def command_fields(
 ) -> dict[str, str | int | bool | list[str] | None]:
     """Return the fields for a command, cut to `COMMAND_CHARS_MAX` characters.
 
-    A word that does not fit is left out: a part of a secret would not be recognised as one.
+    A word that does not fit is left out as a whole, since a part of a secret would not be
+    recognised as a secret, and would not be redacted.
     """
     room = COMMAND_CHARS_MAX - len(command)
     if room < 0:
@@ -151,7 +160,7 @@ def command_fields(
 
 
 def _identity(entry: TerminalEntry) -> dict[str, str | None]:
-    """Return the fields that say which terminal it is, and which agent created it."""
+    """Return the fields that identify a terminal, and the agent that created it, if any."""
     record = entry.record
     if record.connection is None:
         return {"terminal": entry.id}
@@ -160,7 +169,7 @@ def _identity(entry: TerminalEntry) -> dict[str, str | None]:
 
 
 def _agent_fields(agent: str | None, connection: str, session: str) -> dict[str, str | None]:
-    """Return the fields that say which agent it was; `session` may be an id that is too long."""
+    """Return the fields that identify an agent and its session, whose id is cut if too long."""
     return {"agent": agent, "connection": connection, "session": session[:COMMAND_CHARS_MAX]}
 
 

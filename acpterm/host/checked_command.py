@@ -1,4 +1,4 @@
-"""The judgement on a command that is only checked, as it is sent to agents and to the user."""
+"""The response to `_acpterm/command/check`: the judgement on a command, for agents and the user."""
 
 from msgspec import UNSET
 
@@ -8,7 +8,7 @@ from acpterm.policy.verdict import Verdict
 
 
 def checked(verdict: Verdict, profile: Profile) -> CheckResponse:
-    """Return the response that describes the verdict of `profile` on a command."""
+    """Return the response that describes `verdict`, the judgement on a command by `profile`."""
     return CheckResponse(
         level=verdict.level.value,
         decision=verdict.decision,

@@ -1,19 +1,19 @@
-"""Run a host as a process: a daemon on sockets, or a host for one agent on stdin and stdout.
+"""Runs a host in this process: as a daemon's worker, or for one agent on stdin and stdout.
 
-`start_keeper` makes the two processes of a daemon: the keeper, which is the main process, and its
-first worker. `serve` runs in the worker: it serves the user's clients and any number of agents on
-Unix sockets, until a shutdown is requested or the daemon is idle for too long. `serve_stdio` serves
-the one agent that spawned this process, until the agent disconnects.
+`serve` is the main function of a worker: it serves the user's clients and any number of agents on
+Unix sockets, until a shutdown is requested or the daemon has been idle for too long. `serve_stdio`
+is the main function of `acpterm stdio --embedded`: it serves the agent that spawned this process,
+until the agent disconnects.
 
 A shutdown stops accepting connections, closes the host (see `open_host`), and removes the sockets.
-It is started by SIGTERM, SIGINT, SIGHUP and SIGQUIT; a second signal does not speed it up.
+SIGTERM, SIGINT, SIGHUP and SIGQUIT start a shutdown. A second signal does not speed it up.
 """
 
 import contextlib
 import gc
 import math
 import os
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import structlog
@@ -23,13 +23,13 @@ from acpterm.config import Settings
 from acpterm.host.host import Host
 from acpterm.host.host_state import DaemonInfo
 from acpterm.host.open_host import Supervision, open_host
-from acpterm.host.server.accepting import Acceptor
-from acpterm.host.server.sockets import Listening, Sockets, open_sockets
+from acpterm.host.server.acceptor import Acceptor
+from acpterm.host.server.daemon_sockets import Listening, Sockets, open_sockets
 from acpterm.host.state.records import StateVersionError
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import HTTP_KEY, StoredEntry
 from acpterm.host.web_door import WebDoor
-from acpterm.keeper.client import KeeperClient, become_keeper, worker_pair
+from acpterm.keeper.client import KeeperClient
 from acpterm.pty import linux
 from acpterm.runtime import exec_context, logs
 from acpterm.runtime.descriptors import raise_open_files, reserve
@@ -37,7 +37,8 @@ from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_e
 from acpterm.runtime.unix_socket import ListenError
 
 FIRST_REQUEST_TIMEOUT_S: Final = 10.0
-"""How long a daemon that ends when idle waits at least for its first connection."""
+"""The minimum time that a daemon waits for its first connection before it ends because it is
+idle."""
 
 _ALIVE_PERIOD_S: Final = 1.0
 _BOUND_CHECK_S: Final = 2.0
@@ -47,59 +48,19 @@ _EXIT_FAILED: Final = 70
 _log = structlog.get_logger("acpterm.daemon")
 
 
-def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> KeeperClient:
-    """Fork: this process becomes the keeper, and the function returns only in the first worker.
-
-    Returns the worker's client for the keeper. The keeper starts later workers with
-    `worker_command`, and keeps the descriptors `handed`, which the service manager has handed over.
-    Call this before any thread is started, and before the limit of open files is raised. Raises
-    `OSError`.
-    """
-    worker_end, keeper_end = worker_pair()
-    worker = os.fork()
-    if worker:
-        worker_end.close()
-        _set_close_on_exec(handed)
-        become_keeper(keeper_end, worker, worker_command)
-    # Linux divides CPU time by session, so the worker gets its own share.
-    os.setsid()
-    keeper_end.close()
-    _close(handed)
-    return KeeperClient(worker_end)
-
-
-def _set_close_on_exec(handed: Container[int]) -> None:
-    """Mark all open descriptors close-on-exec, except 0, 1, 2 and those in `handed`."""
-    for fd in _open_descriptors():
-        if fd > 2 and fd not in handed:
-            with contextlib.suppress(OSError):
-                os.set_inheritable(fd, False)
-
-
-def _close(handed: Container[int]) -> None:
-    for fd in _open_descriptors():
-        if fd in handed:
-            with contextlib.suppress(OSError):
-                os.close(fd)
-
-
-def _open_descriptors() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/dev/fd")]
-    except OSError:
-        return []
-
-
 class WebServer(WebDoor, Protocol):
-    """The HTTP server, as the daemon runs it."""
+    """The daemon's HTTP server, with the methods by which `serve` runs it."""
 
     def restore(self, entry: StoredEntry | None) -> None:
-        """Take over the previous worker's socket: `entry` is what `run` has stored."""
+        """Take over the listening socket of the previous worker, before `run`.
+
+        `entry` is what the previous worker's server has stored; None if it has stored nothing.
+        """
 
     async def run(self, host: Host) -> None:
         """Serve requests to `host` until cancelled.
 
-        The server's own failures are logged and reported by `status`; they are never raised.
+        If the server cannot listen, the error is logged and reported by `status`, not raised.
         """
 
 
@@ -113,11 +74,13 @@ async def serve(
     """Serve agents and the user as a worker of `keeper`, until a shutdown is requested.
 
     The daemon also ends after `idle_exit_s` seconds in which there was no connection and all
-    terminals were released. `web` is its HTTP server. Raises `ListenError` if a socket cannot be
-    opened, `TrackingError` if the processes of terminals cannot be tracked as the settings require,
-    and `StateVersionError`, before anything is restored, if the previous worker was a newer version
-    of acpterm. If the keeper dies, raises `KeeperLostError`: first all terminals are ended, unless
-    the service manager stores them for the next keeper.
+    terminals were released. `web` is the daemon's HTTP server; None if it has none.
+
+    Raises `ListenError` if a socket cannot be opened, and `TrackingError` if the processes of
+    terminals cannot be tracked as the settings require. Raises `StateVersionError`, before anything
+    is restored, if the previous worker was a newer version of acpterm. Raises `KeeperLostError` if
+    the keeper dies: after all terminals have been ended, or at once if the service manager stores
+    the terminals for the next keeper.
     """
     context = exec_context.current()
     raise_open_files()
@@ -198,9 +161,9 @@ async def _serve_until(
 
 
 def _exit_at_once(error: BaseException) -> None:
-    """Log `error` and exit without cleaning up, so that the next worker adopts the programs.
+    """Log `error`, and exit without cleaning up, which would end the programs.
 
-    Cleaning up would end the programs.
+    The next worker adopts the programs.
     """
     _log.critical("the worker failed, another one takes over", exc_info=error)
     os._exit(_EXIT_FAILED)
@@ -221,7 +184,7 @@ async def _end_when_idle(
     *,
     first_request_timeout_s: float = FIRST_REQUEST_TIMEOUT_S,
 ) -> None:
-    # The process that started the daemon has yet to connect.
+    # The process that started the daemon has not connected yet.
     with trio.move_on_after(first_request_timeout_s):
         while not host.is_needed():
             await host.wait_changed()
@@ -246,7 +209,7 @@ async def _accept(
     scope: trio.CancelScope, host: Host, sockets: Sockets, keeper: KeeperClient
 ) -> None:
     # The nursery of the connections outlives that of the listeners, so that cancelling the
-    # listeners does not cancel the connections: those are closed by the host.
+    # listeners does not cancel the connections: the host closes the connections.
     async with trio.open_nursery() as connections:
         with scope:
             async with trio.open_nursery() as nursery:
@@ -291,7 +254,10 @@ async def _keep_bound(
 
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
-    """Serve the agent at the other end of `stream`, until it disconnects or a signal arrives."""
+    """Serve the agent at the other end of `stream`, until it disconnects or a signal arrives.
+
+    Raises `TrackingError`, `KeeperLostError` and `OSError` in the same cases as `open_host`.
+    """
     context = exec_context.current()
     raise_open_files()
     restore_signal_defaults()

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     import trio
 
 TOOL_CALLS_MAX: Final = 64
-"""How many tool calls, the newest, a terminal's record and its description name."""
+"""How many tool calls a terminal's record and its description name at most: the newest ones."""
 TOOL_CALL_ID_MAX: Final = 512
-"""Tool calls whose ids have more characters than this are not named."""
+"""Tool calls whose ids have more characters than this are not named in a description."""
 
 
 class AgentInfo:
-    """Which agent a session or terminal belongs to: the connection's id, and the agent's name."""
+    """The agent that a session or terminal belongs to: its connection's id, name and process."""
 
     def __init__(self, connection: str) -> None:
         self.connection_id: Final = connection
@@ -31,9 +31,9 @@ class AgentInfo:
 
     @property
     def identity(self) -> tuple[int, float] | str:
-        """What identifies the agent: its process, whose connections are one agent's.
+        """What identifies the agent: its `process`, or the connection's id if that is not known.
 
-        If the process is not known, it is the connection's id.
+        So all connections of one process count as connections of one agent.
         """
         return self.process or self.connection_id
 
@@ -53,13 +53,16 @@ class Session(Protocol):
         """Return the ids of the tool calls that show the terminal with this id."""
 
     def release(self, identifier: str) -> "TerminalEntry | None":
-        """Make the id of a terminal invalid for the agent. See `agent.session.Session.release`."""
+        """Make the id of a terminal invalid for the agent, and return the terminal's entry.
+
+        Return None if the id was released before. Raises `RpcError` (-32002) for an unknown id.
+        """
 
 
 class Origin:
-    """Stands in for the session of a restored terminal that is no longer in any session.
+    """Replaces the session of a restored terminal whose session does not have it any more.
 
-    Only the session's id and the agent's identity are left.
+    Only the session's id and the agent are left.
     """
 
     def __init__(self, identifier: str, agent: AgentInfo) -> None:
@@ -96,20 +99,22 @@ class TerminalEntry:
         """The session that created the terminal; None if the user did."""
         self.cwd: Final = unpack_text(record.cwd)
         self.exited_at: float | None = None
-        """When the program exited, in seconds since 1970."""
+        """When the program exited, in seconds since 1970; None while it runs."""
         self.waiting: bool | None = None
-        """Whether the program waited for input at the input monitor's last check."""
+        """Whether the program waited for input at the input monitor's last check; None if there was
+        no check, or if it could not be determined."""
         self.window_count = 0
         """How many windows are attached; kept up to date by `Windows`."""
         self.write_token: str | None = None
-        """The token of the last request to write that had one: it is not executed again."""
+        """The token of the last write request that contained one; None if there was none. A request
+        with the same token is a repetition, and is not executed again."""
         self.launch: Final = launch
-        """What the user created the terminal with; None if an agent created it."""
+        """What the user created the terminal with; None if an agent created the terminal, or if the
+        environment was too large to store."""
         self.holders: Final[dict[str, trio.CancelScope]] = {}
-        """The requests to follow the output that have a holder, by their holders."""
+        """Cancels the running `follow` requests that name a holder; by the names of the holders."""
         self.is_restarting = False
-        """Whether the program is being ended only to be started again: its exit then must not
-        remove the terminal."""
+        """Whether the program is ended only to be started again: its exit keeps the terminal."""
         self._writer: Final = writer
         self._key: Final = terminal_key(terminal.id)
         self._is_forgotten = False
@@ -141,7 +146,10 @@ class TerminalEntry:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the user has created the terminal or taken it over: no agent has chosen it."""
+        """Whether the user has created the terminal, or has taken it over from an agent.
+
+        False for a terminal that an agent has given to the user: an agent chose what runs in it.
+        """
         return self.is_users and not self.is_given
 
     @property
@@ -271,14 +279,13 @@ class TerminalEntry:
     def record_id_release(self) -> None:
         """Record that the agent has released the terminal's id, which is invalid from now on.
 
-        Also record which tool calls show the terminal. The terminal itself is not released if the
-        user owns it.
+        Also record which tool calls show the terminal. The terminal itself is not released here.
         """
         self._store_tool_calls()
         self.record.is_held = False
         self.mark_changed()
 
-    def release(self, by: EndedBy) -> None:
+    def record_release(self, by: EndedBy) -> None:
         """Record that the terminal was released, why (`by`), and which tool calls show it then."""
         self.record_kill(by)
         self._store_tool_calls()
@@ -287,7 +294,7 @@ class TerminalEntry:
         self.mark_changed()
 
     def _store_tool_calls(self) -> None:
-        # An id that is cut to one character more than the maximum can still be seen to be too long.
+        # Keep one character more than the maximum: then a reader still sees that an id is too long.
         self.record.tool_calls = [
             call[: TOOL_CALL_ID_MAX + 1] for call in self.tool_calls[-TOOL_CALLS_MAX:]
         ]

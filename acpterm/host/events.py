@@ -31,8 +31,9 @@ class Event:
     """Something that happened in the host, at the time `at` in seconds since 1970.
 
     `event` is the event's kind. For the kinds and their members, see
-    `acp.user_streams.EventNotification`. `update` is the session update of a `tool_call` event.
-    `size` is the approximate memory of the event, in bytes.
+    `acp.user_streams.EventNotification`. `update` is the session update of a `tool_call` event;
+    None for other kinds, and if it has more than `UPDATE_BYTES_MAX` bytes. `size` is the
+    approximate memory of the event, in bytes.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Subscription:
         self._has_events.set()
 
     async def next(self) -> tuple[Event, int]:
-        """Wait for the next event; return it and how many events just before it were dropped."""
+        """Wait for the next event. Return it, and the number of events dropped just before it."""
         while not self._queue:
             self._has_events = trio.Event()
             await self._has_events.wait()
@@ -99,7 +100,10 @@ class Subscription:
 
 
 def event_notification(token: str, event: Event, dropped: int) -> EventNotification:
-    """Return the notification of an event; `dropped` is how many just before it were dropped."""
+    """Return the notification of an event for the subscription that `token` identifies.
+
+    `dropped` is the number of events just before it that the subscription has dropped.
+    """
     terminal = event.terminal
     notification = EventNotification(
         token=token,

@@ -22,29 +22,29 @@ from acpterm.host.server.peer import PeerProcess
 from acpterm.host.user.admission import Admission
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.methods import USER_METHODS, refusing
-from acpterm.keeper.client import KeeperLostError
+from acpterm.keeper.reports import KeeperLostError
 from acpterm.policy.questions import AnsweredBy
 from acpterm.pty import linux
 from acpterm.pty.tracking.trees import Trees
 from acpterm.runtime.exec_context import ExecContext, of_process
 from acpterm.runtime.unix_socket import peer_of
 
-# How long closing a host may take, apart from what the providers still have to clean up.
+# How long closing a host may take, before the last clean-ups of the providers.
 _END_TIMEOUT_S: Final = 4.6
 HIGH_WATER_BYTES: Final = 64 * 1024
 """High-water mark of the send queue to a client of the user: low, so that a slow client does not
 show an old screen."""
-# When a connection closes that has received more bytes than this, unused memory is returned to the
-# system.
+# When a connection closes that has received more bytes, unused memory is returned to the system.
 _LARGE_BYTES: Final = 4 * 1024 * 1024
 
 _log = structlog.get_logger("acpterm.host")
 
 
 class Host:
-    """Serves connections until it is closed. Created by `open_host`.
+    """Serves connections until it is closed. `open_host` creates it.
 
-    `context` is the default execution context of terminals.
+    `context` is the default execution context of terminals, `trees` has the process trees of the
+    terminals, and `resumption` has the agents' connections.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Host:
         self._user_names: Final = itertools.count(1)
         self._ending = False
         self.lost_keeper: KeeperLostError | None = None
-        """The error with which the keeper was lost; None while there is a keeper."""
+        """The error that says how the keeper was lost; None while there is a keeper."""
 
     async def serve(
         self,
@@ -76,12 +76,11 @@ class Host:
         """Serve one agent until it disconnects or the host is closed.
 
         `context` is the execution context of the agent's terminals. `holders` has the pid and the
-        start time of the process at the other end of `stream`, if they are known. `approver` says
-        that the client asks the user the agent's questions, and what the user has chosen.
+        start time of the process at the other end of `stream`, if they are known. With `approver`,
+        the client asks the user the agent's questions; `approver` has what the user has chosen.
         """
         name = self.state.new_connection_name()
-        # The connection's record is stored with the first request: a peer that sends nothing is no
-        # agent.
+        # A connection is stored with its first request: a peer that sends nothing may be no agent.
         agent = AgentConnection(context, self.state, name, self._resumption, holders=holders)
         if approver is not None:
             agent.add_approver(approver)
@@ -108,8 +107,8 @@ class Host:
 
         `context` is the execution context of the client. `methods` are the methods that the client
         may call. `terminals` are the ids of the terminals that the client runs in. `process` is the
-        pid and the start time of the client, if they are known. `answers_as` says how the client
-        answers questions about commands.
+        pid and the start time of the client; None if they are not known. `answers_as` is recorded
+        as the origin of the client's answers to questions about commands.
         """
         name = f"p{next(self._user_names)}"
         self.state.users += 1
@@ -136,10 +135,11 @@ class Host:
 
     @contextmanager
     def local_user(self) -> Iterator[UserConnection]:
-        """Count a client of the user that is served by other means, during the block.
+        """Yield the state of a client of the user that has no connection of its own.
 
-        The client gets no notifications. What it has started and waits for is cancelled when the
-        block ends.
+        The HTTP server calls handlers with it. The client counts as connected during the block. It
+        gets no notifications. When the block ends, its requests that are still waiting are
+        cancelled.
         """
         user = UserConnection(self.context, self.state, self._sessions)
         self.state.users += 1
@@ -238,7 +238,7 @@ class Host:
     async def close(self) -> None:
         """Close all connections, and wait until they have ended.
 
-        A connection that is made from now on is closed at once.
+        From now on, a new connection is closed at once.
         """
         if not self._ending:
             self._ending = True
@@ -251,11 +251,11 @@ class Host:
             await self.wait_changed()
 
     async def expire_unresumed(self) -> None:
-        """Wait for the previous worker's clients to reconnect, then give up those that have not.
+        """Wait for the previous worker's clients to reconnect; then expire what they have left.
 
         The setting `resume_timeout` is the length of the wait, in seconds. Then the connections
-        that no client has resumed are closed, and a terminal to which no window has reattached gets
-        the size that it has while no window is attached.
+        that no client has resumed are closed, the questions whose requests no client has repeated
+        are withdrawn, and a terminal to which no window has reattached gets its detached size.
         """
         await trio.sleep(self.settings.resume_timeout)
         self._resumption.expire()

@@ -1,4 +1,4 @@
-"""The state that all connections of one host share: registry, windows, events, settings."""
+"""The objects that all connections of one host share, such as settings, registry and events."""
 
 import math
 import os
@@ -37,7 +37,7 @@ from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.terminal import Terminal
 
-# What is left for providers to clean up after the deadline for closing the host, in seconds.
+# How long providers may still clean up after the deadline for closing the host.
 _CLEAN_UP_RESERVE_S: Final = 0.4
 
 _log = structlog.get_logger("acpterm.host")
@@ -71,23 +71,30 @@ async def _run_guarded(
 
 
 class DaemonInfo(NamedTuple):
-    """Facts about a daemon for `_acpterm/status`, and `end`, a function that ends the daemon."""
+    """What a host knows about its daemon: its sockets, when and how it ends, and its HTTP server.
+
+    The default values are for a host that is not in a daemon.
+    """
 
     agent_socket: str | None = None
+    """The path of the socket for agents; None without a daemon."""
     user_socket: str | None = None
+    """The path of the socket for the user's clients; None without a daemon."""
     idle_exit_s: float | None = None
     """After how many idle seconds the daemon ends; None means never."""
     end: Callable[[], None] = _nothing
+    """Request the end of the daemon, and return at once. The daemon closes its host, then exits."""
     web: WebDoor | None = None
-    """The HTTP server."""
+    """The daemon's HTTP server; None if there is none."""
 
 
 class HostState:
-    """The state that all connections of one host share.
+    """The objects that all connections of one host share.
 
-    The code that creates a `HostState` must also run its `pool`. Tasks that outlive a connection,
-    such as recordings, run in `nursery`; see also `start_task`. `record` is the host's own record,
-    new or from the previous worker. `daemon_info` describes the daemon that the host is in, if any.
+    The code that creates a `HostState` must also run its `pool`, `policy`, `state_writer`, monitors
+    and audit log (see `open_host`). Tasks that outlive a connection, such as recordings, run in
+    `nursery`; see also `start_task`. `record` is the host's own record, new or from the previous
+    worker. `daemon_info` describes the daemon that the host belongs to.
     """
 
     def __init__(
@@ -125,7 +132,7 @@ class HostState:
         self.changed: Final = trio.lowlevel.ParkingLot()
         """Unparked whenever the result of `Host.is_needed` may have changed."""
         self.audit_log: Final = open_audit_log(settings)
-        """The audit log, which the creator of the `HostState` must run; None if it is disabled."""
+        """The audit log; None if the settings disable it."""
         self.trail: Final = AuditTrail(self.audit_log)
         self.events: Final = EventBus(self.trail)
         self.pool: Final = Pool(keeper, trees, grace=settings.kill_grace, on_exit=self._record_exit)
@@ -203,7 +210,10 @@ class HostState:
         self._watch_queue(entry)
 
     def clean_up_later(self, entry: TerminalEntry) -> None:
-        """Have the provider remove what is left of a terminal, once the terminal is closed."""
+        """Start a task: once a terminal is closed, its provider removes what is left of it.
+
+        Do nothing if the provider has left nothing.
+        """
         if entry.record.clean_up_token is not None:
             self.start_task(self._clean_up, entry)
 
@@ -218,8 +228,8 @@ class HostState:
     async def _clean_up(self, entry: TerminalEntry) -> None:
         """Remove what the provider has left of a terminal, once its processes have ended.
 
-        When the host is closed, this is done at once. If it fails, the token is kept for the next
-        worker.
+        When the host is closed, this is done at once. If it fails, the record keeps the clean-up
+        token, with which the next worker tries again.
         """
         token = entry.record.clean_up_token
         try:
@@ -234,12 +244,12 @@ class HostState:
             self._clean_ups.discard(scope)
 
     def _watch_queue(self, entry: TerminalEntry) -> None:
-        """Record where a program runs, once a cluster has started it, and publish the start."""
+        """If a program runs on another host, start a task that records which host this is."""
         if entry.terminal.remote is not None and entry.record.host is None:
             self.start_task(self._await_start, entry)
 
     async def _await_start(self, entry: TerminalEntry) -> None:
-        """Record the host of a program that a cluster starts later, and publish the start.
+        """Wait until a cluster has started a program; record the program's host, publish the start.
 
         A short program may have ended before its start was noticed: then only its end is published.
         """
@@ -259,7 +269,7 @@ class HostState:
             scope.deadline = min(scope.deadline, deadline + _CLEAN_UP_RESERVE_S)
 
     def _watch(self, entry: TerminalEntry) -> None:
-        """Kill an agent's terminal when it has been idle for as long as its limit allows."""
+        """Watch an agent's terminal that has the limit `idle`, so that it is killed when idle."""
         limits = entry.record.limits
         if limits is None or limits.idle is None or entry.is_users:
             return

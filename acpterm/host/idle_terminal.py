@@ -1,4 +1,4 @@
-"""The activity of a terminal that has the limit `idle`, for `limit_monitor`."""
+"""One terminal that has the limit `idle`: when it was last active, for `limit_monitor`."""
 
 import time
 import weakref
@@ -14,8 +14,8 @@ class IdleTerminal:
 
     def __init__(self, entry: TerminalEntry, registry: TerminalRegistry, idle_s: float) -> None:
         self.idle_s: Final = idle_s
-        # The monitor refers to this object until the next deadline, which may be long after the
-        # terminal was forgotten.
+        # A weak reference, because the monitor refers to this object until the next deadline, which
+        # may be long after the terminal was forgotten.
         self._entry: Final = weakref.ref(entry)
         self._registry: Final = registry
         # The start of the program, or of this worker, counts as activity.
@@ -34,9 +34,10 @@ class IdleTerminal:
         )
 
     def last_activity(self) -> float:
-        """Return the time of the last output or input, on `time.monotonic`.
+        """Return the time of the last output or input, on the clock `time.monotonic`.
 
-        A program that waits in the queue of a cluster cannot be idle yet.
+        Return the current time if output has not been consumed yet, or if the program still waits
+        in the queue of a cluster.
         """
         entry = self._entry()
         if entry is None:

@@ -17,7 +17,7 @@ from acpterm.host.registry import TerminalRegistry
 
 QUIET_S: Final = 0.1
 PERIOD_S: Final = 0.5
-# How many terminals are probed before other tasks may run.
+# How many terminals are checked before other tasks may run.
 _BATCH: Final = 16
 
 

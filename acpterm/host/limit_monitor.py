@@ -1,22 +1,22 @@
 """Kills terminals that have had no output and no input for as long as their limit `idle` allows.
 
 One task serves all terminals. It has one deadline per terminal, and sleeps until the earliest. At a
-deadline the terminal's last activity is read: if there was some since the deadline was set, the
-terminal gets a new deadline; otherwise it is killed. So activity itself costs nothing, and a kill
-is as exact as the event loop.
+deadline the task reads when the terminal was last active. If that was after the deadline was set,
+the terminal gets a new deadline; otherwise it is killed. So no work is done when a terminal is
+active, and still each kill is as punctual as the event loop.
 
 *Activity* is output of the program, and input typed by the user or by the agent. The replies of the
 emulator to the program's queries are no activity, and neither is an attached window as such; a
 window that resizes the terminal may cause output. Output that was not consumed yet counts as
 activity at the time of the check.
 
-States of a terminal: *watched*, from `watch` until its program has exited, or until it is promoted
-(the user then owns it, and the limit does not apply any more), or until it is killed for another
-reason; each is noticed at the terminal's next deadline.
+A terminal is *watched* from `watch` until its program has exited, until it is promoted (the user
+then owns it, and the limit does not apply any more), or until it is killed for another reason. The
+monitor notices this at the terminal's next deadline.
 
-The time of the last activity is not stored. After a take-over a terminal counts as active at that
-moment: it may idle once more for the whole time, but is never killed too early. The wall time is
-not watched here: it is the lifetime of the terminal, which `Terminal` ends, and whose end is stored
+The time of the last activity is not stored. After a take-over, each terminal counts as active at
+that moment, so it may be idle longer than its limit, but is never killed too early. The limit
+`wall` is not watched here: `Terminal` itself ends its lifetime, and the time of that is stored
 (`TerminalRecord.lifetime_end`).
 """
 
@@ -29,8 +29,8 @@ from typing import Final, Protocol
 
 import trio
 
-# A deadline counts as passed this much earlier: a sleep until a time may end just before it, when
-# the difference was rounded.
+# A deadline counts as passed this much before its time: because of rounding, a sleep until the
+# deadline may end just before it.
 _TOLERANCE_S: Final = 1e-3
 
 
@@ -58,7 +58,8 @@ class LimitMonitor:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock: Final = clock
         self._numbers: Final = itertools.count()
-        # The deadline of each terminal, and a number, since terminals have no order.
+        # The deadline of each terminal, and a number. The heap compares the numbers if deadlines
+        # are equal, since it cannot compare terminals.
         self._deadlines: list[tuple[float, int, Watched]] = []
         self._changed = trio.Event()
 
@@ -72,13 +73,13 @@ class LimitMonitor:
         """Expire idle terminals until cancelled."""
         while True:
             self._changed = trio.Event()
-            # This clock need not be that of trio, which tests replace.
+            # Compute a duration, because this clock need not be trio's, which tests replace.
             left = self._check() - self._clock()
             with trio.move_on_after(max(0.0, left)):
                 await self._changed.wait()
 
     def _check(self) -> float:
-        """Handle all deadlines that have passed; return the next one."""
+        """Handle all deadlines that have passed; return the next one, infinity if there is none."""
         while self._deadlines:
             deadline, _, terminal = self._deadlines[0]
             now = self._clock() + _TOLERANCE_S

@@ -10,15 +10,15 @@ from acpterm.host.entry import TerminalEntry
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 
 LAST_NAME: Final = "@last"
-# At the end of a requested name: a number that makes the name unique.
+# At the end of a requested name, this asks for a number that makes the name unique.
 _NUMBER_MARK: Final = "-#"
 # Maximum characters of a name: short enough for a list, and for an error message.
 _NAME_MAX: Final = 64
 # How many ids an error message lists.
 _LISTED_IDS_MAX: Final = 5
-# A name that looks like the beginning of an id could mean another terminal.
+# Such names are refused, since they could be the beginning of another terminal's id.
 _ID_PREFIX: Final = re.compile("[0-9a-f]{8,}")
-# Joiners between characters, and the tags of a flag, are not printable by themselves.
+# Parts of emoji that are not printable by themselves: joiners between characters, tags of a flag.
 _JOINERS: Final = re.compile(
     r"(?<=[^\x00-\x7f\u200c\u200d])[\u200c\u200d](?=[^\x00-\x7f\u200c\u200d])"
     r"|(?<=\U0001f3f4)[\U000e0020-\U000e007e]{1,8}\U000e007f"
@@ -28,11 +28,14 @@ _JOINERS: Final = re.compile(
 def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> TerminalEntry:
     """Return the entry that `name` means; `entries` are in order of creation.
 
-    `name` is a name, an unambiguous prefix of an id, or @last for the newest terminal. With `own`,
-    for what the user types into, the user's terminals are preferred: those that the user has
-    created or taken over. An agent could create a terminal just before the user types a password
-    into @last, or give it the name of a terminal of the user that is over. @last is then the newest
-    of the user's. A name means the user's, even if it is over, and otherwise an agent's.
+    `name` is a name, an unambiguous prefix of an id, or @last for the newest terminal.
+
+    `own` is for operations by which the user types into the terminal. The user's terminals are
+    those that the user has created or taken over. With `own`, @last is the newest of the user's
+    terminals. A name means a terminal of the user, even one that is over, and means an agent's only
+    if no terminal of the user has the name. Without `own`, an agent could get a password that the
+    user types, by creating a terminal just before the user types into @last, or by giving its
+    terminal the name of a user's terminal that is over.
 
     Raises `RpcError`: -32002 if no terminal matches, -32602 if the prefix is ambiguous.
     """
@@ -59,19 +62,20 @@ def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> T
 
 
 def named(entries: Iterable[TerminalEntry], name: str) -> TerminalEntry | None:
-    """Return the entry of this name; None if there is none.
+    """Return the entry with this name; None if there is none.
 
-    A name may be reused after its terminal is over: the terminal that is not over is preferred,
-    then the newest.
+    A name may be reused once its terminal is over. If several entries have the name, return the one
+    that is not over, or the newest if all are over.
     """
     found = [entry for entry in entries if entry.name == name]
     return max(found, key=lambda entry: (not entry.is_over, entry.created_at), default=None)
 
 
 def numbered(name: str, taken: Collection[str]) -> str:
-    """Return a name that ends with `-#` with the smallest number that no name in `taken` has.
+    """Replace the `#` at the end of a name that ends with `-#` by a number; return the new name.
 
-    The number replaces the `#`, and is at least 1. Any other name is returned unchanged.
+    It is the smallest number, at least 1, that makes a name which is not in `taken`. Any other name
+    is returned unchanged.
     """
     if not name.endswith(_NUMBER_MARK):
         return name

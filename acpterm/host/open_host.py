@@ -1,10 +1,14 @@
-"""Opening and closing a host: `open_host` starts all tasks of a host, and supervises them.
+"""Starts and supervises all tasks of a host, and closes the host at the end (`open_host`).
 
 A host is closed when the block of `open_host` ends, or by `Host.close`. Closing takes at most five
-seconds, by one deadline (`HostState.end_by`). First each connection closes, which releases its
-terminals and completes the requests that wait for them. Then the pool waits until all terminals
-have ended. At last the providers remove what is left of the terminals, and the audit log is
-written, for which it has a time limit of its own.
+seconds, because all steps have one deadline (`HostState.end_by`):
+
+1. Each connection closes. This releases its terminals, and completes the requests that wait for
+   them.
+2. The pool waits until all terminals have ended.
+3. The providers remove what is left of the terminals.
+
+After that, the pending entries of the audit log are written. This has a time limit of its own.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -21,15 +25,17 @@ from acpterm.host.restore import Restorer
 from acpterm.host.state.records import ContextRecord, HostRecord
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import TREES_KEY
-from acpterm.keeper.client import KeeperClient, embedded_keeper
+from acpterm.keeper.client import KeeperClient
+from acpterm.keeper.startup import embedded_keeper
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tracking.trees import Handover, Trees
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.terminal import DISCONNECT_GRACE_S
 
-# How long terminals may take to end when a host is closed: their grace, and some time for SIGKILL.
+# How long terminals may take to end when a host is closed: their grace period, and some time after
+# SIGKILL.
 _CLOSE_TIMEOUT_S: Final = DISCONNECT_GRACE_S + 0.5
-# How often terminals that are too old are forgotten.
+# The time between two searches for terminals that are too old.
 _EXPIRY_PERIOD_S: Final = 60.0
 
 
@@ -38,8 +44,8 @@ class Supervision:
 
     `on_terminate` is called when the keeper requests a shutdown, and when the keeper dies.
     `on_failure` is called with the error of a failed task of the host, before the other tasks are
-    cancelled: the worker of a daemon then exits, and leaves the programs to the next worker.
-    Without `on_failure`, errors just propagate.
+    cancelled: the worker of a daemon then exits, and leaves the programs to the next worker. After
+    `on_failure` has returned, and if there is none, the error propagates.
     """
 
     def __init__(
@@ -68,7 +74,7 @@ class Supervision:
     async def start(
         self, work: Callable[..., Awaitable[object]], *, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Run `work` as `run` does, for `trio.Nursery.start`."""
+        """Run `work` as `run` does, and pass it `task_status`. For `trio.Nursery.start`."""
         with self.guarding():
             await work(task_status=task_status)
 
@@ -86,11 +92,15 @@ async def open_host(
     """Run a host during the block; at the end of the block close it, which ends its terminals.
 
     `context` is the default execution context of terminals. `keeper` is the worker's client for the
-    keeper: it is connected, and its `ready` was not called yet. Without `keeper`, a child of this
-    process is the keeper. `snapshot` has the previous worker's records. `daemon_info` describes the
-    daemon that the host is in. If an earlier daemon with the same agents' socket was killed, the
-    processes of its terminals that still run are ended. Raises `TrackingError` if the processes of
-    terminals cannot be tracked as the settings require.
+    keeper: it is connected, and its `ready` was not called yet. Without `keeper`, start a keeper as
+    a child of this process. `snapshot` has the previous worker's records. `supervision` has the
+    callbacks for failures. `daemon_info` describes the daemon that the host belongs to. If an
+    earlier daemon with the same agents' socket was killed, end the processes of its terminals that
+    still run.
+
+    Raises `TrackingError` if the processes of terminals cannot be tracked as the settings require.
+    Without `keeper`, raises `OSError` if no keeper can be started, and `KeeperLostError` if it
+    dies.
     """
     async with AsyncExitStack() as stack:
         snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
@@ -113,11 +123,11 @@ async def open_host(
         )
         stack.callback(trees.close)
         if not is_embedded:
-            # Not earlier: before this the worker may still fail and leave everything unchanged to
-            # another worker. From here on it changes the stored state.
+            # Until now, a worker that fails leaves the stored state unchanged for another worker.
+            # From here on, this worker changes the stored state.
             await keeper.ready()
         keeper.put(TREES_KEY, *trees.handover())
-        # The outermost nursery, so that the end of everything else is still recorded.
+        # The outermost nursery: the audit log must still record how everything else ends.
         recording = await stack.enter_async_context(trio.open_nursery())
         stack.callback(recording.cancel_scope.cancel)
         nursery = await stack.enter_async_context(trio.open_nursery())
@@ -127,7 +137,8 @@ async def open_host(
         state = HostState(settings, keeper, trees, background, record, daemon_info=daemon_info)
         if state.audit_log is not None:
             recording.start_soon(supervision.run, state.audit_log.run)
-        # Until everything is cleaned up, for which the connections are used.
+        # In the outer nursery, because the clean-ups of terminals need the providers' connections
+        # to other hosts until the end.
         await recording.start(supervision.start, state.policy.run)
         await nursery.start(state.pool.run)
         resumption = Resumption(state.events)
@@ -167,7 +178,7 @@ def _new_host(context: ExecContext) -> HostRecord:
 async def _expire_periodically(state: HostState) -> None:
     """Forget terminals that are too old, periodically.
 
-    Requests that list terminals forget them too, so that no list has a terminal that is too old.
+    A request that lists terminals does the same first, so no list has a terminal that is too old.
     """
     while True:
         await trio.sleep(_EXPIRY_PERIOD_S)

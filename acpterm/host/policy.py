@@ -32,15 +32,18 @@ class HasLeftovers(Protocol):
     """A provider whose programs can outlive a killed daemon."""
 
     async def remove_leftovers(self, held: Collection[str]) -> int:
-        """Remove what killed daemons have left; return the number. Keeps what `held` names."""
+        """Remove what killed daemons have left, such as containers; return how many were removed.
+
+        `held` are the clean-up tokens of terminals that still exist: what belongs to them is kept.
+        """
 
 
 @runtime_checkable
 class EndsAll(Protocol):
-    """A provider that ends all programs at once, which is faster than one after the other."""
+    """A provider that can end all its programs at once, faster than one after the other."""
 
     def end_all(self) -> None:
-        """Begin to end all programs of this daemon, which ends soon."""
+        """Begin to end all programs of this daemon, because the daemon is about to end."""
 
 
 Stamp: TypeAlias = tuple[int, int, int]
@@ -51,7 +54,7 @@ class HostPolicy:
     """The policy of one host.
 
     `hidden` are the paths of acpterm's own files that programs in a sandbox must not reach.
-    `daemon` marks what belongs to this host, such as containers.
+    `daemon` is the mark by which the host's containers and remote programs are recognised.
     """
 
     def __init__(self, settings: Settings, hidden: Sequence[str], daemon: Daemon) -> None:
@@ -60,7 +63,7 @@ class HostPolicy:
         self._settings: Final = settings
         self._rules_file: Final = settings.rules or default_rules_file()
         self._judge: Judge | None = None
-        # What `_stamp` returned for the file that the rules of `_judge` are from.
+        # What `_stamp` returned for the file of rules when `_judge` was made.
         self._stamp: Stamp | None = None
         self._daemon: Final = daemon
         self._placeholders: Final = Placeholders()
@@ -68,17 +71,17 @@ class HostPolicy:
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the connections of places until cancelled; then close them."""
+        """Run the providers of places, with their connections to other hosts, until cancelled."""
         async with trio.open_nursery() as self._nursery:
             for name, place in self._settings.places.items():
-                # These find what an earlier daemon or worker has left.
+                # Run these even if no terminal needs them: they find what earlier workers left.
                 if isinstance(place, SlurmPlace) or place.keeper is not False:
                     self.provider(name)
             task_status.started()
             await trio.sleep_forever()
 
     def judge(self) -> Judge:
-        """Return the judge of commands, by the rules as their file is now.
+        """Return the judge of commands, with the rules that are in their file now.
 
         Raises `RulesError` if the file is invalid.
         """
@@ -99,12 +102,13 @@ class HostPolicy:
         session: str | None = None,
         resources: SlurmResources | None = None,
     ) -> Placement:
-        """Return where a program runs: in the provider with this name.
+        """Return the placement of a program in the provider with the name `provider`.
 
         The program may write in `workspace`, and use the network if `network` is set. `session`
-        identifies the agent's session, and `resources` are what the request asks of a cluster.
-        Raises `RpcError`: -32603 if the provider cannot be used, -32602 if there is no such
-        resource, or if the place does not let an agent ask for it.
+        identifies the agent's session (`AgentConnection.session_key`); None for the user.
+        `resources` are what the request asks of a cluster. Raises `RpcError`: -32603 if the
+        provider cannot be used, -32602 if the place has no such resources, or does not let agents
+        ask for them.
         """
         try:
             found = self.provider(provider)
@@ -123,21 +127,25 @@ class HostPolicy:
         )
 
     def end_session(self, session: str) -> None:
-        """Give back what places hold for an agent's session, which has ended."""
+        """Release what places hold for an agent's session that has ended, such as an allocation.
+
+        `session` identifies the session, as in `placement`.
+        """
         for provider in self._providers.values():
             if isinstance(provider, RemoteProvider):
                 provider.end_session(session)
 
     def end_all(self) -> None:
-        """Begin to end all programs of places where one after the other would take too long."""
+        """Begin to end the programs of all providers that can end them at once (`EndsAll`)."""
         for provider in self._providers.values():
             if isinstance(provider, EndsAll):
                 provider.end_all()
 
     def provider(self, name: str) -> Provider:
-        """Return the provider with this name, one of `providers.provider.NAMES` or a place.
+        """Return the provider with this name; create the provider when it is first used.
 
-        Raises `ProviderError` if the settings lack what the provider needs.
+        `name` is one of `providers.provider.NAMES`, or names a place. Raises `ProviderError` if the
+        settings lack what the provider needs.
         """
         if name not in self._providers:
             provider = make(
@@ -153,9 +161,10 @@ class HostPolicy:
         return self._providers[name]
 
     def remote(self, provider: str, token: str | None) -> RemoteProgram | None:
-        """Return the program of an adopted terminal if it runs on another host.
+        """Return the program of a restored terminal, if the program runs on another host.
 
-        None if it runs here, or if the settings do not have its place any more.
+        `provider` is the name of the provider, and `token` the terminal's clean-up token. Return
+        None if the program runs here, or if the settings do not have the place any more.
         """
         try:
             return remote_program(self.provider(provider), token)
@@ -164,9 +173,10 @@ class HostPolicy:
             return None
 
     async def clean_up(self, provider: str, token: str) -> bool:
-        """Have the provider with this name remove what is left of a terminal. Does not raise.
+        """Have the provider with this name remove what is left of a terminal.
 
-        Return whether the provider has done so.
+        `token` is the terminal's clean-up token. Return whether the provider has succeeded. Errors
+        are logged, not raised.
         """
         try:
             await self.provider(provider).clean_up(token)
@@ -193,7 +203,7 @@ class HostPolicy:
 
 
 def _stamp(path: str) -> Stamp | None:
-    """Return the stamp of a file; None if there is no file."""
+    """Return the stamp of a file; None if the file does not exist or is not accessible."""
     try:
         status = os.stat(path)
     except OSError:

@@ -4,9 +4,9 @@ The selection depends on facts that the host determines itself: the program that
 connection, and the directory that it works in. What an agent sends about itself is not used.
 
 An agent that runs programs as the user can still choose under which name it runs, or where. So the
-selection is no protection against such an agent: it may give an agent less than the setting
-`profile`, but should not give it more. If the agent's program is not known, a table with `agent`
-could apply unseen: then no profile is selected.
+selection is no protection against such an agent: `profile_for` should select stricter profiles than
+the setting `profile`, not looser ones. If a table names an agent and the agent's program is not
+known, the table may or may not apply: then no profile is selected, and no command is run.
 """
 
 import fnmatch
@@ -25,7 +25,7 @@ _RELAY: Final = "acpterm"
 
 
 class Profiles:
-    """The profiles of the settings."""
+    """The profiles of the settings, by name, and the tables of `profile_for` that select one."""
 
     def __init__(self, settings: Settings) -> None:
         self.by_name: Final = resolve(settings.profiles)
@@ -39,9 +39,10 @@ class Profiles:
             raise RpcError(INVALID_PARAMS, f"there is no profile {quote(name)}; there are {known}")
 
     def choose(self, name: str | None, directory: str) -> Profile:
-        """Return the profile `name`; with None, that of an agent of any name in `directory`.
+        """Return the profile with this name.
 
-        Raises `RpcError` (-32602) if there is no profile of this name.
+        If `name` is None, return the profile of an agent that works in `directory`, without the
+        tables that name an agent. Raises `RpcError` (-32602) if there is no profile of this name.
         """
         if name is None:
             return self.select(None, directory)
@@ -49,12 +50,12 @@ class Profiles:
         return self.by_name[name]
 
     def select(self, programs: Collection[str] | None, directory: str) -> Profile:
-        """Return the profile of an agent.
+        """Return the profile of an agent: that of the first matching table, or the default.
 
-        `programs` are the names of the agent's program; with None, the tables that name an agent
-        are left out. `directory` is the absolute path of the
-        directory that it works in. Raises `RpcError` (-32603) if the profile depends on the
-        program, and the program is not known.
+        `programs` are the names of the agent's program (`programs_of`). If it is None, the tables
+        that name an agent are skipped. `directory` is the absolute path of the directory that the
+        agent works in. Raises `RpcError` (-32603) if the profile depends on the program, and
+        `programs` does not say which program it is.
         """
         for selector, patterns in self._selectors:
             if not _is_in(directory, patterns):
@@ -74,9 +75,10 @@ class Profiles:
 
 
 def _patterns(selector: ProfileFor) -> list[str] | None:
-    """Return the patterns of the directory; None if there is none.
+    """Return the patterns for the directory; None if `selector` applies in every directory.
 
-    The directory of a process has no symbolic links, so there is also a pattern without them.
+    The kernel reports the directory of a process without symbolic links, so the second pattern is
+    the first one without them.
     """
     if selector.directory is None:
         return None
@@ -85,7 +87,10 @@ def _patterns(selector: ProfileFor) -> list[str] | None:
 
 
 def _is_in(directory: str, patterns: list[str] | None) -> bool:
-    """Return whether a directory, or one that it is in, matches a pattern."""
+    """Return whether a directory, or any directory above it, matches one of `patterns`.
+
+    None matches every directory.
+    """
     if patterns is None:
         return True
     parents = [directory]
@@ -95,7 +100,7 @@ def _is_in(directory: str, patterns: list[str] | None) -> bool:
 
 
 def _are_known(programs: Collection[str]) -> bool:
-    """Return whether `programs` are an agent's, and not only those of acpterm's own relay."""
+    """Return whether `programs` name an agent's program, not only acpterm's own relay."""
     if _RELAY in programs:
         return not all(name == _RELAY or _is_any([name], _INTERPRETERS) for name in programs)
     return bool(programs)
@@ -106,9 +111,9 @@ def _is_any(names: Iterable[str], patterns: Collection[str]) -> bool:
 
 
 def programs_of(pids: Iterable[int]) -> list[str]:
-    """Return the names of the programs of processes: of the file, and of a script that it runs.
+    """Return the names of the programs that processes run: see `program_names`.
 
-    The names have no directory. Nothing is returned for a process that cannot be read.
+    A process whose executable cannot be read is skipped.
     """
     found: dict[str, None] = {}
     for pid in pids:
@@ -120,7 +125,10 @@ def programs_of(pids: Iterable[int]) -> list[str]:
 
 
 def program_names(words: Iterable[str]) -> list[str]:
-    """Return the names of the program of an argv: of the file, and of a script that it runs."""
+    """Return the names of the program that an argv runs, without directories.
+
+    They are the name of the executable and, if that is an interpreter, the name of the script.
+    """
     found: list[str] = []
     for word in words:
         if found and word.startswith("-"):

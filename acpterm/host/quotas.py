@@ -1,21 +1,24 @@
 """The limits on the number of agents' terminals, and on how many are started in a minute.
 
-A terminal counts from its start until its program has exited, whether or not it was released. One
-that the user has taken over (promote) counts no more; one that the agent has given to the user
-still does, or an agent could start any number. A terminal that is being started counts as well, so
-that requests that run at the same time cannot exceed a limit together.
+A terminal counts from its start until its program has exited, even if it is released before. A
+terminal that the user has taken over (promote) does not count any more. A terminal that the agent
+has given to the user still counts; otherwise an agent could start any number of terminals. A
+terminal that is being started counts as well, so that simultaneous requests cannot exceed a limit
+together.
 
-The limits are for an agent: all connections of one process count together. If the process is not
-known, each connection counts on its own. Sessions are named by the agent, so `session_terminals`
-limits only an agent that means well.
+The limits apply to each agent: all connections of one process count together. If the process is not
+known, each connection counts on its own. The agent chooses the names of its sessions, so an agent
+can evade `session_terminals` by using more sessions.
 
-`check` before the user is asked, so that no question is asked in vain; `starting` around the start,
-which checks again, because the answer may have taken long.
+`check` is called before the user is asked, so that the user is not asked about a terminal that a
+limit forbids. The terminal is started within `starting`, which checks again, because other
+terminals may have been started before the user answered.
 
 The times of a connection's starts are stored with the connection (`ConnectionRecord.starts`), so
-they survive a take-over; the numbers are those of the restored terminals. If the keeper dies too,
-connections are restored from their terminals, and the times are lost. After a take-over, terminals
-that an agent had given away before it disconnected count only for all agents together.
+they survive a take-over; running terminals are counted again when they are restored. If the keeper
+dies too, connections are restored from their terminals, and the times are lost. After a take-over,
+a terminal that an agent had given away before it disconnected counts only for `terminals`, the
+limit for all agents together.
 """
 
 import math
@@ -31,7 +34,7 @@ from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.pty.processes import now as boot_time
 
 WINDOW_S: Final = 60.0
-"""The period in which starts are counted."""
+"""The length of the period in which starts are counted: the minute of `starts_per_minute`."""
 
 
 Identity: TypeAlias = tuple[int, float] | str
@@ -39,7 +42,7 @@ Identity: TypeAlias = tuple[int, float] | str
 
 
 class Key(NamedTuple):
-    """What a terminal is counted for."""
+    """What a terminal counts for: an agent, the id of its connection, and the id of a session."""
 
     identity: Identity
     connection: str
@@ -62,18 +65,18 @@ class Starter(Protocol):
 
 
 class Quotas:
-    """The numbers of running terminals of agents. `clock` is the clock of `Starter.starts`."""
+    """Checks the limits on agents' terminals. `clock` is the clock of `Starter.starts`."""
 
     def __init__(self, registry: TerminalRegistry, clock: Callable[[], float] = boot_time) -> None:
         self._registry: Final = registry
         self._clock: Final = clock
-        # Terminals that are being started, by the agent, the connection's and the session's id.
+        # How many terminals are being started.
         self._starting: Counter[Key] = Counter()
         # When each agent has started terminals, over all its connections.
         self._starts: Final[dict[Identity, list[float]]] = {}
 
     def check(self, profile: Profile, connection: Starter, session_id: str) -> None:
-        """Raise `RpcError` (-32603) if a limit does not allow one more terminal now.
+        """Raise `RpcError` (-32603) if a limit of `profile` does not allow one more terminal now.
 
         The terminal is for the session `session_id` of `connection`.
         """
@@ -102,11 +105,10 @@ class Quotas:
     def starting(
         self, profiles: Sequence[Profile], connection: Starter, session_id: str
     ) -> Iterator[None]:
-        """Start a terminal in the block, which counts from now on.
+        """Check the limits of all `profiles`, then count a terminal that the block starts.
 
-        The limits of all `profiles` apply. The other arguments are as in `check`, and the same
-        error is raised. The start is not counted if
-        the block raises. The caller adds the terminal to the registry in the block.
+        The caller adds the terminal to the registry in the block. If the block raises, the start
+        does not count. The other arguments, and the errors, are as in `check`.
         """
         for profile in profiles:
             self.check(profile, connection, session_id)
@@ -116,7 +118,7 @@ class Quotas:
         started_at = self._clock()
         if limit is not None:
             connection.starts.append(started_at)
-            # More than the limit are never needed.
+            # `_check_rate` needs only as many starts as the limit.
             del connection.starts[:-limit]
             self._forget_old(started_at - WINDOW_S)
             self._starts.setdefault(key.identity, []).append(started_at)
@@ -139,7 +141,7 @@ class Quotas:
         limit = profile.limits.starts_per_minute
         if limit is None:
             return
-        # Those of the connection may be from before a take-over.
+        # `connection.starts` may have starts from before a take-over, which are not in `_starts`.
         starts = sorted({*connection.starts, *self._starts.get(connection.agent.identity, ())})
         if len(starts) < limit:
             return

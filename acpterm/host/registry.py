@@ -9,9 +9,9 @@ An entry's states:
 - *released*: the terminal is retained if a tool call has shown it, so that its output can still be
   read (ACP v1, "Releasing"). Other terminals are forgotten at once.
 
-A terminal is owned by the one that created it: an agent or the user. The user can become the owner
-of an agent's terminal (`promote`), which cannot be undone. A terminal that the user owns outlives
-every connection; the agent that created it can then only read its output and release its id (see
+A terminal is owned by its creator: an agent or the user. The user can become the owner of an
+agent's terminal (`promote`), which cannot be undone. A terminal that the user owns outlives every
+connection. If an agent created it, that agent can only read its output and release its id (see
 `agent.session`).
 
 Memory is bounded. A terminal is *over* when it is released, or when the user owns it and its
@@ -98,12 +98,12 @@ class TerminalRegistry:
 
     @contextmanager
     def reserve_name(self, name: str | None) -> Iterator[str | None]:
-        """Reserve a name for a terminal that is created in the block; None reserves nothing.
+        """Reserve a name for a terminal that is created in the block, and yield the name.
 
-        Return the name. If it ends with `-#`, the `#` is replaced by the smallest number that makes
-        a name which no terminal has, even if it is over. Raises `RpcError` (-32602) if the name is
-        not allowed, is reserved already, or is the name of another terminal that is not over (see
-        `TerminalEntry.is_over`).
+        None reserves nothing. If `name` ends with `-#`, the `#` is replaced by the smallest number
+        that makes a name which no terminal has, not even a terminal that is over
+        (`TerminalEntry.is_over`). Raises `RpcError` (-32602) if the name is not allowed, is
+        reserved already, or is the name of another terminal that is not over.
         """
         if name is None:
             yield None
@@ -143,7 +143,10 @@ class TerminalRegistry:
             self.record_exit(entry.terminal)
 
     def record_exit(self, terminal: Terminal) -> None:
-        """Record that a terminal's program has exited. Idempotent."""
+        """Record that a terminal's program has exited, and publish the event. Idempotent.
+
+        If the terminal is to be removed when its program exits, remove it.
+        """
         entry = self._running.pop(terminal.id, None)
         if entry is None or terminal.exit is None:
             return
@@ -151,7 +154,7 @@ class TerminalRegistry:
         entry.exited_at = min(time.time(), entry.created_at + terminal.exit.wall)
         entry.waiting = False
         if entry.id not in self._entries:
-            # A forgotten terminal is in no list, but the audit log has the end of each program.
+            # Clients do not know a forgotten terminal, but the audit log has each program's end.
             self._bus.record_terminal("exited", entry)
         else:
             self._bus.publish_terminal("exited", entry)
@@ -163,7 +166,7 @@ class TerminalRegistry:
             self._on_change()
 
     def kill(self, entry: TerminalEntry, by: EndedBy) -> None:
-        """Begin to end a terminal's program and all its descendants, without waiting for their end.
+        """Begin to end a terminal's program and all its descendants; return without waiting.
 
         `by` is recorded as the cause.
         """
@@ -173,14 +176,15 @@ class TerminalRegistry:
         entry.terminal.kill(by, entry.record.cause_of(by))
 
     def release(self, entry: TerminalEntry, by: EndedBy) -> None:
-        """Begin to end a terminal's processes, and retain its output if a tool call shows it.
+        """Release a terminal: begin to end its processes, and return without waiting.
 
-        `by` is recorded as the cause. Idempotent.
+        The terminal is retained if a tool call shows it, and forgotten otherwise. `by` is recorded
+        as the cause. Idempotent.
         """
         if entry.released_at is not None:
             self._pool.release(entry.terminal, by)
             return
-        entry.release(by)
+        entry.record_release(by)
         if entry.tool_calls:
             entry.terminal.retained = True
             self._pool.release(entry.terminal, by)
@@ -188,7 +192,7 @@ class TerminalRegistry:
             self._forget(entry, by)
         self._bus.publish_terminal("released", entry, by.value)
         if entry.tool_calls:
-            # The agent's text holds the output a second time, and is not counted by `retention`.
+            # The text view holds the output a second time, and `retention` does not count it.
             entry.terminal.text.forget()
             self._remove_surplus()
         self._on_change()
@@ -196,7 +200,7 @@ class TerminalRegistry:
     def remove(self, entry: TerminalEntry) -> None:
         """Release a terminal on the user's behalf, and forget it together with its output."""
         if entry.released_at is None:
-            entry.release(EndedBy.USER)
+            entry.record_release(EndedBy.USER)
             self._bus.publish_terminal("released", entry, EndedBy.USER.value)
         if entry.session is not None:
             with suppress(RpcError):
@@ -207,10 +211,10 @@ class TerminalRegistry:
     def promote(self, entry: TerminalEntry, by: EndedBy = EndedBy.USER) -> None:
         """Make the user the owner of a terminal. Idempotent.
 
-        The terminal's timeout and a scheduled release are cancelled. `by` is who does it: the user,
-        or the agent that gives the terminal away. The user can also take over a terminal that was
-        given away before (`TerminalEntry.is_given`). Raises `RpcError` (-32602) if the terminal was
-        released.
+        The terminal's timeout and a scheduled release are cancelled. `by` is the cause: the user
+        takes the terminal over, or the agent gives it to the user. The user can also take over a
+        terminal that an agent has given before (`TerminalEntry.is_given`). Raises `RpcError`
+        (-32602) if the terminal was released.
         """
         if entry.released_at is not None:
             raise RpcError(
@@ -249,9 +253,9 @@ class TerminalRegistry:
             self._on_change()
 
     def _remove_surplus(self) -> bool:
-        """Forget terminals of which only output is left, to stay within the limits (`retention`).
+        """Forget terminals that are over, to stay within the limits (see `retention`).
 
-        Return whether any were forgotten.
+        Return whether any terminal was forgotten.
         """
         over = (entry for entry in self._entries.values() if entry.is_over)
         found = surplus(over, self._limits, boot_time())

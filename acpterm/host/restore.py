@@ -21,13 +21,13 @@ from acpterm.host.host_state import HostState
 from acpterm.host.state.records import LaunchRecord, TerminalRecord, unpack_text
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import approval_key, launch_key, terminal_key
-from acpterm.keeper.client import ExitReport, Found
+from acpterm.keeper.reports import ExitReport, Found
 from acpterm.pty.limits import NO_LIMITS
 from acpterm.pty.master import window_size
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tracking.trees import Trees
 from acpterm.runtime.exec_context import ExecContext
-from acpterm.terminal.pool import TerminalSpec
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy
 
 _log = structlog.get_logger("acpterm.restore")
@@ -36,7 +36,7 @@ _log = structlog.get_logger("acpterm.restore")
 class Restorer:
     """Restores the state of a new host after a take-over.
 
-    `context` is the execution context for connections without a stored one.
+    `context` is the execution context of connections whose own context is not stored.
     """
 
     def __init__(
@@ -53,7 +53,10 @@ class Restorer:
         self._connections: Final[dict[str, AgentConnection]] = {}
 
     def restore(self, snapshot: Snapshot, found: Iterable[Found]) -> None:
-        """Restore the records of `snapshot`, and the terminals `found` that the keeper holds."""
+        """Restore the records of `snapshot`, and the terminals `found` that the keeper holds.
+
+        A terminal that cannot be restored is ended. Records that cannot be used are removed.
+        """
         for key in snapshot.unusable:
             self._host.state_writer.removed(key)
         for name in {record.connection for record in snapshot.terminals.values()}:

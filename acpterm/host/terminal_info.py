@@ -1,4 +1,4 @@
-"""Describes terminals and exit statuses for the wire.
+"""Describes terminals and exit statuses on the wire.
 
 `terminal_info` and `exit_info` are for the user's clients, the other functions are for agents.
 """
@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
-from acpterm.acp.agent_api import ExitMeta
+from acpterm.acp.agent_meta import ExitMeta
 from acpterm.acp.terminal import TerminalExitStatus
 from acpterm.acp.user_api import ExitInfo, State, TerminalInfo
 from acpterm.config import Settings
@@ -111,7 +111,7 @@ def gives_signal_code(settings: Settings, agent: str | None = None) -> bool:
 def exit_status(status: ExitStatus | None, *, signal_code: bool) -> TerminalExitStatus | UnsetType:
     """Return an exit status as agents get it; UNSET while the program runs.
 
-    `signal_code`: whether the code of a program ended by signal n is 128 + n, not None.
+    `signal_code` is as in `exit_code`.
     """
     if status is None:
         return UNSET
@@ -122,7 +122,7 @@ def exit_status(status: ExitStatus | None, *, signal_code: bool) -> TerminalExit
 def exit_code(status: ExitStatus, *, signal_code: bool) -> int | None:
     """Return the exit code as agents get it.
 
-    `signal_code`: whether the code of a program ended by signal n is 128 + n, not None.
+    If signal n has ended the program, the code is None, or 128 + n if `signal_code`.
     """
     if status.signal is not None and signal_code:
         return 128 + number_of(status.signal)

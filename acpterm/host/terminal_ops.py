@@ -125,10 +125,10 @@ async def _read(
 async def _wait_for_output(entry: TerminalEntry, seen: int, *, until_input: bool) -> bool:
     """Wait until there is output after the position `seen`, or the program exits.
 
-    With `until_input`, also return once the program waits for input. Return whether it does.
+    With `until_input`, also return once the program waits for input. Return True only in that case.
     """
     terminal = entry.terminal
-    # The program may not have read yet what was typed just before, and then still seems to wait.
+    # A program that has not read the latest input yet still seems to wait for input.
     check_at = trio.current_time() + QUIET_S if until_input else math.inf
     while terminal.exit is None and terminal.ring.end <= seen:
         with trio.move_on_at(check_at) as timer:
@@ -147,15 +147,15 @@ def _response(
     status = exit_status(terminal.exit, signal_code=reader.signal_code)
     response = ReadResponse(data=data, position=position, lost=lost, exit_status=status)
     if terminal.exit is None:
-        # Also without `untilInput`: the MCP server has the states that it reports from such reads.
-        # This checks only a program that has been quiet, and takes 50 to 100 µs of some 320 µs.
+        # Checked even without `untilInput`: the MCP server reports the result of such reads. The
+        # check takes 50 to 100 µs of a read's 320 µs, and is skipped while the program is active.
         is_at_prompt = waits or is_waiting(entry)
         response.waiting_for_input = UNSET if is_at_prompt is None else is_at_prompt
     return response
 
 
 def resize(windows: Windows, entry: TerminalEntry, cols: int, rows: int) -> Empty:
-    """Set the size that a terminal has while no window is attached.
+    """Set the size that a terminal has while no window is attached (see `Windows.resize`).
 
     Raises `RpcError` (-32602) if the terminal has ended.
     """
@@ -167,11 +167,11 @@ def resize(windows: Windows, entry: TerminalEntry, cols: int, rows: int) -> Empt
 
 
 def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]:
-    """Write `data` as keyboard input; return a coroutine that waits until the terminal took it.
+    """Queue `data` as keyboard input; return a coroutine that waits until it has been written.
 
-    The input is queued before this function returns, so inputs keep the order of the calls. The
-    coroutine does not wait for a program that is queued, since that may take hours. Raises
-    `RpcError` (-32602) if the terminal has ended, or if too much input is queued.
+    The input is queued before this function returns, so inputs keep the order of the calls. If a
+    cluster has not started the program yet, the coroutine does not wait, since that may take hours.
+    Raises `RpcError` (-32602) if the terminal has ended, or if too much input is queued.
     """
     try:
         typed = terminal.keyboard.type(data)
@@ -197,8 +197,8 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
 def signal(terminal: Terminal, name: str) -> Empty | Coroutine[None, None, Empty]:
     """Send the signal `name`, such as `SIGINT`, to the terminal's foreground process group.
 
-    Raises `RpcError` (-32602) if there is no such signal or group; so does the coroutine, which is
-    returned if the program runs on another host.
+    If the program runs on another host, return a coroutine that sends the signal. Both raise
+    `RpcError` (-32602) if there is no such signal, or if the process group cannot be signalled.
     """
     try:
         number = number_of(name)

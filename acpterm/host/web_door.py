@@ -9,7 +9,10 @@ from acpterm.acp.web_api import WebOpenResponse, WebStatusResponse
 
 
 class Share(NamedTuple):
-    """A link to one terminal. A time `…_at` is in seconds since 1970."""
+    """A link to one terminal, with which visitors can watch it, and type if `write` is set.
+
+    A time `…_at` is in seconds since 1970.
+    """
 
     id: str
     terminal_id: str
@@ -25,10 +28,15 @@ class WebDoor(Protocol):
 
     @property
     def private_paths(self) -> list[str]:
-        """The paths of its files, which programs in a sandbox must not reach."""
+        """The paths of the server's files, which programs in a sandbox must not reach."""
 
     async def open(self, address: str | None) -> WebOpenResponse:
-        """Listen, if the server does not; return a new link. Raises `RpcError`."""
+        """Start to listen if the server does not listen yet; return a new link to the page.
+
+        `address` is where to listen; None means the setting or the default. Raises `RpcError`:
+        -32602 for an invalid address, or one other than that where the server listens already;
+        -32603 if the server cannot listen.
+        """
 
     def status(self) -> WebStatusResponse:
         """Return whether and where the server listens."""
@@ -36,19 +44,26 @@ class WebDoor(Protocol):
     async def new_share(
         self, terminal_id: str, *, write: bool, lifetime_s: float
     ) -> tuple[Share, str]:
-        """Listen, if the server does not; return a new share and its link. Raises `RpcError`."""
+        """Start to listen if the server does not listen yet; return a new share and its link.
+
+        The share ends after `lifetime_s` seconds. With `write`, visitors can type. Raises
+        `RpcError`: -32602 if there are too many shares, -32603 if the server cannot listen.
+        """
 
     def shares(self) -> list[Share]:
-        """Return the shares that are valid, oldest first. Raises `RpcError`."""
+        """Return the shares that are valid, oldest first.
+
+        Raises `RpcError` (-32603) if the server's files cannot be used.
+        """
 
     def revoke_share(self, identifier: str) -> None:
         """End a share, and close the connections that use it. Idempotent.
 
-        Raises `RpcError` if that cannot be stored; the share has ended all the same.
+        Raises `RpcError` (-32603) if the end cannot be stored. Even then the share has ended.
         """
 
     def end_shares_of(self, terminal_id: str) -> None:
         """End the shares of a terminal that was removed. Raises no error."""
 
     def revoked_shares(self) -> set[str]:
-        """Return the ids of shares that have ended, which could not be stored yet."""
+        """Return the ids of shares that have ended, and whose end could not be stored yet."""

@@ -20,7 +20,10 @@ from acpterm.host.events import EventBus
 
 
 class Window:
-    """One attached window: a display of `cols` columns and `rows` rows."""
+    """One attached window: a display of `cols` columns and `rows` rows.
+
+    A window that is `read_only` does not count for the size of the terminal.
+    """
 
     def __init__(
         self,
@@ -34,10 +37,9 @@ class Window:
         self.cols, self.rows = cols, rows
         self.read_only: Final = read_only
         self.nested_in: Final = nested_in
-        """The ids of the terminals, of this host or another host, that the client runs in which
-        displays the window."""
+        """The ids of the terminals that the window's client runs in; they may be another host's."""
         self.share: Final = share
-        """The id of the share that a visitor has attached the window with; None for the user's."""
+        """The id of the share that a visitor attached the window with; None if the user did."""
         self.needs_redraw = True
         """Whether the whole window must be painted again."""
 
@@ -75,7 +77,8 @@ class Windows:
         """Return whether the terminal `entry` is, or shows, one of `terminals`, which are ids.
 
         Terminal A shows terminal B if a client that runs in A is attached to B, or to a terminal
-        that shows B. A client in B must not attach to A: the two would show each other without end.
+        that shows B. A client that runs in B must not attach to A, because A and B would show each
+        other without end.
         """
         reached, pending = set[str](), [entry.id]
         while pending:
@@ -139,18 +142,18 @@ class Windows:
         self._bus.publish_terminal(event, entry, by, window.share)
 
     def change(self, entry: TerminalEntry, window: Window, cols: int, rows: int) -> None:
-        """Set the size of a window, and have it repainted even if the size is the same."""
+        """Set the size of a window, and request its repaint even if the size is the same."""
         window.cols, window.rows = cols, rows
         window.needs_redraw = True
         self._apply_size(entry, self._attached[entry.id])
         entry.terminal.notify()
 
     def resize(self, entry: TerminalEntry, cols: int, rows: int) -> None:
-        """Set the size that a terminal has while no window is attached.
+        """Set the detached size of a terminal: the size that it has while no window is attached.
 
-        If no window determines the terminal's size now, change the size at once.
-
-        Raises `trio.ClosedResourceError` if the terminal has ended, and `OSError`.
+        If all attached windows are read-only, or none is attached, also resize the terminal now.
+        Raises `trio.ClosedResourceError` if the terminal has ended, or `OSError` if the system
+        refuses the size.
         """
         attached = self._attached.get(entry.id)
         entry.record_size(cols, rows)

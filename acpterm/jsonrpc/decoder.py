@@ -73,7 +73,7 @@ def decode(line: bytes) -> Message:
 
 
 def _message(envelope: _Envelope) -> Message | None:
-    """Return the message with the members of `envelope`; None if no kind of message has these."""
+    """Return the message with the members of `envelope`; None if they make no valid message."""
     id_, method = id_of(envelope.id), envelope.method
     result, error = envelope.result, envelope.error
     if isinstance(id_, UnsetType):
@@ -146,7 +146,7 @@ def _unreadable(line: bytes, what: str) -> InvalidMessage:
         what += r", without NaN, Infinity or half a surrogate pair (\ud800 to \udfff alone)"
     value = members.get("id", UNSET)
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        value = UNSET  # a response could not contain such an id
+        value = UNSET  # an id with a surrogate cannot be encoded in a response
     return _invalid_object(PARSE_ERROR, what, members, value)
 
 
@@ -155,7 +155,8 @@ def _invalid_object(
 ) -> InvalidMessage:
     """Return the error, with `code` and the text `what`, for an object that is not a message.
 
-    `members` are the object's members, and `value` is its decoded `id`; UNSET if it has none.
+    `members` are the object's members, and `value` is its decoded `id`; UNSET if the object has no
+    `id`, or one that cannot be decoded.
     """
     id_ = id_of(value)
     return InvalidMessage(

@@ -1,6 +1,8 @@
 r"""Encode a message as one line of JSON.
 
-The rule: the result is one line with a single ``\n``, at its end, whatever the values contain.
+The rule: the result is one line with a single ``\n``, at its end, even if a raw value contains
+newlines. A value that cannot be encoded raises an error of msgspec or of Python, such as
+`TypeError`, or `UnicodeEncodeError` for half a surrogate pair.
 """
 
 from typing import Any, Final

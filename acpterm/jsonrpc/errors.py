@@ -40,13 +40,13 @@ class RpcError(Exception):
 
 
 class LocalProtocolError(Exception):
-    """The caller of `Peer` tried to send something that JSON-RPC does not allow."""
+    """The caller of `Peer` tried to respond to a request that is not in progress."""
 
 
 def excerpt(value: bytes | bytearray | Raw | str) -> str:
     """Return the beginning of JSON text, as one line of at most `EXCERPT_MAX` characters."""
     if not isinstance(value, str):
-        # A character has at most four bytes. This avoids decoding a message of 10 MB.
+        # A character has at most four bytes: decode only the beginning of a message of 10 MB.
         value = str(memoryview(value)[: 4 * EXCERPT_MAX + 4], "utf-8", "replace")
     # Cut before `split()`, because the value may be long and only its head is needed.
     text = " ".join(value[: 4 * EXCERPT_MAX + 4].split())
@@ -55,5 +55,5 @@ def excerpt(value: bytes | bytearray | Raw | str) -> str:
 
 
 def quote(value: str, limit: int = QUOTE_MAX) -> str:
-    """Return `value` in quotes as one line, shortened to `limit` of its characters."""
+    """Return `value` in quotes as one line; of a longer value, `limit` - 1 characters and ``…``."""
     return repr(value) if len(value) <= limit else f"{value[: limit - 1]!r}…"

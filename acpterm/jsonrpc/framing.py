@@ -29,7 +29,10 @@ class LineSplitter:
     """
 
     def __init__(self, max_line: int = LINE_BYTES_MAX) -> None:
-        r"""Accept lines of at most `max_line` bytes, counting a ``\r`` but not the ``\n``."""
+        r"""Accept lines of at most `max_line` bytes, counting a ``\r`` but not the ``\n``.
+
+        Raises `ValueError` if `max_line` is less than 1.
+        """
         if max_line < 1:
             raise ValueError(f"max_line is {max_line}: it must be 1 byte or more")
         self.max_line: Final = max_line
@@ -66,7 +69,7 @@ class LineSplitter:
         """End the input; return the unfinished line.
 
         The unfinished line is not a message, because its newline is missing. The result is empty if
-        there is no such line, or if it is over the limit.
+        the input ended with a newline, or if the unfinished line is over the limit.
         """
         rest = bytes(self._partial)
         self._partial, self._size = bytearray(), 0

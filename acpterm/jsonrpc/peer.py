@@ -60,14 +60,14 @@ class NotificationReceived(Struct, frozen=True):
 
 
 class ResponseReceived(Struct, frozen=True):
-    """The result of a request of this side, for which no response is expected any more."""
+    """The result of a request of this side, which is no longer pending."""
 
     id: int
     result: Raw
 
 
 class ErrorReceived(Struct, frozen=True):
-    """A request of this side failed, or its response was invalid; no other response is expected."""
+    """A request of this side has failed, or got an invalid response, and is no longer pending."""
 
     id: int
     error: ErrorObject
@@ -80,13 +80,13 @@ class CancelReceived(Struct, frozen=True):
 
 
 class UnexpectedResponse(Struct, frozen=True):
-    """A response whose id is not that of a request for which this side expects a response."""
+    """A response to no pending request of this side: its id is unknown, or already answered."""
 
     message: Response | ErrorResponse
 
 
 class InvalidReceived(Struct, frozen=True):
-    """A line that is not a message, or a request with the id of one that is not answered yet.
+    """A line that is not a message, or a request whose id another unanswered request has.
 
     `reply` is the error response to send, as a line; None if none may be sent.
     """
@@ -219,13 +219,13 @@ class Peer:
         return InvalidReceived(encode_error(None, error), error)
 
     def _invalid(self, error: InvalidMessage) -> list[Event]:
-        # A new exception, because the traceback of `error` would keep the message alive.
+        # Create a new exception, because the traceback of `error` would keep the message alive.
         refusal = RpcError(error.code, error.message)
         if not error.is_response:
             return [InvalidReceived(encode_error(error.id, refusal), refusal)]
         events: list[Event] = [InvalidReceived(None, refusal)]
         if isinstance(error.id, int) and error.id in self._pending:
-            # No better response will come, and the caller must not wait forever.
+            # No valid response will follow, and the caller must not wait forever.
             self._pending.discard(error.id)
             what = ErrorObject(error.code, f"the answer was no response: {error.message}")
             events.append(ErrorReceived(error.id, what))

@@ -9,14 +9,14 @@ The keeper process imports only the standard library (and ptyprocess on systems 
 Both the keeper and the worker use:
 
 - `protocol`: their messages, and the socket between them;
-- `ring`: the layout of the ring file, which holds a terminal's output.
+- `ring_file`: the layout of the ring file, which holds a terminal's output.
 
 Only the worker uses (on trio):
 
-- `client`: starts a keeper or connects to one; the module that other packages import;
-- `keeper_client`: one worker's connection to its keeper, with a method per message;
-- `connection`: the socket to the keeper, and the wake-ups: events without content, for new output
-  and for free space in a ring;
+- `startup`: starts a keeper, becomes one, or connects to the keeper that started this process;
+- `client`: a worker's connection to its keeper, with a method or a handler for each message;
+- `keeper_socket`: the worker's end of the socket: sends, queues and receives messages;
+- `wake_ups`: events without content, for new output and for free space in a ring;
 - `pending_requests`: requests that have no response yet;
 - `reports`: the values, callbacks and errors that the worker gets;
 - `time_slices`: requests short time slices of the CPU for worker and keeper, for fast responses.

@@ -1,158 +1,367 @@
-"""The worker's side of the keeper: start a keeper, or connect to the one that started this process.
+"""One worker's connection to its keeper, on trio: a method or a handler for each message.
 
-Other packages import everything that they need of the keeper from this module.
+Order of calls: `connect`, which fills `terminals` and `entries`; `watch` for each of `terminals`;
+`ready`, which waits until the keeper lets this worker serve; then `run`, in a nursery, for as long
+as the worker lives. Reports about a terminal (the exit of its program, the end of its output) are
+kept until `watch` is called for the terminal.
+
+An *entry* is a key with a value and descriptors. A worker stores entries in the keeper (`put`), and
+its successor receives them.
+
+No method waits for room in the keeper's socket: messages that do not fit are queued, and `run`
+sends them.
+
+Longer than 300 lines because `protocol` has 23 messages, each with its method or handler here, and
+the methods document for other packages what the keeper does with a message.
 """
 
-import os
+import errno
 import socket
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Final, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Final
 
+import outcome
 import trio
 
-from acpterm.keeper import protocol
-from acpterm.keeper.keeper_client import KeeperClient
-from acpterm.keeper.protocol import KEEPER_FD_VARIABLE
+from acpterm import __version__
+from acpterm.keeper.keeper_socket import KeeperSocket
+from acpterm.keeper.pending_requests import PendingRequests
+from acpterm.keeper.protocol import Message
 from acpterm.keeper.reports import (
-    UNKNOWN,
     Entry,
-    ExitReport,
     Found,
     KeeperLostError,
     RestartError,
     Spawned,
     TerminalEvents,
+    exit_report,
 )
-
-__all__ = [
-    "KEEPER_FD_VARIABLE",
-    "UNKNOWN",
-    "Entry",
-    "ExitReport",
-    "Found",
-    "KeeperClient",
-    "KeeperLostError",
-    "RestartError",
-    "Spawned",
-    "TerminalEvents",
-    "become_keeper",
-    "embedded_keeper",
-    "inherited_keeper",
-    "keeper_command",
-    "worker_pair",
-]
+from acpterm.keeper.time_slices import request_short_slices
+from acpterm.keeper.wake_ups import WakeUps
+from acpterm.pty.program import Program
 
 
-_END_TIMEOUT_S: Final = 4.0
-_POLL_S: Final = 0.002
+class KeeperClient:
+    """The worker's end of its connection to the keeper. Owns the socket `sock`."""
 
+    def __init__(self, sock: socket.socket) -> None:
+        self.pid = 0
+        """The keeper's pid."""
+        self.takeovers = 0
+        """The number of take-overs: how many workers served before this one."""
+        self.embedded = False
+        """Whether the keeper is this worker's child, and exits with it."""
+        self.stored = False
+        """Whether the service manager stores the PTYs, so that programs outlive the keeper."""
+        self.terminals: list[Found] = []
+        """The terminals that previous workers created, once `connect` has returned."""
+        self.entries: dict[str, Entry] = {}
+        """The entries that previous workers stored, by key, once `connect` has returned."""
+        self._socket: Final = KeeperSocket(sock)
+        self._wake_ups: Final = WakeUps()
+        self._requests: Final = PendingRequests()
+        self._watched: dict[str, TerminalEvents] = {}
+        # Reports about terminals that were found and are not watched yet.
+        self._pending_reports: dict[str, list[Callable[[TerminalEvents], None]]] = {}
+        self._state_complete = False
+        self._go_received = False
+        self._terminated = False
+        self._on_terminate: Callable[[], None] | None = None
+        self._handlers: Final[dict[str, Callable[[Message], None]]] = {
+            "welcome": self._welcome,
+            "terminal": self._terminal,
+            "entry": self._entry,
+            "state_end": self._state_end,
+            "go": self._go,
+            "spawned": self._spawned,
+            "refused": self._refused,
+            "exited": self._exited,
+            "closed": self._closed,
+            "terminate": self._terminate,
+            "restart_failed": self._restart_failed,
+        }
 
-def keeper_command() -> list[str]:
-    """Return the command that starts a keeper, without its arguments.
+    async def connect(self) -> None:
+        """Receive the state that previous workers left: fill `terminals` and `entries`.
 
-    On Linux the keeper runs without site-packages, to stay small. On other systems it needs the
-    package ptyprocess, which spawns the programs there.
-    """
-    main = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
-    flags = ["-I", "-S"] if sys.platform == "linux" else ["-I"]
-    return [sys.executable, *flags, main]
+        Also requests short time slices of the CPU for worker and keeper. Raises `KeeperLostError`
+        if the connection is lost, and `OSError` (EMFILE) if this process has too few descriptors
+        for the state.
+        """
+        self._socket.send("hello", __version__)
+        await self._socket.receive_until(lambda: self._state_complete, self._dispatch)
+        for pid in (0, self.pid):
+            request_short_slices(pid)
 
+    async def ready(self) -> None:
+        """Report that this worker has restored the state; wait until the keeper lets it serve.
 
-@asynccontextmanager
-async def embedded_keeper(
-    on_lost: Callable[[], Awaitable[None]] | None = None,
-) -> AsyncIterator[KeeperClient]:
-    """Start a keeper as a child process; yield a client that is connected to it.
+        Raises `KeeperLostError` if the connection is lost.
+        """
+        self._socket.send("ready")
+        await self._socket.receive_until(lambda: self._go_received, self._dispatch)
 
-    At the end of the `async with` block the keeper kills all programs that are left, and exits. The
-    keeper does the same when this process ends in any other way.
+    async def run(self, *, on_terminate: Callable[[], None]) -> None:
+        """Send queued messages, and handle received ones, until cancelled.
 
-    Raises `OSError` if the keeper cannot be started, and `KeeperLostError` if the keeper dies. If
-    the keeper dies while the block runs, `on_lost` is awaited first, then the block is cancelled.
-    """
-    process, sock = _start_embedded()
-    client = KeeperClient(sock)
-    failure: Exception | None = None
-
-    async def serve(scope: trio.CancelScope) -> None:
-        nonlocal failure
-        try:
-            await client.run(on_terminate=lambda: None)
-        except KeeperLostError as error:
-            failure = error
-            if on_lost is not None:
-                await on_lost()
-            scope.cancel()
-
-    try:
-        await client.connect()
-        await client.ready()
+        `on_terminate` is called once, when a signal requests that the daemon shut down. Raises
+        `KeeperLostError` when the connection to the keeper is lost.
+        """
+        await trio.lowlevel.checkpoint()
+        self._on_terminate = on_terminate
+        if self._terminated:
+            on_terminate()
+        lost: KeeperLostError | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve, nursery.cancel_scope)
+            nursery.start_soon(self._socket.flush_forever)
+            nursery.start_soon(self._wake_ups.report_forever, self._wake)
             try:
-                yield client
-            except Exception as error:  # noqa: BLE001  raised below, outside the exception group
-                failure = error
+                await self._socket.receive_until(lambda: False, self._dispatch)
+            except KeeperLostError as error:
+                lost = error
+                self._requests.fail_all(error)
             nursery.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-    finally:
-        client.close()
-        with trio.CancelScope(shield=True):
-            await _wait_ended(process)
+        if lost is not None:
+            raise lost
+
+    def close(self) -> None:
+        """Close the socket and the wake-ups. No task may be using them."""
+        self._socket.close()
+        self._wake_ups.close()
+
+    def refuse(self, reason: str) -> None:
+        """Report that this worker cannot take over. The worker must then exit, without `ready`.
+
+        `reason` continues a sentence that begins with "the new worker", such as `refuses: …`.
+        """
+        self._socket.send("refuse", reason)
+
+    async def spawn(
+        self,
+        name: str,
+        program: Program,
+        *,
+        cols: int,
+        rows: int,
+        ring_size: int,
+        record: bytes,
+        cgroup: int | None,
+        make: Callable[[Spawned], TerminalEvents],
+    ) -> TerminalEvents:
+        """Start a program on a new terminal `name`; return the result of `make`.
+
+        `make` is called with the keeper's response as soon as it arrives, before any report about
+        the terminal. `ring_size` is the size of the ring in bytes. The keeper stores `record`, the
+        terminal's state for the next worker, under the key `t/NAME`. `cgroup` is a descriptor of
+        the directory of the program's control group, or None.
+
+        Raises `OSError` if the keeper refuses the request, or if this process has too few
+        descriptors for the response; `KeeperLostError` if the connection is lost; and the errors of
+        `make`. If this call is cancelled, the program is killed as soon as the keeper has reported
+        its start.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._require_keeper()
+        request = self._requests.new_number()
+        fields = request, name, _to_wire(program), cols, rows, ring_size, record
+        self._socket.send("spawn", *fields, fds=[] if cgroup is None else [cgroup])
+        return await self._requests.wait_spawned(request, make)
+
+    def watch(self, name: str, events: TerminalEvents) -> None:
+        """Pass all reports about the terminal `name`, which `connect` found, to `events`.
+
+        Also passes the reports that have arrived before this call.
+        """
+        self._watched[name] = events
+        for report in self._pending_reports.pop(name, ()):
+            report(events)
+
+    def unwatch(self, name: str) -> None:
+        """Drop all later reports about a terminal, and cancel the request of `arm`. Idempotent."""
+        self._watched.pop(name, None)
+        self._pending_reports.pop(name, None)
+        self._wake_ups.disarm(name)
+
+    def arm(self, name: str, header: memoryview) -> None:
+        """Request one call of `TerminalEvents.wake` at the next output of the terminal `name`.
+
+        `header` is the header of the terminal's ring.
+
+        After this call, the caller must check the header's `HEAD`, the end of the output, before it
+        waits: the keeper may have written output before the request took effect.
+        """
+        self._wake_ups.arm(name, header)
+
+    def disarm(self, name: str) -> None:
+        """Cancel the request of `arm`. Must be called before the ring is unmapped. Idempotent."""
+        self._wake_ups.disarm(name)
+
+    def kick(self) -> None:
+        """Notify the keeper that a ring that was full has free space.
+
+        Needed only if the ring's header word `STALLED` is set: the keeper then does not read the
+        terminal's PTY.
+        """
+        self._wake_ups.kick()
+
+    def put(self, key: str, value: bytes, fds: Sequence[int] = ()) -> None:
+        """Store a value and descriptors in the keeper, for the next worker.
+
+        Replaces the entry with the same `key`. The caller keeps ownership of `fds`. Raises
+        `OSError` (EMFILE) if the message has to be queued and `fds` cannot be duplicated.
+        """
+        self._socket.send("put", key, value, fds=fds)
+
+    def delete(self, key: str) -> None:
+        """Delete the entry that `put` has stored in the keeper under `key`, if there is one."""
+        self._socket.send("delete", key)
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether all messages so far were sent, or the connection to the keeper is lost."""
+        return self._socket.is_flushed
+
+    async def flushed(self) -> None:
+        """Wait until all messages so far were sent, or the connection to the keeper is lost.
+
+        Usually returns at once. Values of `put` that were sent survive the death of this worker.
+        """
+        await self._socket.flushed()
+
+    def close_master(self, name: str) -> None:
+        """Make the keeper close its descriptor of a terminal's PTY."""
+        self._socket.send("close", name)
+
+    def forget(self, name: str) -> None:
+        """Make the keeper drop a terminal with all its state, and kill the program if it runs."""
+        self.unwatch(name)
+        self._socket.send("forget", name)
+
+    def status(self, text: str) -> None:
+        """Set the status line that the service manager shows."""
+        self._socket.send("status", text)
+
+    def alive(self) -> None:
+        """Report that this worker's event loop runs; resets the service manager's watchdog."""
+        self._socket.send("alive")
+
+    def end(self) -> None:
+        """Announce that the daemon shuts down.
+
+        Once this worker has exited, the keeper kills all programs that are left.
+        """
+        self._socket.send("end")
+
+    async def restart(self) -> None:
+        """Replace this worker with the installed version.
+
+        Does not return on success, because the keeper kills this process. Raises `RestartError` if
+        the new worker fails to start, and `KeeperLostError` if the connection is lost.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._require_keeper()
+        request = self._requests.new_number()
+        self._socket.send("restart", request)
+        await self._requests.wait_restarted(request)
+
+    def _require_keeper(self) -> None:
+        if self._socket.lost is not None:
+            raise KeeperLostError(self._socket.lost)
+
+    def _wake(self, name: str) -> None:
+        if name in self._watched:
+            self._watched[name].wake()
+
+    def _dispatch(self, message: Message) -> None:
+        """Handle a message. Unknown kinds and additional fields are ignored.
+
+        If descriptors of the state were lost, sends `refuse` and raises `OSError` (EMFILE).
+        """
+        if message.cut and not self._state_complete:
+            reason = "has no descriptor left for the state of the daemon"
+            self.refuse(reason)
+            raise OSError(errno.EMFILE, f"the worker {reason}")
+        handler = self._handlers.get(message.kind)
+        if handler is not None:
+            handler(message)
+
+    def _welcome(self, message: Message) -> None:
+        self.pid, self.takeovers, self.embedded, self.stored = message.fields[:4]
+        self._wake_ups.open(*message.take_fds())
+
+    def _terminal(self, message: Message) -> None:
+        name, pid, started, report, closed_end = message.fields[:5]
+        ring, master = _ring_and_master(message)
+        exited = None if report is None else exit_report(*report)
+        self.terminals.append(Found(name, pid, started, master, ring, exited, closed_end))
+        self._pending_reports[name] = []
+
+    def _entry(self, message: Message) -> None:
+        key, value = message.fields[:2]
+        self.entries[key] = Entry(value, tuple(message.take_fds()))
+
+    def _state_end(self, _message: Message) -> None:
+        self._state_complete = True
+
+    def _go(self, _message: Message) -> None:
+        self._go_received = True
+
+    def _spawned(self, message: Message) -> None:
+        request, name, pid, started, way = message.fields[:5]
+        spawn = self._requests.pop_spawn(request)
+        if spawn is None:
+            self.forget(name)
+            return
+        if message.cut:
+            self.forget(name)
+            spawn.finish(outcome.Error(OSError(errno.EMFILE, "the worker has no descriptor left")))
+            return
+        ring, master = _ring_and_master(message)
+        result = outcome.capture(spawn.make, Spawned(name, pid, started, master, ring, way))
+        if isinstance(result, outcome.Value):
+            self._watched[name] = result.value
+        else:
+            self.forget(name)
+        spawn.finish(result)
+
+    def _refused(self, message: Message) -> None:
+        request, number, reason = message.fields[:3]
+        spawn = self._requests.pop_spawn(request)
+        if spawn is not None:
+            spawn.finish(outcome.Error(OSError(number, reason)))
+
+    def _exited(self, message: Message) -> None:
+        report = exit_report(*message.fields[1:6])
+        self._deliver(message.fields[0], lambda events: events.exited(report))
+
+    def _closed(self, message: Message) -> None:
+        name, end = message.fields[:2]
+        self._deliver(name, lambda events: events.closed(end))
+
+    def _deliver(self, name: str, report: Callable[[TerminalEvents], None]) -> None:
+        if name in self._watched:
+            report(self._watched[name])
+        elif name in self._pending_reports:
+            self._pending_reports[name].append(report)
+
+    def _terminate(self, _message: Message) -> None:
+        if not self._terminated:
+            self._terminated = True
+            if self._on_terminate is not None:
+                self._on_terminate()
+
+    def _restart_failed(self, message: Message) -> None:
+        request, reason = message.fields[:2]
+        self._requests.fail_restart(request, RestartError(reason))
 
 
-def _start_embedded() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    worker_end, keeper_end = worker_pair()
-    try:
-        fd = keeper_end.fileno()
-        # In its own session, the keeper does not get the SIGINT of a Ctrl-C at the user's terminal.
-        process = subprocess.Popen(
-            [*keeper_command(), "embedded", str(fd), str(os.getpid())],
-            pass_fds=(fd,),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except BaseException:
-        worker_end.close()
-        raise
-    finally:
-        keeper_end.close()
-    return process, worker_end
+def _to_wire(program: Program) -> tuple[object, ...]:
+    """Return a program as tuples, lists and dicts, since marshal accepts no subclasses of them."""
+    argv, env, cwd, umask, rlimits, fallback_argv = program
+    limits = [tuple(limit) for limit in rlimits]
+    return list(argv), dict(env), cwd, umask, limits, fallback_argv and list(fallback_argv)
 
 
-async def _wait_ended(process: subprocess.Popen[bytes]) -> None:
-    deadline = trio.current_time() + _END_TIMEOUT_S
-    while process.poll() is None:
-        if trio.current_time() > deadline:
-            process.kill()
-        await trio.sleep(_POLL_S)
-
-
-def worker_pair() -> tuple[socket.socket, socket.socket]:
-    """Create a socket between worker and keeper; return the worker's and the keeper's end."""
-    worker_end, keeper_end = protocol.socket_pair()
-    return socket.socket(fileno=worker_end.detach()), socket.socket(fileno=keeper_end.detach())
-
-
-def become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[str]) -> NoReturn:
-    """Replace this process by a daemon's keeper, with exec. Raises `OSError`.
-
-    `sock` is the keeper's end of its socket to the first worker, and `worker` is the pid of that
-    worker, a child of this process. The keeper starts later workers with `worker_command`, in the
-    current directory.
-    """
-    sock.set_inheritable(True)
-    arguments = ["supervise", str(sock.fileno()), str(worker), "--", *worker_command]
-    command = [*keeper_command(), *arguments]
-    os.execv(command[0], command)  # noqa: S606  no shell is involved on purpose
-
-
-def inherited_keeper() -> KeeperClient | None:
-    """Return a client for the keeper that started this process; None if no keeper started it."""
-    number = os.environ.pop(KEEPER_FD_VARIABLE, None)
-    return None if number is None else KeeperClient(socket.socket(fileno=int(number)))
+def _ring_and_master(message: Message) -> tuple[int, int | None]:
+    fds = message.take_fds()
+    return fds[0], fds[1] if len(fds) > 1 else None

@@ -1,8 +1,8 @@
-"""A worker's requests to its keeper that have no response yet: to start a program, or to restart.
+"""A worker's requests to its keeper that have no response yet: program starts and restarts.
 
-A task waits for its response by `trio.lowlevel.wait_task_rescheduled`, not by a `trio.Event`: only
-the former has a callback at the moment of the cancellation. If a program starts for a task that is
-cancelled already, the receiver of the response therefore knows that it has to kill the program.
+A task waits for its response by `trio.lowlevel.wait_task_rescheduled` and not by a `trio.Event`,
+because `wait_task_rescheduled` calls back at the moment of a cancellation. So, if a program starts
+for a task that was cancelled, the receiver of the response knows that it must kill the program.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,10 @@ class PendingSpawn:
         return events
 
     def finish(self, result: outcome.Outcome[TerminalEvents]) -> None:
-        """Make `wait` return or raise `result`, unless the waiting task was cancelled."""
+        """Make `wait` return the value of `result`, or raise its error.
+
+        Does nothing if the waiting task was cancelled.
+        """
         if self._task is not None:
             trio.lowlevel.reschedule(self._task, result)
 

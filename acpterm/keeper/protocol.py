@@ -34,7 +34,10 @@ From the keeper:
     restart_failed(request, reason)
 
 `stored` is true if the service manager stores the descriptors that let programs outlive the keeper.
-`wait_status` is None when the status is unknown, because the program is not this keeper's child.
+`exit` has the fields of `exited` from `wait_status` to `end`; it is None while the program runs.
+`closed_end` is `end` of `closed`; it is None until the terminal is closed. `way` is how the program
+was started, such as `posix_spawn`. `wait_status` is None when the status is unknown, because the
+program is not this keeper's child.
 
 States of a worker, as the keeper sees it:
 
@@ -107,7 +110,7 @@ class Message:
         self.fields = fields
         self.fds = fds
         self.cut = cut
-        """Whether some descriptors were lost, because this process can open no more."""
+        """Whether descriptors were lost, because this process can open no more descriptors."""
 
     def take_fds(self) -> list[int]:
         """Return the descriptors and pass their ownership to the caller."""
@@ -179,7 +182,8 @@ def _send(sock: _socket.socket, data: bytes, fds: Sequence[int]) -> None:
 def receive(sock: _socket.socket) -> Message | None:
     """Return the next message; None if the peer has closed and all its messages were received.
 
-    Raises `BlockingIOError` if no message is available, and `ProtocolError`.
+    Raises `BlockingIOError` if no message is available, and `ProtocolError` if the message is
+    invalid, or of another version of the protocol.
     """
     received = _receive(sock)
     if received is None:
@@ -198,7 +202,8 @@ def receive(sock: _socket.socket) -> Message | None:
 def _receive(sock: _socket.socket) -> tuple[bytes, list[int], bool] | None:
     """Return the next datagram, its descriptors, and whether some of them are missing.
 
-    Descriptors are missing if this process can open no more. Returns None if the peer has closed.
+    Descriptors are missing if this process can open no more of them. Returns None if the peer has
+    closed its end.
     """
     space = _socket.CMSG_SPACE((DESCRIPTORS_MAX + 1) * _INT.size)
     try:
@@ -247,9 +252,10 @@ def _decode(data: bytes, fds: list[int], *, cut: bool) -> Message:
 
 
 def unlinked_file(name: str) -> int:
-    """Open an empty file that is in no directory; it is in memory where the system supports that.
+    """Open an empty file that is in no directory; return its descriptor, which the caller owns.
 
-    `name` only helps to recognise the file, for example in /proc.
+    The file is in memory if the system supports that. `name` only helps to recognise the file, for
+    example in /proc.
     """
     if sys.platform == "linux" and hasattr(os, "memfd_create"):
         return os.memfd_create(name, os.MFD_CLOEXEC)

@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple, Protocol
 
 UNKNOWN: Final = -1
-"""The exit status is unknown, because an earlier keeper started the program."""
+"""The `status` of an exit that is unknown, because an earlier keeper started the program."""
 
 
 class ExitReport(NamedTuple):

@@ -21,9 +21,9 @@ _RESET_ON_FORK = 0x01
 def request_short_slices(pid: int) -> None:
     """Request short time slices for the process `pid`; 0 means this process.
 
-    Children of the process are scheduled as usual. Nothing is done for a process that has a
-    negative nice value or another scheduling policy than SCHED_OTHER, nor where the request is not
-    possible.
+    Children of the process are scheduled as usual. Does nothing if the process has a negative nice
+    value or a scheduling policy other than SCHED_OTHER, or if the system does not support the
+    request.
     """
     number = _SCHED_SETATTR.get(os.uname().machine)
     if sys.platform != "linux" or number is None:

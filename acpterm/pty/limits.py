@@ -2,10 +2,10 @@
 
 Two kinds of limits exist. A limit of the *control group* (`memory`, `cpu`, `processes`, `disk_io`)
 applies to all processes of the terminal together: `tracking.cgroup_limits` sets it. A limit of each
-*process* (`open_files`, `file_size`) is set by setrlimit(2) when the program starts, and inherited.
-No limit of a control group has an equivalent among the limits of a process: RLIMIT_AS limits the
-address space of each process, which is not its memory, and RLIMIT_NPROC counts all processes of the
-user, of all terminals and of the desktop.
+*process* (`open_files`, `file_size`) is set by setrlimit(2) when the program starts, and its
+children inherit it. The limits of a control group cannot be replaced by limits of a process:
+RLIMIT_AS limits the address space of each process, not its memory; and RLIMIT_NPROC counts all
+processes of the user, including those of other terminals and of the desktop.
 """
 
 import resource
@@ -18,26 +18,29 @@ Rlimit = tuple[int, int, int]
 
 
 class ResourceLimits(NamedTuple):
-    """What a terminal's programs may use; None means no limit."""
+    """The resources that a terminal's programs may use at most. None means no limit."""
 
     memory: int | None = None
     """Bytes of memory, page cache included, of all processes of the terminal together."""
     cpu: float | None = None
     """CPUs that all processes of the terminal may use together, such as 1.5."""
     processes: int | None = None
-    """Processes and threads of the terminal."""
+    """Processes and threads of the terminal at the same time."""
     open_files: int | None = None
     """Open files of each process."""
     file_size: int | None = None
-    """Bytes of a file that a process may write."""
+    """The maximum size, in bytes, of a file that a process writes."""
     disk_io: int | None = None
-    """Bytes per second that all processes of the terminal may read, and write, on each disk."""
+    """Bytes per second that all processes of the terminal may read from each disk; the same number
+    applies to writes."""
 
     def rlimits(self, others: Sequence[Rlimit] = ()) -> list[Rlimit]:
-        """Return the limits of each process, never looser than `others` and this process's own.
+        """Return the limits of each process, for setrlimit(2).
 
-        `others` are the limits that the program gets already. The hard limits are set as well,
-        since a program may raise its soft limit up to the hard limit.
+        `others` are limits that the program gets in any case. A returned limit is never looser than
+        the limit of the same resource in `others`, or, if `others` has none, than that of this
+        process. The hard limit is set too, since a program may raise its soft limit up to the hard
+        limit.
         """
         given = {number: (soft, hard) for number, soft, hard in others}
         found = []
@@ -58,9 +61,9 @@ class Cause(NamedTuple):
     """The limit that ended a program."""
 
     limit: str
-    """The name of the limit, such as `memory`."""
+    """The name of the limit: that of a field of `ResourceLimits`, or a limit of time."""
     value: float
-    """The value of the limit, in its own unit: bytes, seconds, processes."""
+    """The value of the limit, in the limit's unit, such as bytes or seconds."""
 
 
 class LimitError(Exception):
@@ -74,9 +77,10 @@ class LimitError(Exception):
 
 
 def is_file_size_exceeded(code: int | None, signal_name: str | None) -> bool:
-    """Return whether a program ended because a file reached the limit of its size.
+    """Return whether a program ended because a file reached the limit `file_size`.
 
-    A program that does not handle SIGXFSZ is ended by it. If that was the last command of a shell,
+    `code` and `signal_name` are the program's exit status. At that limit the kernel sends SIGXFSZ,
+    which ends a program that does not handle it. If that program was the last command of a shell,
     the shell exits with 128 plus the number of the signal.
     """
     return signal_name == "SIGXFSZ" or code == 128 + signal.SIGXFSZ

@@ -1,6 +1,6 @@
 """Features that only Linux has, mostly information from `/proc` about processes.
 
-Modules that call these functions have a fallback for other systems.
+On other systems `AVAILABLE` is false, and the callers use a fallback.
 """
 
 import ctypes
@@ -37,7 +37,10 @@ def has_pidfd() -> bool:
 
 
 def become_subreaper() -> bool:
-    """Make orphaned descendants children of this process; return whether that succeeded."""
+    """Make this process a subreaper: its descendants become its children when they are orphaned.
+
+    Returns whether that succeeded.
+    """
     if not AVAILABLE:
         return False
     libc = ctypes.CDLL(None, use_errno=True)
@@ -58,7 +61,7 @@ def forbid_inspection() -> bool:
 
 
 def pid_namespace() -> int:
-    """Return the inode of this process's pid namespace; 0 if unknown."""
+    """Return the inode number of this process's pid namespace; 0 if it is unknown."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino if AVAILABLE else 0
     except OSError:
@@ -74,7 +77,7 @@ def resident_memory() -> int | None:
 
 
 def trim_memory() -> None:
-    """Return free heap memory to the system, if the C library can do that (malloc_trim(3)).
+    """Return free heap memory to the system, if the C library supports that (malloc_trim(3)).
 
     Takes some 100 µs, or a millisecond if there is much to return.
     """
@@ -87,17 +90,20 @@ class ProcStat(NamedTuple):
 
     pid: int
     ppid: int
+    """The pid of the parent."""
     sid: int
+    """The id of the session: the pid of its leader."""
     zombie: bool
+    """Whether the process has ended, but was not reaped yet."""
     started: float
     """The start time in seconds since boot, in steps of a clock tick (10 ms).
 
-    Together with the pid it identifies the process.
+    Pid and start time together identify the process.
     """
 
 
 def read_stat(pid: int) -> ProcStat | None:
-    """Return the `ProcStat` of a process; None if it does not exist, or is hidden.
+    """Return the `ProcStat` of a process; None if the process does not exist or is hidden.
 
     Other errors (notably EMFILE) propagate: failing to read is not the same as finding no process.
     """
@@ -118,7 +124,7 @@ def stat_fields(path: str) -> list[bytes]:
     """Return the fields of a `stat` file of `/proc` without the first two, pid and name.
 
     The first field of the result is the state. `path` is the `stat` file of a process or of a
-    thread (proc_pid_stat(5)). Raises `OSError`.
+    thread (proc_pid_stat(5)). Raises `OSError` if the file cannot be read.
     """
     line = read_once(path, _STAT_BYTES_MAX)
     # The name is in brackets, and may itself contain brackets and spaces.
@@ -126,9 +132,10 @@ def stat_fields(path: str) -> list[bytes]:
 
 
 def read_once(path: str, max_bytes: int) -> bytes:
-    """Return at most `max_bytes` from the beginning of a file in `/proc`, read by one system call.
+    """Return at most `max_bytes` bytes from the beginning of a file in `/proc`.
 
-    Raises `OSError`.
+    Reads the file by one system call, so that the bytes are consistent. Raises `OSError` if the
+    file cannot be read.
     """
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -138,7 +145,10 @@ def read_once(path: str, max_bytes: int) -> bytes:
 
 
 def all_stats() -> Iterator[ProcStat | None]:
-    """Yield the `ProcStat` of each process, or None if unreadable; takes some 20 µs each."""
+    """Yield the `ProcStat` of each process; None for one that `read_stat` cannot read.
+
+    Takes some 20 µs for each process. Raises `OSError` as `read_stat` does.
+    """
     return (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
 
 
@@ -163,7 +173,7 @@ def arguments_of(pid: int) -> list[bytes]:
 def executable_of(pid: int) -> bytes | None:
     """Return the path of the file that a process executes; None if it cannot be read.
 
-    Unlike the argv, the process cannot choose it freely.
+    Unlike its argv, a process cannot choose this path freely.
     """
     try:
         return os.readlink(b"/proc/%d/exe" % pid).removesuffix(b" (deleted)")
@@ -172,7 +182,7 @@ def executable_of(pid: int) -> bytes | None:
 
 
 def has_terminal(pid: int) -> bool:
-    """Return whether a process has a controlling terminal; False if that cannot be read."""
+    """Return whether a process has a controlling terminal; False if this cannot be read."""
     try:
         return stat_fields(f"/proc/{pid}/stat")[4] != b"0"
     except OSError:
@@ -180,14 +190,15 @@ def has_terminal(pid: int) -> bool:
 
 
 def ticks(started: float) -> int:
-    """Convert a start time, as in `ProcStat.started`, to clock ticks, the kernel's unit."""
+    """Convert a start time, as in `ProcStat.started`, to clock ticks since boot."""
     return round(started * _CLOCK_TICKS)
 
 
 def children(pid: int) -> set[int] | None:
     """Return the pids of a process's children, including zombies; None if they cannot be read.
 
-    Reads the list twice, because the kernel may omit some children while others are being reaped.
+    Reads the kernel's list twice, because the list may omit some children while others are being
+    reaped.
     """
     found: set[int] = set()
     try:
@@ -211,7 +222,7 @@ def soft_limit_of(pid: int, line: bytes) -> int | None:
     """Return a soft resource limit of a process; None if it is unlimited or cannot be read.
 
     `line` is the limit's name in `/proc/PID/limits`, such as `LOCKS_LINE`. Raises `OSError` if no
-    file descriptor is free.
+    file descriptor is free, because then it is unknown whether the process has the limit.
     """
     try:
         with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:
@@ -224,9 +235,9 @@ def soft_limit_of(pid: int, line: bytes) -> int | None:
 
 
 def environ_of(pid: int) -> bytes:
-    """Return the environment that a process was started with; empty if it cannot be read.
+    """Return the environment with which a process was started; empty if it cannot be read.
 
-    Raises `OSError` if no file descriptor is free.
+    The entries end with NUL. Raises `OSError` if no file descriptor is free.
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:

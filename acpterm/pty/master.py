@@ -22,10 +22,11 @@ _RAW_POLL_MAX_S: Final = 0.25
 
 
 class Master:
-    """The master side of one PTY. Owns its descriptor `fd`; a None `fd` means already closed.
+    """The master side of one PTY. Owns the descriptor `fd`; None for a PTY that is already closed.
 
-    With `waits_for_raw`, no input is written until a program has set the raw mode. The PTY of a
-    client such as `ssh` would echo the input before, and change it on its way to the other host.
+    If `waits_for_raw` is true, no input is written until a program has set the PTY to raw mode. It
+    is true for a client such as `ssh`: until the client has set the raw mode, the PTY would echo
+    and change the input that is meant for the other host.
     """
 
     def __init__(self, fd: int | None, *, waits_for_raw: bool = False) -> None:
@@ -50,9 +51,9 @@ class Master:
             os.close(fd)
 
     async def wait_writable(self) -> None:
-        """Wait until the PTY has room for input to the program.
+        """Wait until the PTY has room for input to the program, and may be written to (`wait_raw`).
 
-        Raises `trio.ClosedResourceError` if this object is closed, even during the wait.
+        Raises `trio.ClosedResourceError` if `close` was called before or during the wait.
         """
         if self.closed:
             raise trio.ClosedResourceError
@@ -60,21 +61,21 @@ class Master:
         await trio.lowlevel.wait_writable(self.fd)
 
     async def wait_raw(self) -> None:
-        """Wait until input may be written: until the mode is raw, if it has to be.
+        """Wait until a program has set the raw mode; with `waits_for_raw` false, do not wait.
 
-        Raises `trio.ClosedResourceError` if this object is closed.
+        Raises `trio.ClosedResourceError` if `close` was called before or during the wait.
         """
         delay = _RAW_POLL_S
-        while not self.takes_input:  # the system does not say
+        while not self.takes_input:  # poll: the system does not notify of a change
             await trio.sleep(delay)
-            # A client may wait in a queue for hours.
+            # Poll less and less often: a client may wait in a cluster's queue for hours.
             delay = min(_RAW_POLL_MAX_S, 1.1 * delay)
         if self.closed:
             raise trio.ClosedResourceError
 
     @property
     def takes_input(self) -> bool:
-        """Whether input may be written: the mode is raw if it has to be."""
+        """Whether input may be written: a program has set the raw mode, or need not set it."""
         if self.closed:
             return True
         if self._waits_for_raw:
@@ -82,7 +83,11 @@ class Master:
         return not self._waits_for_raw
 
     def write(self, data: bytes) -> int:
-        """Write `data` as keyboard input; return how many bytes the PTY had room for."""
+        """Write `data` as keyboard input; return the number of bytes that were written.
+
+        The number is less than the length of `data` if the PTY has no room, and 0 while
+        `takes_input` is false. Raises `OSError` if the write fails.
+        """
         if not self.takes_input:
             return 0
         try:
@@ -96,14 +101,14 @@ class Master:
 
     @property
     def echoes(self) -> bool:
-        """Whether the terminal echoes input. Programs turn echo off to ask for a password."""
+        """Whether the terminal echoes input. Programs turn echo off to prompt for a password."""
         return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
 
     @property
     def hides_input(self) -> bool:
         """Whether a line is entered without echo, as a password is.
 
-        Programs that edit the line themselves turn echo off too, but not the line mode.
+        Programs that edit the line themselves turn echo off too, but then the line mode is off.
         """
         if self.closed:
             return False
@@ -113,7 +118,7 @@ class Master:
     def waits_for_input(self, quiet: float = 0.0) -> bool | None:
         """Return whether the program waits for input; None if that cannot be known.
 
-        `quiet` is the number of seconds without output; see `detect.waits_for_input`.
+        `quiet` is the number of seconds since the last output; see `detect.waits_for_input`.
         """
         return None if self.closed else detect.waits_for_input(self.fd, quiet)
 
@@ -121,7 +126,8 @@ class Master:
     def has_output(self) -> bool:
         """Whether there is output of the program that the keeper has not read yet.
 
-        To be certain, poll(2) waits for the kernel's thread that moves output to the master.
+        The result is certain: poll(2) waits for the thread of the kernel that moves output to the
+        master side.
         """
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
@@ -139,7 +145,7 @@ class Master:
 
 
 def window_size(master: int) -> tuple[int, int] | None:
-    """Return the columns and rows of a PTY; None if they cannot be read, or are not set.
+    """Return the columns and rows of a PTY; None if they cannot be read, or one of them is 0.
 
     `master` is the descriptor of the PTY's master side.
     """

@@ -1,7 +1,8 @@
 """Find and signal processes by an identity that stays unique when a pid is reused.
 
-A pid is reused once its process was reaped. The identity of a process is its pid and its start time
-(`ProcStat`). On Linux they are read from `/proc`, on other systems by psutil.
+The system may reuse a pid once its process was reaped. So the identity of a process is its pid
+together with its start time (`ProcStat`). On Linux both are read from `/proc`, on other systems by
+psutil.
 """
 
 import errno
@@ -19,7 +20,7 @@ _HAS_PIDFD = linux.has_pidfd()
 
 
 def now() -> float:
-    """Return the current time in seconds, on the clock of `ProcStat.started`."""
+    """Return the time in seconds, as `ProcStat.started`: since boot on Linux, else since 1970."""
     if sys.platform == "linux":
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     else:  # noqa: RET505  mypy reports a plain return as unreachable
@@ -29,7 +30,8 @@ def now() -> float:
 def read_all() -> Iterator[ProcStat | None]:
     """Yield all processes of the system.
 
-    A process that cannot be read is omitted, or yielded as None.
+    A process that cannot be read is omitted or yielded as None. Raises `OSError` if no file
+    descriptor is free.
     """
     return linux.all_stats() if linux.AVAILABLE else portable_read_all()
 
@@ -54,14 +56,14 @@ def portable_read_all() -> Iterator[ProcStat | None]:
 
 
 def identity(pid: int) -> ProcStat | None:
-    """Return the process that has `pid` now, with its start time; None if there is none."""
+    """Return the identity of the process that has `pid` now; None if no process has it."""
     if linux.AVAILABLE:
         return linux.read_stat(pid)
     return next((stat for stat in portable_read_all() if stat and stat.pid == pid), None)
 
 
 def environment_of(pid: int) -> dict[bytes, bytes]:
-    """Return the environment that a process was started with; empty if it cannot be read.
+    """Return the environment with which a process was started; empty if it cannot be read.
 
     Raises `OSError` if no file descriptor is free.
     """
@@ -81,8 +83,8 @@ def environment_of(pid: int) -> dict[bytes, bytes]:
 def send(process: ProcStat, number: int) -> bool:
     """Send `process` the signal `number`; return whether it was sent.
 
-    Returns False if `process` has ended, in which case another process that now has its pid is not
-    signalled, or if this user may not signal it. Raises `OSError` if no file descriptor is free.
+    Returns False if `process` has ended, or if this user may not signal it. Another process that
+    has the same pid now is not signalled. Raises `OSError` if no file descriptor is free.
     """
     if sys.platform != "linux" or not _HAS_PIDFD:
         return _send_by_pid(process, number)
@@ -90,7 +92,7 @@ def send(process: ProcStat, number: int) -> bool:
     if pidfd is None:
         return False
     try:
-        # The descriptor refers to the process that has the pid now. Check that it is the right one.
+        # `pidfd` refers to the process that has the pid now. Check that this is `process`.
         return _is_still(process) and _deliver(lambda: signal.pidfd_send_signal(pidfd, number))
     finally:
         os.close(pidfd)
@@ -101,7 +103,7 @@ def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable
 
     `members()` returns the current pids of a group of processes, such as a control group. It is
     called after a pidfd was opened for each of `pids`, so a process outside the group that reuses a
-    pid is not signalled; where there are no pidfds, it is called just before each signal. Raises
+    pid is not signalled. On systems without pidfds, it is called just before each signal. Raises
     `OSError` if there are not enough file descriptors.
     """
     if sys.platform != "linux" or not _HAS_PIDFD:
@@ -116,8 +118,8 @@ def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable
             if (pidfd := _open(pid)) is not None:
                 pidfds[pid] = pidfd
         remaining = set(members())
-        # In the order of `pids`, which the kernel usually lists oldest first: a shell whose child
-        # ends before the shell itself would report that.
+        # Signal in the order of `pids`, which usually has older processes first: if a shell's child
+        # ended before the shell, the shell would print a message about it.
         for pid, pidfd in pidfds.items():
             if pid in remaining:
                 _deliver(partial(signal.pidfd_send_signal, pidfd, number))
@@ -138,8 +140,7 @@ def _open(pid: int) -> int | None:
 
 
 def _send_by_pid(process: ProcStat, number: int) -> bool:
-    # Between the check and the signal the pid could be reused. Without pidfds this cannot be
-    # avoided.
+    # The pid could be reused between the check and the signal. Without pidfds, this is inevitable.
     return _is_still(process) and _deliver(lambda: os.kill(process.pid, number))
 
 

@@ -13,21 +13,26 @@ class Program(NamedTuple):
     argv: Sequence[str]
     """The program (a path, or a name to search for in the PATH of `env`) and its arguments."""
     env: Mapping[str, str]
-    """The complete environment."""
+    """The complete environment: nothing is inherited."""
     cwd: str
     """The working directory, an absolute path."""
     umask: int
+    """The file mode creation mask."""
     rlimits: Sequence[tuple[int, int, int]] = ()
-    """Triples of resource, soft and hard limit, as for `resource.setrlimit`."""
+    """Triples of resource, soft limit and hard limit, as for `resource.setrlimit`. A later triple
+    overrides an earlier one of the same resource."""
     fallback_argv: Sequence[str] | None = None
-    """The command to execute if `argv[0]` does not exist: a shell that runs the command as text."""
+    """The arguments to execute instead if `argv[0]` does not exist; None for none.
+
+    They are those of a shell that runs `argv[0]` as the text of a command.
+    """
 
     def marked(
         self, environment: Mapping[str, str], rlimits: Sequence[tuple[int, int, int]]
     ) -> "Program":
         """Return a copy of this specification with the marks of a terminal added.
 
-        The marks are the variables `environment` and the limits `rlimits`. They override those of
-        this specification.
+        The marks are the variables `environment` and the limits `rlimits`. They override variables
+        and limits of this specification.
         """
         return self._replace(env={**self.env, **environment}, rlimits=(*self.rlimits, *rlimits))

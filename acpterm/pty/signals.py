@@ -1,4 +1,4 @@
-"""Convert between signal numbers and names, such as `SIGTERM`, or `SIGRTMIN+3` (real-time)."""
+"""Conversion between signal numbers and names, such as `SIGTERM` or `SIGRTMIN+3` (real-time)."""
 
 import os
 import re
@@ -21,9 +21,9 @@ def name_of(number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """Return the number of a signal; `name` may lack `SIG`, and may be in lower case.
+    """Return the number of the signal `name`, with or without `SIG`, in upper or lower case.
 
-    Raises `ValueError`, whose message has the name, if there is no such signal.
+    Raises `ValueError` if the system has no such signal; the error's message contains the name.
     """
     full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
     if realtime := _REALTIME.fullmatch(full):
@@ -40,6 +40,10 @@ def number_of(name: str) -> int:
 
 
 def decode_status(status: int) -> tuple[int | None, str | None]:
-    """Return exit code (0 to 255) and signal name from a status of waitpid(2); one is None."""
+    """Return the exit code (0 to 255) and the signal's name from a status of waitpid(2).
+
+    Exactly one of them is None: the signal's name if the process exited, the exit code if a signal
+    ended the process.
+    """
     code = os.waitstatus_to_exitcode(status)
     return (code, None) if code >= 0 else (None, name_of(-code))

@@ -11,7 +11,7 @@ import select
 def read_some(fd: int, max_bytes: int) -> bytes:
     """Wait for data on `fd`; return at most `max_bytes`, or empty bytes at the end of the input.
 
-    Raises `OSError`.
+    Raises `OSError` if the read fails.
     """
     while True:
         try:
@@ -21,7 +21,7 @@ def read_some(fd: int, max_bytes: int) -> bytes:
 
 
 def write_fully(fd: int, data: bytes) -> None:
-    """Write all of `data` to `fd`. Raises `OSError`."""
+    """Write all of `data` to `fd`. Raises `OSError` if a write fails, such as EPIPE."""
     rest = memoryview(data)
     while rest:
         try:

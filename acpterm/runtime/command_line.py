@@ -28,5 +28,8 @@ def command_line(command: str, args: Sequence[str] | None) -> str:
 
 
 def shell_line(command: str, args: Sequence[str] | None) -> str:
-    """Return the shell text of a command whose `shell` is true, with its arguments quoted."""
+    """Return shell text that runs `command` with `args`, each argument quoted.
+
+    `command` is shell text itself, as with the option `shell` of `acp.agent_meta.CreateMeta`.
+    """
     return f"{command} {shlex.join(args)}" if args else command

@@ -1,4 +1,4 @@
-"""A reserve of file descriptors for operations that must work when all others are in use.
+"""A reserve of file descriptors, for operations that must work when no others are free.
 
 There is one `reserve` per process, which is empty until `keep` is called. Ordinary operations do
 not use the reserve: they fail with EMFILE. Operations that serve the user, or that find and kill
@@ -35,7 +35,10 @@ class DescriptorReserve:
         self.refill()
 
     def refill(self) -> bool:
-        """Open the descriptors that the reserve lacks; return whether it now has its full size."""
+        """Open or close descriptors until the reserve has its size.
+
+        Returns False if it stays smaller, because no more descriptors are available.
+        """
         while len(self._held) > self._count:
             os.close(self._held.pop())
         while len(self._held) < self._count:
@@ -48,7 +51,7 @@ class DescriptorReserve:
 
     @contextmanager
     def lent(self, count: int = LOAN_SIZE) -> Iterator[None]:
-        """Close `count` descriptors of the reserve, so that the block can open other files.
+        """Close `count` descriptors of the reserve, so that the `with` block can open other files.
 
         The reserve is refilled after the block, or later if no descriptors are available then.
         """
@@ -64,7 +67,7 @@ class DescriptorReserve:
         """Call `work`, and return its result.
 
         If `work` fails because no file descriptor is free, closes some descriptors of the reserve,
-        calls it again, and refills the reserve.
+        calls `work` again, and refills the reserve.
         """
         try:
             return work()
@@ -79,7 +82,10 @@ reserve: Final = DescriptorReserve()
 
 
 def raise_open_files() -> None:
-    """Raise the soft limit of open files to the hard limit: a terminal needs 2 or 3 descriptors."""
+    """Raise the soft limit of open files to the hard limit: a terminal needs 2 or 3 descriptors.
+
+    If the system refuses, the limit stays as it is.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):

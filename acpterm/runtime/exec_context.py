@@ -47,7 +47,7 @@ def current() -> ExecContext:
 def of_process(pid: int, default: ExecContext) -> ExecContext:
     """Return the context of another process, with the environment of `default`.
 
-    Umask, directory and limits are also those of `default` if they cannot be read from the process.
+    Umask, directory or limits also come from `default` if they cannot be read from the process.
     """
     umask, cwd, rlimits = default.umask, default.cwd, default.rlimits
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
@@ -62,7 +62,7 @@ def of_process(pid: int, default: ExecContext) -> ExecContext:
 
 
 def _resources() -> list[int]:
-    # Some resources have two names.
+    # Some resources have two names: the set removes the duplicate numbers.
     return sorted(set(RLIMITS.values()))
 
 

@@ -2,8 +2,8 @@
 
 Rule: no secrets. The arguments, environment, input and output of programs are never logged; ids,
 method names, counts and codes are. So a traceback has no local variables, and the text of an error
-response, which quotes what the agent sent, is not logged either. What looks like a secret all the
-same, as in the message of an exception, is redacted.
+response, which quotes what the agent sent, is not logged either. Text that still looks like a
+secret, such as a part of an exception's message, is redacted.
 
 Logging neither waits nor fails: if stderr has no room for a line, because its reader has stopped,
 the line is dropped.
@@ -45,7 +45,7 @@ _WRITE_BYTES_MAX = 4096
 
 
 def configure(level: str, form: str) -> None:
-    """Log messages of at least `level` to stderr; `form` is `text` or `json`."""
+    """Log messages of at least `level`, such as `info`, to stderr; `form` is `text` or `json`."""
     processors: list[structlog.typing.Processor] = [
         RateLimit(),
         structlog.contextvars.merge_contextvars,
@@ -128,8 +128,8 @@ class RateLimit:
     """A structlog processor that drops a warning or error that is repeated too often.
 
     At most `EVENTS_MAX` equal messages are logged within `WINDOW_S` seconds. Two messages are equal
-    if their level and event text are equal; other values may differ. After some were dropped, the
-    next equal message that is logged has their number as `not_logged`.
+    if their level and event text are equal; other values may differ. The first equal message after
+    dropped ones has the number of the dropped messages as `not_logged`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -164,16 +164,18 @@ class RateLimit:
 
 
 def rotate(path: str, pid: int, fd: int = 2) -> bool:
-    """Empty the log file `path` if it has more than `LOG_BYTES_MAX` bytes; return whether it did.
+    """Empty the log file `path` if it has more than `LOG_BYTES_MAX` bytes.
+
+    Returns whether a file was emptied.
 
     `fd` is the descriptor to which this process logs. If `fd` refers to another file than `path`,
     nothing is done; if it refers to a log file that was removed, that file is emptied.
 
-    Before `path` is emptied, its last `LOG_BYTES_MAX` bytes are copied to `PATH.1`. It is not
+    Before `path` is emptied, its last `LOG_BYTES_MAX` bytes are copied to `PATH.1`. `path` is not
     renamed, because the keeper also appends to it. A line logged during the copy may be missing in
     both files. The new first line is `pid`, the daemon's pid, as in the log of a new daemon.
 
-    Raises `OSError`.
+    Raises `OSError` if a file cannot be read or written.
     """
     status = os.fstat(fd)
     if status.st_size <= LOG_BYTES_MAX:

@@ -28,10 +28,10 @@ This wait follows the wait for pending responses (`CLOSE_TIMEOUT_S`).
 
 
 class Store(Protocol):
-    """A worker's store in the keeper: a `SendQueue` waits until all state put into it was sent.
+    """A worker's store in the keeper, for the worker's successor.
 
-    The state is for the worker's successor. `keeper.keeper_client.KeeperClient` implements this
-    protocol.
+    Before a `SendQueue` sends a line, it waits until all state that was put into the store has been
+    sent to the keeper. `keeper.client.KeeperClient` implements this protocol.
     """
 
     @property
@@ -67,7 +67,10 @@ class SendQueue:
         self._flushed = trio.Event()
 
     def put(self, line: bytes) -> None:
-        """Send `line` after all lines that were put before. Does nothing once closed."""
+        """Send `line`, without waiting, after all lines that were put before.
+
+        Does nothing once closed.
+        """
         if self._closed:
             return
         sent = self._send_now(line)

@@ -1,4 +1,4 @@
-"""stdin and stdout as a trio stream, whatever they are: pipes, sockets, terminals, files.
+"""stdin and stdout as a trio stream: pipes, sockets, terminals or files.
 
 Rule: no flags are set on stdin and stdout, because other processes may share them. In particular
 they stay blocking.
@@ -39,7 +39,8 @@ class StdioStream(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Wait for input; return at most `max_bytes`, or empty bytes at the end of the input.
 
-        A cancelled call consumes no input.
+        A cancelled call consumes no input. Raises `trio.BrokenResourceError` if the read fails, and
+        `trio.ClosedResourceError` after `aclose`.
         """
         if self._reads < 0:
             raise trio.ClosedResourceError
@@ -62,9 +63,10 @@ class StdioStream(trio.abc.Stream):
         return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Write all of `data`. If cancelled, an unknown part of `data` was written.
+        """Write all of `data`. If this call is cancelled, an unknown part of `data` is written.
 
-        Raises `trio.BrokenResourceError` if the reading end is closed.
+        Raises `trio.BrokenResourceError` if the write fails, as when the reading end is closed, and
+        `trio.ClosedResourceError` after `aclose`.
         """
         if self._writes < 0:
             raise trio.ClosedResourceError
@@ -139,7 +141,8 @@ def take_descriptors() -> tuple[int, int]:
 def open_missing() -> list[int]:
     """Open `/dev/null` as each of the descriptors 0, 1 and 2 that is closed; return their numbers.
 
-    Otherwise the next opened file would get such a number. Call this before any file is opened.
+    Otherwise the next opened file would get one of these numbers. Call this before any file is
+    opened.
     """
     missing = [fd for fd in (0, 1, 2) if not _is_open(fd)]
     for fd in missing:
@@ -176,8 +179,8 @@ async def _write_in_thread(fd: int, data: bytes) -> None:
 
     `fd` is also closed if this task is cancelled before the thread starts.
     """
-    # The thread or this task closes the descriptor: whichever acquires the lock first. This task
-    # does so only if the thread was never started.
+    # Either the thread or this task closes the descriptor: the first one to acquire the lock. That
+    # is this task only if the thread was never started.
     closer = threading.Lock()
 
     def write() -> None:

@@ -64,7 +64,10 @@ class PeerCredentials(NamedTuple):
 
 
 def peer_of(sock: _Socket) -> PeerCredentials:
-    """Return the peer of a socket (unix(7), SO_PEERCRED; LOCAL_PEERCRED on macOS)."""
+    """Return the user and process at the other end of a connected socket.
+
+    See unix(7), SO_PEERCRED; on macOS LOCAL_PEERCRED.
+    """
     if hasattr(socket, "SO_PEERCRED"):
         found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
         pid, uid, _ = struct.unpack("iII", found)

@@ -1,24 +1,24 @@
 r"""The rc file, the typed line and the command file of bash (4.4 or newer; see `kind`).
 
-Rules of the rc file, which the user's commands may try hard to break:
+Rules of the rc file, which must work whatever the user's commands change in the shell:
 
 - It is sourced after the user's own. While it is parsed, aliases are off. All builtins are called
   through ``\builtin``, so that functions of the same name have no effect.
-- Marks go to ``/dev/tty`` and records to a file that is opened for each record: ``exec >FILE`` and
-  closed descriptors have no effect, and no child inherits a descriptor.
-- Each of its own commands is within ``{ …; } >/dev/null 2>&1``, which hides the traces of
+- Marks go to ``/dev/tty``, and each report to a file that is opened only to write it. So
+  ``exec >FILE`` and closed descriptors have no effect, and no child inherits a descriptor.
+- Each call of an acpterm function is within ``{ …; } >/dev/null 2>&1``, which hides the traces of
   ``set -x`` and the output of a DEBUG trap; and within ``… && :``, which keeps ``set -e`` and an
-  ERR trap from acting on the exit code that it passes on.
+  ERR trap from acting on the exit code that the function passes on.
 - ``__acpterm_precmd`` is the first entry of PROMPT_COMMAND. It does nothing if a function or a
   sourced file calls it, for example code that evaluates PROMPT_COMMAND. ``__acpterm_prompt`` is the
   last entry, since entries between them may set PS1.
-- The beginning and the end of each command install the entries again if they are missing.
+- At the beginning and the end of each command, missing entries are installed again.
 
-A command file is the command and an end. The end saves the pipe status, which ``.`` overwrites, and
-makes ``.`` return 0: ``set -e`` must not act on an exit code that the command itself was allowed to
-have, as in ``false && true``. Since an end could be parsed as a part of an incomplete command, an
-incomplete command has none; nor has an empty one, for which ``.`` returns 0. With ``set -x``, the
-file begins with another mark of the beginning: the first one is followed by the trace of ``.``.
+A command file consists of the command and a last line. The last line saves the pipe status, which
+``.`` overwrites, and makes ``.`` return 0: ``set -e`` must not act on an exit code that the command
+itself was allowed to have, as in ``false && true``. An incomplete command gets no last line, which
+could be parsed as a part of the command. An empty command needs none, since ``.`` returns 0 for it.
+With ``set -x``, the file begins with another mark C, since the trace of ``.`` follows the first.
 """
 
 from acpterm.shell import posix
@@ -34,8 +34,8 @@ __acpterm_last='{ __acpterm_prompt "$?" && :; } >/dev/null 2>&1'
 __acpterm_ps0='\e]133;C;aid=@nonce@;pid=$$;n=${__acpterm_n-}\a'
 __acpterm_ps1='\[\e]133;B;aid=@nonce@;pid=$$;n=${__acpterm_n-}\a\]'
 
-__acpterm_record() {
-  # event, status, pipe status
+__acpterm_report() {
+  # Arguments: event, status, pipe status
   \builtin local "IFS= " here=1
   [[ . -ef ${PWD-} ]] || here=0
   \builtin printf '\0%s %s %s %s %s %s %s %s %s\0' "$__acpterm_nonce" "$1" "$__acpterm_n" "$$" \
@@ -72,7 +72,7 @@ __acpterm_install() {
 }
 
 __acpterm_begin() {
-  # number, status before the command
+  # Arguments: number of the command, status before the command
   __acpterm_n=$1 __acpterm_open=1 __acpterm_status= __acpterm_pipe=
   __acpterm_install
   __acpterm_mark C
@@ -80,7 +80,7 @@ __acpterm_begin() {
 }
 
 __acpterm_end() {
-  # status and pipe status of the command
+  # Arguments: status and pipe status of the command
   \builtin local "IFS= "
   __acpterm_status=$1
   \builtin shift
@@ -99,7 +99,7 @@ __acpterm_precmd() {
     if [[ ${__acpterm_open-} == 1 ]]; then
       __acpterm_open=0
       __acpterm_status=${__acpterm_status:-$1}
-      __acpterm_record end "$__acpterm_status" "$__acpterm_pipe"
+      __acpterm_report end "$__acpterm_status" "$__acpterm_pipe"
       __acpterm_mark "D;$__acpterm_status"
     fi
     __acpterm_mark A
@@ -128,7 +128,7 @@ for __acpterm_key in emacs vi-insert vi-command; do
 done 2>/dev/null
 \builtin unset __acpterm_key
 __acpterm_install
-{ __acpterm_record ready 0; } 2>/dev/null
+{ __acpterm_report ready 0; } 2>/dev/null
 [[ -z $__acpterm_aliases ]] || \builtin shopt -s expand_aliases
 \builtin unset __acpterm_aliases
 """

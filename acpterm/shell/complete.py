@@ -1,8 +1,9 @@
-"""Whether a command is complete: text after it would begin another command.
+"""Check whether the text of a command is complete, so that text after it begins another command.
 
-It is not if a quote, a here-document or a compound command has no end, if the text ends with an
-operator such as ``|``, or if it contains no command. The answer errs on one side: text that
-tree-sitter's grammar of bash does not accept, or that is long, counts as incomplete.
+A command is incomplete if a quote, a here-document or a compound command has no end, if the text
+ends with an operator such as ``|``, or if the text contains no command. In doubt, a command counts
+as incomplete: if tree-sitter's grammar of bash does not accept it, or if it is longer than
+`PARSED_BYTES_MAX`.
 """
 
 from functools import cache
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 PARSED_BYTES_MAX = 16 * 1024
-"""Parsing this much takes about 5 ms."""
+"""The maximum length of a command that is parsed, in bytes. Parsing that takes about 5 ms."""
 
 
 @cache
@@ -24,7 +25,10 @@ def _parser() -> "Parser":
 
 
 def is_complete(command: str) -> bool:
-    """Return whether `command` is certainly complete, and not empty."""
+    """Return whether `command`, text for bash or zsh, is certainly complete.
+
+    Returns False if `command` is empty or only a comment.
+    """
     data = command.encode("utf-8", "surrogateescape")
     if len(data) > PARSED_BYTES_MAX:
         return False

@@ -1,13 +1,13 @@
 """The private directory through which the driver and its shell exchange files.
 
 The directory has mode 0700 and a random name. The driver writes rc files and command files, and
-deletes them once they were read; the shell writes one record for each command.
+deletes them once they were read; the shell writes one report for each command.
 
-Programs in the shell may do anything with the directory, also if they are isolated and the driver
-is not. So the driver holds it open, uses names in it only through that descriptor, follows no
-links, opens nothing that it has not created, and waits for nothing. If the path leads elsewhere,
-there is an error instead of a file. A command may delete the directory: the next write creates it
-again.
+Programs in the shell may do anything to the directory. If they run in a sandbox and the driver does
+not, they must not be able to make the driver read, replace or wait for a file outside the sandbox.
+So the driver keeps the directory open, accesses files only relative to that descriptor, follows no
+symbolic links, and never blocks on a file. If the directory's path leads to another directory,
+writing raises an error. If a command has deleted the directory, the next write creates it again.
 """
 
 import errno
@@ -18,19 +18,24 @@ import stat
 import tempfile
 from contextlib import suppress
 
-from acpterm.shell.record import RECORD_BYTES_MAX, Record, parse_record
+from acpterm.shell.report import REPORT_BYTES_MAX, Report, parse_report
 
 _PREFIX = "acpterm-shell-"
 _GITIGNORE = ".gitignore"
 
 
 class ShellDirectory:
-    """One shell's private directory, and its nonce."""
+    """One shell's private directory.
+
+    `path` is the directory's path, and `nonce` the random text that authenticates the shell's marks
+    and reports. `is_in_workspace` is true if the directory is in a given parent directory.
+    """
 
     def __init__(self, parent: str | None = None) -> None:
-        """Create the directory in the user's runtime directory, or hidden in `parent`.
+        """Create the directory: in `parent`, or without one in the user's runtime directory.
 
-        In `parent`, a workspace, git ignores it.
+        `parent` is a directory that the shell's sandbox makes visible. In it, the new directory has
+        a hidden name and is ignored by git. Raises `OSError` if the directory cannot be created.
         """
         self.nonce = secrets.token_hex(16)
         self.is_in_workspace = parent is not None
@@ -52,9 +57,10 @@ class ShellDirectory:
             self.write(_GITIGNORE, "*\n")
 
     def write(self, name: str, text: str) -> str:
-        """Write a new file, which only the user can read, instead of an existing one.
+        """Write `text` to a new file, which only the user can read; return the file's path.
 
-        Return its path. Raises `OSError`, also if the directory was replaced.
+        An existing file with this name is replaced. Raises `OSError` if the file cannot be written,
+        or if the directory was replaced by another one.
         """
         self._check()
         self._unlink(name)
@@ -65,7 +71,7 @@ class ShellDirectory:
         return os.path.join(self.path, name)
 
     def _open(self) -> int:
-        """Return a descriptor of the directory. Raises `OSError` if it is not ours."""
+        """Return a descriptor of the directory. Raises `OSError` if it belongs to another user."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
         descriptor = os.open(self._name, flags, dir_fd=self._above)
         if os.fstat(descriptor).st_uid != os.geteuid():
@@ -74,7 +80,7 @@ class ShellDirectory:
         return descriptor
 
     def _check(self) -> None:
-        """Create the directory again if it was deleted. Raises `OSError` if it was replaced."""
+        """Create the directory again if it was deleted; raise `OSError` if it was replaced."""
         try:
             found = os.stat(self.path, follow_symlinks=False)
         except FileNotFoundError:
@@ -97,36 +103,39 @@ class ShellDirectory:
             os.unlink(name, dir_fd=self._descriptor)
 
     def remove(self, name: str) -> None:
-        """Delete a file, if it exists."""
+        """Delete the file `name` if it exists; ignore errors."""
         with suppress(OSError):
             self._unlink(name)
 
     def command_name(self, n: int) -> str:
-        """Return the name of the file of command `n`."""
+        """Return the name of the file to which the driver writes command `n`."""
         return f"{n}"
 
-    def record(self, n: int, event: str = "end") -> Record | None:
-        """Return the valid record of command `n`, if there is one."""
+    def report(self, n: int, event: str = "end") -> Report | None:
+        """Return the shell's report on command `n`; None if there is no valid one (yet).
+
+        `event` is `end`; or `ready`, with `n` 0, for the report that the shell has started.
+        """
         try:
             flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
             descriptor = os.open(f"{n}.{event}", flags, dir_fd=self._descriptor)
         except OSError:
             return None
         try:
-            record = parse_record(os.read(descriptor, RECORD_BYTES_MAX), self.nonce)
+            report = parse_report(os.read(descriptor, REPORT_BYTES_MAX), self.nonce)
         except OSError:
             return None
         finally:
             os.close(descriptor)
-        return record if record and (record.n, record.event) == (n, event) else None
+        return report if report and (report.n, report.event) == (n, event) else None
 
     def forget(self, n: int) -> None:
-        """Delete the files of command `n`."""
+        """Delete the file of command `n`, and the report on its end."""
         self.remove(self.command_name(n))
         self.remove(f"{n}.end")
 
     def close(self) -> None:
-        """Delete the directory, unless it was replaced."""
+        """Delete the directory, unless it was replaced by another one. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -1,11 +1,12 @@
 r"""The rc file, the typed line and the command file of fish (3.1 or newer; see `kind`).
 
-fish has events for the beginning and the end of a command line. Between the event and the command,
-it sets the title; so the typed line emits a second mark C. The names of ``set``, ``test``,
-``string`` and ``builtin`` are reserved in fish: functions cannot replace them.
+fish has events for the beginning and the end of a command line, whose handlers emit the marks C and
+D. After the first event fish still sets the terminal's title, which is output; so the typed line
+emits a second mark C. Functions cannot replace ``set``, ``test``, ``string`` and ``builtin``, whose
+names are reserved in fish.
 
-fish parses a file before it executes any of it. A command file is the command, and at its end a
-call that saves the pipe status, which ``source`` overwrites. There is no such call if the command
+fish parses a file before it executes any of it. A command file consists of the command and a last
+line, which saves the pipe status that ``source`` overwrites. There is no last line if the command
 may continue on the next line. In fish, ``exit`` in a sourced file ends the file and not the shell.
 """
 
@@ -24,8 +25,8 @@ function __acpterm_mark
         $__acpterm_n >/dev/tty
 end
 
-function __acpterm_record
-    # event, status, pipe status
+function __acpterm_report
+    # Arguments: event, status, pipe status
     set -l here 1
     test -d "$PWD"; or set here 0
     builtin printf '\0%s %s %s %s %s %s - %s %s\0' $__acpterm_nonce $argv[1] $__acpterm_n \
@@ -46,7 +47,7 @@ function __acpterm_begin
 end
 
 function __acpterm_end
-    # status and pipe status of the command
+    # Arguments: status and pipe status of the command
     set -g __acpterm_pipe $argv[2..]
     return $argv[1]
 end
@@ -56,7 +57,7 @@ function __acpterm_postexec --on-event fish_postexec
     if test "$__acpterm_open" = 1
         set -g __acpterm_open 0
         set -q __acpterm_pipe[1]; or set -g __acpterm_pipe -
-        __acpterm_record end $now (string join , -- $__acpterm_pipe) 2>/dev/null
+        __acpterm_report end $now (string join , -- $__acpterm_pipe) 2>/dev/null
         __acpterm_mark "D;$now" 2>/dev/null
     end
 end
@@ -75,7 +76,7 @@ function __acpterm_ready --on-event fish_prompt
     __acpterm_mark B 2>/dev/null
 end
 
-__acpterm_record ready 0 0 2>/dev/null
+__acpterm_report ready 0 0 2>/dev/null
 """
 
 #: Removes what the user has typed at the prompt.
@@ -85,16 +86,16 @@ _EMPTY = re.compile(r"(\s*(#.*)?\n)*\s*(#.*)?")
 _END = "\n\n__acpterm_end $status $pipestatus\n"
 _LINE = " __acpterm_begin {n}; builtin source {path}"
 
-# A command on the next line would be a part of a line that ends in one of these, or in a comment.
+# If a command ends in one of these, or in a comment, fish may treat the next line as a part of it.
 _CONTINUED = re.compile(
     r"(#.*|[|&\\]|(^|[\s;(])(and|or|not|!|time|exec|command|builtin|if|while|else|begin))\s*\Z"
 )
 
 
 def command_file(n: int, command: str, flags: str) -> str:  # noqa: ARG001  as the other shells
-    """Return the contents of the file of command `n`."""
+    """Return the contents of the file of command `n`, whose text is `command`."""
     if _EMPTY.fullmatch(command):
-        # The exit code is 0, as in the other shells; fish would not change it.
+        # Without `true`, fish would keep the previous exit code; other shells return 0.
         return command + "\ntrue\n"
     return command + ("\n" if _CONTINUED.search(command) else _END)
 

@@ -1,4 +1,4 @@
-"""The kinds of shells: how each is started, set up, and given a command."""
+"""The kinds of shells (bash, zsh, fish): how each kind is started and given a command."""
 
 import os
 import shlex
@@ -11,24 +11,26 @@ KindName: TypeAlias = Literal["bash", "zsh", "fish"]
 
 
 REPAIR_KEYS: Final = b"\x1b[31417~"
-"""Keys that make the shell execute ``stty sane``. The shells' own key bindings contain the line, so
-that none of its characters passes through the terminal, for which it may be a signal."""
+"""Keys that make the shell execute ``stty sane``.
+
+A key binding of the rc file inserts the command line. So its characters do not pass through the
+terminal, which may treat one of them as a signal (``stty intr s``)."""
 
 
 class Setup(NamedTuple):
-    """How a shell is started: its program with arguments, variables, and the files it reads.
-
-    `files` maps names in the private directory to contents. They contain the nonce, so the driver
-    deletes them once the shell has read them.
-    """
+    """How a shell is started: its program, arguments, variables, and the files that it reads."""
 
     command: str
+    """The program: a name to search for in PATH."""
     args: list[str]
     env: dict[str, str]
+    """Variables to add to the shell's environment."""
     files: dict[str, str]
+    """Contents of files, by their names in the private directory. They contain the nonce, so the
+    driver deletes them once the shell has read them."""
 
     def with_env_as_arguments(self) -> "Setup":
-        """Return a setup without variables, for a sandbox that removes them for their values."""
+        """Return a setup that sets `env` by env(1), for a sandbox that removes such variables."""
         if not self.env:
             return self
         variables = [f"{name}={value}" for name, value in self.env.items()]
@@ -36,13 +38,15 @@ class Setup(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of shell."""
+    """A kind of shell, with everything that differs between the kinds."""
 
     name: KindName
     clear_line: bytes
     """Keys that empty the line at the prompt, which a user of an attached window may have begun."""
     command_file: Callable[[int, str, str], str]
+    """Returns the contents of a command's file. Arguments: number, text, the shell's ``$-``."""
     typed_line: Callable[[int, str], str]
+    """Returns the line that sources a command's file. Arguments: number, the file's quoted path."""
 
     def setup(
         self, directory: str, nonce: str, env: Mapping[str, str], *, user_rc: bool = True
@@ -77,7 +81,7 @@ class Kind(NamedTuple):
                 return Setup("fish", args, {}, {"rc": fill(fish.RC)})
 
     def keys(self, n: int, path: str) -> bytes:
-        """Return what to type at the prompt for command `n`, whose file is at `path`."""
+        """Return the keys to type at the prompt to run command `n`, whose file is `path`."""
         return self.clear_line + self.typed_line(n, shlex.quote(path)).encode() + b"\r"
 
 
@@ -89,7 +93,11 @@ KINDS: Final[dict[str, Kind]] = {
 
 
 def kind_of(name: str | None, env: Mapping[str, str]) -> Kind:
-    """Return the kind `name`; by default the kind of ``$SHELL``, or bash if it is another shell."""
+    """Return the kind of shell `name`; raise `ValueError` if there is no such kind.
+
+    If `name` is None, return the kind of the variable SHELL in `env`; bash if that is unset or
+    names another shell.
+    """
     if name is None:
         return KINDS.get(os.path.basename(env.get("SHELL", "")), KINDS["bash"])
     if name not in KINDS:

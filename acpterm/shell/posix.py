@@ -1,4 +1,7 @@
-r"""The typed line and the command file of bash and zsh. Their rc files define its functions."""
+r"""The typed line and the command file that bash and zsh have in common (`fish` has its own).
+
+The rc files of bash and zsh define the functions that both call, such as ``__acpterm_begin``.
+"""
 
 from acpterm.shell.complete import is_complete
 
@@ -12,10 +15,10 @@ _LINE = (
 def command_file(n: int, command: str, flags: str, end: str) -> str:
     """Return the contents of the file of command `n`; `flags` is the shell's last known ``$-``.
 
-    `end` is the last line, which reports exit code and pipe status.
+    `end` is the text that saves exit code and pipe status after the command.
     """
     if "v" in flags:
-        # `set -v` prints the lines of the file.
+        # With `set -v` the shell prints each line of the file: print none but the command's.
         return command + "\n"
     begin = _BEGIN.format(n=n) + "\n" if "x" in flags else ""
     return begin + command + (end if is_complete(command) else "\n")

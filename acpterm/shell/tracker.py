@@ -1,42 +1,50 @@
-"""The boundaries of commands: what the marks and the records of a shell say together.
+"""Find where each command of a shell begins and ends, by comparing the shell's marks and reports.
 
-States of the shell: *starting* until its record `ready` (`set_ready`); then it displays its prompt
-(`at_prompt`), or runs something. States of a command: *typed* (`begin`), *begun* at a mark C, and
-*ended* (`outcome` returns an `Outcome`).
+The letters of marks are those of `command_marks`. States of the shell: *starting* until its report
+`ready` (`set_ready`); then the shell either displays its prompt (`at_prompt`) or runs a command.
+States of a command: *typed* (`expect`), *begun* (a mark C has arrived), and *ended* (`outcome`
+returns an `Outcome`).
 
-- Output begins after the last C before the end. PS0 and preexec emit a C before the typed line is
-  executed, with the number of the command before; the line emits another, with the command's own
-  number, after which a C with another number has no effect: a program may print a log that contains
-  it.
-- The boundary is exact if the mark D with the command's number arrived, if the record agrees with
-  it, and if a C was seen. Else it is unknown, and so are exit code, pipe status and directory.
-- A command without D ends when its shell displays the prompt again (PROMPT_COMMAND may have been
-  replaced), or when its record is there and no output arrives any more (the terminal of the marks
-  may have been closed).
-- A shell that displays a prompt with an earlier number has not executed the line: a key of it was a
-  signal for the terminal (``stty intr x``), or the shell was not editing a line.
-- A C without `begin` belongs to a command that the user runs in an attached window.
+- A command's output begins after its last mark C. PS0 and preexec emit one C before the typed line
+  is executed, with the number of the previous command; then the line itself emits a second C, with
+  the command's own number. After the second C, a C with another number has no effect, since a
+  program may print a log that contains such marks.
+- A command's end is exact if three conditions hold: the mark D with the command's number has
+  arrived; the report agrees with the mark; and a C has arrived. Otherwise the end is unknown, and
+  so are exit code, pipe status and directory.
+- A command whose D does not arrive ends when its shell displays the prompt again (the command may
+  have replaced PROMPT_COMMAND), or when its report is there and no output arrives any more (the
+  terminal that the marks are written to may have been closed).
+- A shell that displays a prompt with the number of an earlier command has not executed the typed
+  line: a key of the line was a signal to the terminal (``stty intr x``), or the shell was not
+  editing a line.
+- A C that arrives while no command is expected belongs to a command that the user runs in an
+  attached window.
 """
 
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from acpterm.shell.marks import Mark, MarkScanner, Output
-from acpterm.shell.record import Record
+from acpterm.shell.command_marks import CommandMark, CommandMarkScanner, Output
+from acpterm.shell.report import Report
 from acpterm.terminal.text.stream import TextView
 
 
 class Outcome(NamedTuple):
-    """The end of a command, as far as it is known."""
+    """How a command ended. A field is None if its value is unknown."""
 
     boundary: Literal["exact", "unknown"]
+    """Whether it is known exactly where the command's output begins and ends."""
     exit_code: int | None
+    """The command's exit code."""
     pipe_status: list[int] | None
+    """The exit code of each command of the last pipeline."""
     cwd: str | None
+    """The shell's working directory after the command; None also if it no longer exists."""
     detail: str
-    """Why the boundary is unknown, or what is remarkable."""
+    """Why the boundary is unknown, or that the directory no longer exists; otherwise empty."""
     was_executed: bool = True
-    """False if the shell certainly has not executed the command, since it got another line."""
+    """False if the shell certainly has not executed the typed line."""
 
 
 @dataclass
@@ -44,19 +52,24 @@ class _Command:
     n: int
     text: TextView
     position: int
-    """Where the output begins, if `has_begun`; before, where the line was typed."""
+    """The position at which the output begins; until `has_begun`, where the line was typed."""
     has_begun: bool = False
+    """Whether any mark C has arrived."""
     has_own_begin: bool = False
-    end: Mark | None = None
-    prompt: Mark | None = None
-    """The prompt that was displayed although no D had arrived."""
+    """Whether a mark C with the number `n` has arrived."""
+    end: CommandMark | None = None
+    """The mark D."""
+    prompt: CommandMark | None = None
+    """The mark of a prompt that was displayed although no D had arrived."""
     lost: int = 0
+    """The number of bytes of output that were lost."""
 
-    def is_skipped(self, prompt: Mark) -> bool:
-        """Return whether a prompt means that the line's first part, which sets `n`, did not run.
+    def is_skipped(self, prompt: CommandMark) -> bool:
+        """Return whether `prompt`, a mark with another number, shows that the line was not run.
 
-        Programs cannot run in that state. The end of a prompt (B) is also displayed again while a
-        line is edited.
+        The first part of the typed line sets the shell's number to `n`, and no program runs before
+        that. A mark B alone shows nothing before a C: it is also emitted again while a line is
+        edited.
         """
         return prompt.letter != "D" and (
             prompt.letter == "A" if not self.has_begun else not self.has_own_begin
@@ -67,40 +80,41 @@ class _Command:
 class Tracker:
     """Tracks the commands of one shell.
 
-    `output_bytes` is the maximum length of a command's retained text.
+    `nonce` is the nonce in the shell's marks. `output_bytes` is the maximum number of bytes of each
+    command's text that are retained.
     """
 
     nonce: str
     output_bytes: int
     at_prompt: bool = False
-    """Whether the shell displays its prompt: the end of the prompt has arrived."""
+    """Whether the shell displays its prompt: the mark B at the prompt's end has arrived."""
     is_prompting: bool = False
-    """Whether the shell computes or displays its prompt."""
+    """Whether the shell computes or displays its prompt: the mark A or B has arrived."""
     is_user_running: bool = False
-    """Whether the user runs a command in the shell."""
+    """Whether the shell runs a command that the user typed in an attached window."""
     _pid: int | None = None
     _command: _Command | None = None
-    _scanner: MarkScanner = field(init=False)
+    _scanner: CommandMarkScanner = field(init=False)
 
     def __post_init__(self) -> None:
-        self._scanner = MarkScanner(self.nonce)
+        self._scanner = CommandMarkScanner(self.nonce)
 
     @property
     def position(self) -> int:
-        """The position up to which the shell's output was fed."""
+        """The position just past the last byte of the shell's output that was fed or skipped."""
         return self._scanner.position
 
     @property
     def is_ready(self) -> bool:
-        """Whether the shell has read its rc files."""
+        """Whether the shell's report `ready` has arrived: the shell has read its rc files."""
         return self._pid is not None
 
-    def set_ready(self, record: Record) -> None:
-        """Process the shell's record `ready`."""
-        self._pid = record.pid
+    def set_ready(self, report: Report) -> None:
+        """Process the shell's report `ready`. From then on, marks of other pids are ignored."""
+        self._pid = report.pid
 
-    def begin(self, n: int) -> None:
-        """Begin command `n`, whose line is typed next."""
+    def expect(self, n: int) -> None:
+        """Start tracking command `n`. Call this just before the command's line is typed."""
         self.at_prompt = self.is_prompting = False
         self._command = _Command(n, TextView(self.output_bytes), self.position)
 
@@ -109,18 +123,18 @@ class Tracker:
         self._process(self._scanner.feed(data))
 
     def skip(self, lost: int) -> None:
-        """Skip `lost` bytes of output, which are no longer retained."""
+        """Skip the next `lost` bytes of the shell's output, which are no longer retained."""
         self._process(self._scanner.skip(lost))
         if self._command:
             self._command.lost += lost
 
     def finish(self) -> None:
-        """End the output: the shell has ended."""
+        """Process the end of the shell's output: the shell has ended."""
         self._process(self._scanner.flush())
         if self._command:
             self._command.text.finish()
 
-    def _process(self, pieces: list[Output | Mark]) -> None:
+    def _process(self, pieces: list[Output | CommandMark]) -> None:
         for piece in pieces:
             if isinstance(piece, Output):
                 if self._command and not self._command.end:
@@ -128,7 +142,7 @@ class Tracker:
             elif self._pid in (None, piece.pid):
                 self._mark(piece)
 
-    def _mark(self, mark: Mark) -> None:
+    def _mark(self, mark: CommandMark) -> None:
         command = self._command
         if mark.letter == "C":
             self.at_prompt = self.is_prompting = False
@@ -151,40 +165,41 @@ class Tracker:
             if command and not command.end and not command.prompt:
                 command.prompt = mark
 
-    def outcome(self, record: Record | None, *, is_quiet: bool) -> Outcome | None:
-        """Return the end of the current command; None if it runs.
+    def outcome(self, report: Report | None, *, is_quiet: bool) -> Outcome | None:
+        """Return how the current command ended; None if it has not ended.
 
-        `record` is the command's record, if there is one now. `is_quiet` says that no output has
-        arrived for some time.
+        `report` is the shell's report of the command's end; None if there is none yet. `is_quiet`
+        is true if no output has arrived for some time. Raises `RuntimeError` if `expect` was never
+        called.
         """
         command = self._command
         if command is None:
             raise RuntimeError("no command has begun")
         if command.end:
-            return self._ended(command, command.end, record)
+            return self._ended(command, command.end, report)
         if command.prompt and command.prompt.n != command.n:
             detail = "the shell did not execute the line that hands over the command"
             return _unknown(detail, was_executed=False)
         if command.prompt:
             return _unknown("the shell displayed its prompt without a mark of the command's end")
-        if record and is_quiet:
+        if report and is_quiet:
             return _unknown("the shell reported the end, but its mark did not arrive")
         return None
 
-    def _ended(self, command: _Command, end: Mark, record: Record | None) -> Outcome:
-        if record is None:
+    def _ended(self, command: _Command, end: CommandMark, report: Report | None) -> Outcome:
+        if report is None:
             return _unknown("the mark of the end arrived, but no report of the shell")
-        if (record.n, record.pid, record.status) != (command.n, end.pid, end.status):
+        if (report.n, report.pid, report.status) != (command.n, end.pid, end.status):
             return _unknown("the shell's report differs from the mark of the end")
         if not command.has_begun:
             return _unknown("the mark of the beginning did not arrive")
-        detail = "" if record.cwd_exists else f"the directory {record.cwd} no longer exists"
-        cwd = record.cwd if record.cwd_exists else None
-        return Outcome("exact", record.status, record.pipe_status, cwd, detail)
+        detail = "" if report.cwd_exists else f"the directory {report.cwd} no longer exists"
+        cwd = report.cwd if report.cwd_exists else None
+        return Outcome("exact", report.status, report.pipe_status, cwd, detail)
 
     @property
     def has_begun(self) -> bool:
-        """Whether the shell has begun to execute the current command."""
+        """Whether a mark C of the current command has arrived: the shell executes its line."""
         return self._command is not None and self._command.has_begun
 
     @property
@@ -194,29 +209,29 @@ class Tracker:
 
     @property
     def output(self) -> str:
-        """The text of the current or the last command, up to now."""
+        """The retained text of the current command; of the last one if no command runs."""
         return self._command.text.text() if self._command else ""
 
     @property
     def output_begin(self) -> int:
-        """The bytes (UTF-8) of text before `output`, which are no longer retained."""
+        """The number of bytes (UTF-8) of the command's text before `output`, which were dropped."""
         return self._command.text.dropped_bytes if self._command else 0
 
     @property
     def truncated(self) -> bool:
-        """Whether the beginning of that text is no longer retained."""
+        """Whether `output` lacks text of the command: its beginning, or output that was lost."""
         return self._command is not None and (
             self._command.text.truncated or self._command.lost > 0
         )
 
     @property
     def lost(self) -> int:
-        """The number of bytes of the current or the last command that were lost."""
+        """The number of bytes of the command's output that were skipped by `skip`."""
         return self._command.lost if self._command else 0
 
     @property
     def span(self) -> tuple[int, int]:
-        """The positions at which the output of that command begins and ends, up to now."""
+        """The positions at which the command's output begins and ends, or has reached so far."""
         if self._command is None:
             return self.position, self.position
         end = self._command.end

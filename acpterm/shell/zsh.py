@@ -1,19 +1,19 @@
 r"""The rc files, the typed line and the command file of zsh (5.3 or newer; see `kind`).
 
-The rules are those of `bash`, with the means of zsh: ``precmd_functions`` and ``preexec_functions``
-instead of PROMPT_COMMAND and PS0. Differences:
+The rules are those of `bash`, with ``precmd_functions`` and ``preexec_functions`` in place of
+PROMPT_COMMAND and PS0. Differences:
 
 - zsh calls a function named ``precmd`` before those in ``precmd_functions``. If the user has one,
-  it is moved into ``precmd_functions``, after ours.
+  it is moved into ``precmd_functions``, after acpterm's.
 - The option PROMPT_SP prints a ``%`` after a last line without a newline, before any function is
   called. It is turned off.
-- zsh looks for its rc files in ZDOTDIR. The private directory is ZDOTDIR only until our ``.zshrc``
-  is read; then ZDOTDIR is again what it was.
+- zsh reads its rc files from the directory ZDOTDIR. ZDOTDIR is the private directory only until
+  acpterm's ``.zshrc`` is read, which restores the user's value.
 """
 
 from acpterm.shell import posix
 
-#: The name of the variable with the user's ZDOTDIR, if there is one.
+#: The name of the variable that passes the user's ZDOTDIR to the rc files; empty for none.
 USER_ZDOTDIR = "ACPTERM_ZDOTDIR"
 
 ENV_RC = r"""
@@ -41,8 +41,8 @@ RC = r"""
 \builtin typeset -g __acpterm_nonce=@nonce@ __acpterm_dir=@dir@
 \builtin typeset -g __acpterm_n=0 __acpterm_open=0 __acpterm_status= __acpterm_pipe= __acpterm_ps1=
 
-__acpterm_record() {
-  # event, status, pipe status, options
+__acpterm_report() {
+  # Arguments: event, status, pipe status, options
   \builtin emulate -L zsh
   \builtin local here=1
   [[ . -ef $PWD ]] || here=0
@@ -86,7 +86,7 @@ __acpterm_preexec() {
 }
 
 __acpterm_begin() {
-  # number, status before the command
+  # Arguments: number of the command, status before the command
   __acpterm_n=$1 __acpterm_open=1 __acpterm_status= __acpterm_pipe=
   __acpterm_install
   __acpterm_mark C
@@ -94,7 +94,7 @@ __acpterm_begin() {
 }
 
 __acpterm_end() {
-  # status and pipe status of the command
+  # Arguments: status and pipe status of the command
   __acpterm_status=$1
   \builtin shift
   __acpterm_pipe=${(j:,:)@}
@@ -113,7 +113,7 @@ __acpterm_precmd() {
       if [[ $__acpterm_open == 1 ]]; then
         __acpterm_open=0
         __acpterm_status=${__acpterm_status:-$now}
-        __acpterm_record end "$__acpterm_status" "$__acpterm_pipe" "$-"
+        __acpterm_report end "$__acpterm_status" "$__acpterm_pipe" "$-"
         __acpterm_mark "D;$__acpterm_status"
       fi
       __acpterm_mark A
@@ -151,7 +151,7 @@ for __acpterm_key in emacs viins vicmd; do
 done
 \builtin unset __acpterm_key
 __acpterm_install
-{ __acpterm_record ready 0; } 2>/dev/null
+{ __acpterm_report ready 0; } 2>/dev/null
 [[ -z $__acpterm_aliases ]] || \builtin setopt aliases
 \builtin unset __acpterm_aliases
 """

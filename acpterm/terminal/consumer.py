@@ -4,21 +4,21 @@ There is one consumer per terminal. It consumes output in slices of at most `SLI
 which take about `SLICE_S` seconds, and yields to the event loop after each slice. All consumers
 take turns by one lock, so requests are served between two slices, however many programs flood.
 
-Only the consumer advances the ring: this makes output readable and gives the keeper room to write.
-Other readers only read, each at a position of its own; they may hold output (`SharedRing.hold`).
+Only the consumer advances the ring, which makes output readable and gives the keeper room to write.
+All other readers have positions of their own, and may hold output (`SharedRing.hold`).
 
-The emulator replies to the program's queries. Each reply is typed once: before a reply is typed,
+The emulator replies to the program's queries. Each reply is typed only once: before it is typed,
 the ring's header records the position up to which queries are answered. After a take-over, the new
-worker consumes the retained output again, and types no replies to queries before that position.
+worker consumes the retained output again, but types no replies to queries before that position.
 
 A flag in the ring's header is set while the emulator runs. A new worker that finds the flag set
 knows that the old worker crashed on this terminal's output, and uses no emulator for the terminal.
 
 States: *idle*, after requesting a wake-up from the keeper (`SharedRing.arm`); *behind*, while there
-is output to consume. `catch_up` consumes a small backlog at once, for requests that must not miss
-output that the program has already written.
+is output to consume. `catch_up` consumes a small backlog at once, so that the answer to a request
+includes output that the program has already written.
 
-A new terminal size is applied at the position of the output at which it was set.
+A new terminal size is applied to the emulator at the position in the output at which it was set.
 """
 
 import time
@@ -38,16 +38,16 @@ from acpterm.terminal.vt.emulator import Emulator
 
 SLICE_BYTES: Final = 64 * 1024
 SLICE_S: Final = 0.0007
-# `catch_up` takes no longer than this. 64 KiB of ordinary output take some 3 ms.
+# `catch_up` begins no slice after this time. 64 KiB of ordinary output take some 3 ms.
 _CATCH_UP_S: Final = 0.01
-# For less output than this it does not pay to check whether it is simple output.
+# For less output than this, checking whether it is simple output takes longer than it saves.
 _SIMPLE_MIN_BYTES: Final = 8 * 1024
-# Deferred text is processed once the program has written nothing for this long.
+# Output that the text view stores unprocessed is processed once no output came for this long.
 _QUIET_S: Final = 0.05
 
 
 class Turns:
-    """The lock of a worker's consumers, so that only one of them processes output at a time."""
+    """The lock that all consumers of a worker share: only its holder processes output."""
 
     def __init__(self) -> None:
         self._lock = trio.Lock()
@@ -60,8 +60,8 @@ class Turns:
     async def take_until_done(self, step: Callable[[], bool]) -> None:
         """Wait for the calling consumer's turn, and run `step` repeatedly until it returns False.
 
-        Has a checkpoint between two runs, but no other consumer gets a turn until the last run has
-        ended.
+        Between two runs other tasks may run, but no other consumer gets a turn until the last run
+        has ended.
         """
         async with self._lock:
             while step():
@@ -107,7 +107,7 @@ class Consumer:
         self._resync = ring.position > 0
 
     def close(self) -> None:
-        """Stop calling `on_change`."""
+        """Never call `on_change` again, and drop the reference to it."""
         self._on_change = _nothing
 
     def wake(self) -> None:
@@ -120,9 +120,10 @@ class Consumer:
         self._apply_sizes()
 
     def catch_up(self) -> bool:
-        """Consume a little output now; return whether all output is consumed.
+        """Consume output now: at most `SLICE_BYTES` bytes, in about `_CATCH_UP_S` seconds.
 
-        Consumes at most `SLICE_BYTES` bytes in about `_CATCH_UP_S` seconds.
+        Returns whether all output is consumed, including output that the text view had stored
+        unprocessed.
         """
         budget = SLICE_BYTES
         deadline = time.monotonic() + _CATCH_UP_S
@@ -135,7 +136,7 @@ class Consumer:
     async def caught_up(self) -> None:
         """Wait until all output written before this call is consumed.
 
-        This includes output that the text view had stored unprocessed.
+        Output that the text view had stored unprocessed is then processed too.
         """
         await trio.lowlevel.checkpoint()
         target = self._ring.head
@@ -157,11 +158,11 @@ class Consumer:
     async def _wait(self) -> None:
         """Wait for more output.
 
-        If none comes for `_QUIET_S` seconds, processes a piece of the output that the text view has
-        stored unprocessed, if any.
+        If the text view has stored output unprocessed, waits at most `_QUIET_S` seconds, and then
+        processes one piece of that output.
         """
         if not self._text.has_deferred:
-            # Without a cancel scope, which would take most of the memory of an idle terminal.
+            # No timeout: its cancel scope would take most of the memory of an idle terminal.
             await self._wake.wait()
             return
         with trio.move_on_after(_QUIET_S):
@@ -173,7 +174,7 @@ class Consumer:
         self._step(SLICE_BYTES)
 
     def _step(self, max_bytes: int) -> None:
-        """Consume at most `max_bytes` of output."""
+        """Consume at most `max_bytes` bytes of output, up to the position of the next new size."""
         if self._sizes:
             max_bytes = min(max_bytes, max(0, self._sizes[0][0] - self._ring.position))
         data = self._ring.peek(max_bytes)

@@ -1,15 +1,16 @@
-"""The input of one terminal: typed in order, without ever blocking the caller.
+"""The input of one terminal: written to the PTY in order, without ever blocking the caller.
 
-States: *idle*; *behind*, while the program reads its input more slowly than it is typed. Then at
-most `input_bytes_max` bytes of input are queued, and a task types them as the PTY gets room.
+To *type* input is to write it to the PTY's master, as a keyboard would. States: *idle*; *behind*,
+while input is queued because the program reads more slowly than input arrives. At most
+`input_bytes_max` bytes are queued, and a task types them as the PTY gets room.
 
 Input is typed in the order of the calls. When the terminal is closed, or a write to the PTY fails,
 the queued input is dropped, and tasks that wait for it get an error. After a failed write, new
 input is accepted as before.
 
-The emulator's replies to the program's queries are typed in the same way, but listeners do not get
-them, since neither user nor agent typed them. At most `REPLY_BYTES_MAX` bytes of replies are
-queued; further replies are dropped.
+The emulator's replies to the program's queries are typed in the same way. Listeners are not called
+with replies, since neither the user nor the agent has sent them. At most `REPLY_BYTES_MAX` bytes of
+replies are queued; further replies are dropped.
 """
 
 import contextlib
@@ -23,25 +24,25 @@ import trio
 
 from acpterm.pty.master import Master
 
-# Called with each piece of input that the PTY has taken, and whether the terminal echoed it. Input
-# is not echoed while a password is entered, for example.
+# Called with each piece of input that the PTY has taken, and whether the terminal echoed the piece.
+# Terminals do not echo while a password is entered, for example.
 Listener = Callable[[bytes, bool], None]
 
 INPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 REPLY_BYTES_MAX: Final = 64 * 1024
-# Number of drops remembered: no task still waits for input that was dropped before these.
+# The number of dropped ranges that are remembered. No task still waits for input of older ones.
 _FAILURES_MAX: Final = 100
 
 
 class InputFullError(Exception):
-    """The queue of input is full, because the program does not read. The new input is not typed."""
+    """The queue of input is full, because the program does not read. The new input is dropped."""
 
 
 class Keyboard:
     """The input of one terminal, written to the PTY's `master`.
 
-    `start` is called with an async function that types the queued input, and must start it in the
-    terminal's nursery.
+    `start` is called with an async function that types the queued input, and must start that
+    function in the terminal's nursery. `input_bytes_max` is the maximum number of queued bytes.
     """
 
     def __init__(
@@ -55,21 +56,23 @@ class Keyboard:
         self._start = start
         self._input_bytes_max = input_bytes_max
         self._rest = bytearray()
-        # Number of bytes typed or dropped so far, and the ranges of the dropped bytes.
+        # The number of bytes typed or dropped so far, and the ranges of the dropped bytes: pairs of
+        # positions in the input, counted in the same way.
         self._passed = 0
         self._dropped: deque[tuple[int, int]] = deque(maxlen=_FAILURES_MAX)
-        # The ranges of the emulator's replies in the input.
+        # The ranges of the emulator's replies in the queued input.
         self._replies: deque[tuple[int, int]] = deque()
         self._passed_changed = trio.lowlevel.ParkingLot()
         self.last_typed = 0.0
-        """When the PTY last took input, on the clock of `time.monotonic`; 0 for never."""
+        """The `time.monotonic` time at which the PTY last took input; 0 for never."""
         #: Called synchronously with typed input. A listener must neither wait nor raise.
         self.listeners: Final[list[Listener]] = []
 
     def type(self, data: bytes) -> int:
         """Type `data`, now or as soon as the PTY has room.
 
-        Returns a number to pass to `wait`, which waits until the PTY has taken `data`.
+        Returns the position of the end of `data` in the input. With this number, `wait` waits until
+        the PTY has taken `data`.
 
         Raises `trio.ClosedResourceError` if the terminal is closed, `OSError` if the write to the
         PTY fails, and `InputFullError` if more than `input_bytes_max` bytes would be queued.
@@ -83,8 +86,8 @@ class Keyboard:
     def reply(self, data: bytes) -> None:
         """Type a reply of the emulator to a query of the program.
 
-        Drops the reply if more than `REPLY_BYTES_MAX` bytes of replies would be queued, or if the
-        write to the PTY fails.
+        Drops the reply if more than `REPLY_BYTES_MAX` bytes of replies would be queued, if the
+        terminal is closed, or if the write to the PTY fails.
         """
         waiting = sum(end - max(begin, self._passed) for begin, end in self._replies)
         if self._master.closed or waiting + len(data) > REPLY_BYTES_MAX:
@@ -118,7 +121,7 @@ class Keyboard:
         """Wait until the PTY has taken the input for which `type` returned `typed`.
 
         If the wait is cancelled, the input is typed all the same. Raises
-        `trio.ClosedResourceError` if the input was dropped.
+        `trio.ClosedResourceError` if the input was dropped, or if the terminal is closed.
         """
         while self._passed < typed:
             if self._master.closed:
@@ -128,7 +131,7 @@ class Keyboard:
             raise trio.ClosedResourceError
 
     def close(self) -> None:
-        """Drop queued input and fail all waiting tasks: the terminal is closed. Idempotent."""
+        """Drop the queued input and refuse new input. Pending calls of `wait` raise. Idempotent."""
         self._drop()
         self._start = _refuse
 
@@ -136,7 +139,7 @@ class Keyboard:
         if self._rest:
             end = self._passed + len(self._rest)
             self._dropped.append((self._passed, end))
-            # One more, so that later input, even if empty, is not within the dropped range.
+            # Count one byte more, so that later input, even if empty, is after the dropped range.
             self._passed = end + 1
             self._rest.clear()
         self._replies.clear()
@@ -181,7 +184,7 @@ class Keyboard:
     def _echoes(self) -> bool:
         try:
             return self._master.echoes
-        except (OSError, termios.error):  # if it is unknown, treat the input as a password
+        except (OSError, termios.error):  # unknown: treat the input as a password
             return False
 
 

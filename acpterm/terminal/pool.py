@@ -1,79 +1,50 @@
 """All terminals of one worker: creating, adopting, running, ending and finding them.
 
 Ownership: `run` has one task per terminal, from `create` until the terminal is closed. The keeper
-owns the programs. The pool drops a terminal when the terminal is released. The keeper drops the
-output of a released terminal once the terminal is closed; if `Terminal.retained` is set, only
-after a call of `forget`. A terminal's id contains a random number of 128 bits, so ids can be
-neither guessed nor repeated.
+owns the programs. The pool drops a terminal when it is released. The keeper drops the output of a
+released terminal once it is closed; but if `Terminal.retained` is true, only after `forget`. A
+terminal's id contains a random number of 128 bits, so ids can be neither guessed nor repeated.
 
 `create` raises `ShutDownError` unless `run` is running, and after `shut_down`. When `run` is
 cancelled, the processes of all terminals are killed without grace. When the keeper dies, all
 running terminals are ended. Programs whose exit the keeper had not reported get `EndedBy.LOST`.
 """
 
-import math
 import os
 import secrets
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 import trio
 
-from acpterm.keeper.client import Found, KeeperClient, Spawned
-from acpterm.pty.limits import NO_LIMITS, Cause, ResourceLimits
+from acpterm.keeper.client import KeeperClient
+from acpterm.keeper.reports import Found, Spawned
+from acpterm.pty.limits import NO_LIMITS, ResourceLimits
 from acpterm.pty.master import Master
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.cgroup_limits import Enforcement
 from acpterm.pty.tracking.tree import ProcessTree
 from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.consumer import Turns
-from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.shared_ring import WINDOW_BYTES, SharedRing
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.vt import emulator
 
-MIB: Final = 1024 * 1024
-# Descriptors that a new terminal needs: ring, master, and two more while the ring is mapped. The
-# reserve for other purposes is in `runtime.descriptors`.
+# The number of descriptors that a new terminal needs: ring, master, and two more while the ring is
+# mapped. `runtime.descriptors` reserves descriptors for other purposes.
 _SPARE_DESCRIPTORS: Final = 4
-# Seconds to end the program of a terminal that `create` failed to return.
+# How long to wait for the end of the processes of a terminal that `create` failed to return.
 _DISCARD_TIMEOUT_S: Final = 1.0
 _log = structlog.get_logger("acpterm.pool")
 _SHUT_DOWN: Final = "acpterm is shutting down: no terminal is created any more"
 
 
-class TerminalSpec(NamedTuple):
-    """The parameters with which a terminal is created or adopted."""
-
-    size: tuple[int, int] = (120, 40)
-    """Columns and rows."""
-    limit: int = MIB
-    """Bytes of text to retain."""
-    ring_size: int = MIB
-    """Bytes of raw output to retain."""
-    lifetime: float = math.inf
-    """Seconds after which the program is killed; infinite for never."""
-    lifetime_cause: Cause | None = None
-    """The limit that sets the lifetime; None if none does."""
-    view: str = "text"
-    """The view that the terminal's creator reads: `text`, `raw` or `screen`."""
-    created_time: float | None = None
-    """The time of creation in seconds since 1970; None for now."""
-    started_at: float | None = None
-    """The time of creation in seconds since boot (`pty.processes.now`); None for now."""
-    ended_by: EndedBy | None = None
-    """For an adopted terminal whose program was already being ended: by what; otherwise None."""
-    cause: Cause | None = None
-    """The limit because of which `ended_by` has ended it, if any."""
-    remote: RemoteProgram | None = None
-    """The program, if it runs on another host."""
-
-
 class ShutDownError(Exception):
-    """The pool is shut down, or does not run, so it creates no terminals."""
+    """`create` was called while the pool does not run, or after it was shut down."""
 
 
 def _nothing(_: Terminal) -> None:
@@ -81,11 +52,11 @@ def _nothing(_: Terminal) -> None:
 
 
 class Pool:
-    """The terminals of one worker.
+    """The terminals of one worker. `terminals` has those that are not released, by their ids.
 
     `keeper` spawns and owns the programs, and `trees` tracks their processes; the caller runs both.
-    `grace` is the time in seconds between SIGTERM and SIGKILL. `on_exit` is called with each
-    terminal whose program has exited.
+    `grace` is the time in seconds between SIGTERM and SIGKILL. `on_exit` is called once for each
+    terminal, when its program has exited.
     """
 
     def __init__(
@@ -107,7 +78,7 @@ class Pool:
         self._closing = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Supervise terminals until cancelled; then kill the remaining ones."""
+        """Supervise terminals until cancelled; then kill the processes of the remaining ones."""
         emulator.preload()
         try:
             async with trio.open_nursery() as self._nursery:
@@ -128,15 +99,16 @@ class Pool:
         """Start a program on a new terminal, and return the terminal.
 
         The id of the terminal is added to the program's environment. `record` is the terminal's
-        state for the next worker, which the keeper stores together with the spawn. `limits` apply
-        to the terminal's programs. If one of them cannot be enforced here, nothing is started and
-        `LimitError` is raised; unless `strict` is false: then the limit is logged as a warning, and
-        is in the terminal's `enforcement`.
+        state for the next worker, which the keeper stores in the same step in which it starts the
+        program. `limits` apply to the terminal's programs. If a limit cannot be enforced here and
+        `strict` is true, nothing is started and `LimitError` is raised. If `strict` is false, the
+        program is started all the same; the limit is logged as a warning, and listed in the
+        terminal's `enforcement`.
 
         If the program cannot be found or run, the terminal prints a message, and its program exits
         with 127 or 126. Raises `OSError` if the system has no PTY, process or descriptor left, and
-        `ShutDownError` if the pool does not run or is shut down. If cancelled, `create` leaves
-        nothing running.
+        `ShutDownError` if the pool does not run or is shut down. If `create` is cancelled, no
+        process keeps running.
         """
         if self._closing or self._nursery is None:
             raise ShutDownError(_SHUT_DOWN)
@@ -178,12 +150,12 @@ class Pool:
     ) -> Terminal:
         """Return a `Terminal` for a terminal that an earlier worker created.
 
-        `tree` tracks the terminal's processes. `limits` are those with which they were started;
-        they stay in force without a worker. The terminal's text and screen are rebuilt from the
-        output that the ring retains.
+        `found` is what the keeper knows about the terminal, and `tree` tracks its processes.
+        `limits` are those with which it was created; they stay in force while no worker runs. Text
+        and screen are rebuilt from the output that the ring retains.
         """
         spawned = Spawned(found.name, found.pid, found.started, found.master, found.ring, "adopted")
-        enforcement = self._trees.enforced(found.name, limits)
+        enforcement = self._trees.enforce_again(found.name, limits)
         terminal = self._make(spawned, tree, spec, enforcement, adopted=True)
         self._keeper.watch(found.name, terminal)
         self._supervise(terminal, spec.lifetime)
@@ -204,10 +176,7 @@ class Pool:
             self._keeper.forget(terminal.id)
 
     def forget(self, terminal: Terminal) -> None:
-        """Make the keeper drop the output of a released terminal.
-
-        The output is dropped now if the terminal is closed, otherwise once it closes.
-        """
+        """Make the keeper drop a released terminal's output now, or once the terminal is closed."""
         terminal.retained = False
         if terminal.is_closed:
             self._keeper.forget(terminal.id)
@@ -305,7 +274,7 @@ class Pool:
 
 
 def _report_unenforced(name: str, enforcement: Enforcement, *, strict: bool) -> None:
-    """Log the limits that cannot be enforced; if `strict`, raise `LimitError` for the first."""
+    """Log the limits that cannot be enforced; if `strict`, raise the first `LimitError` instead."""
     if strict and enforcement.unenforced:
         raise enforcement.unenforced[0]
     for error in enforcement.unenforced:

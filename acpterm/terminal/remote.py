@@ -1,11 +1,12 @@
 """The interface of a program that runs on another host than its terminal.
 
-The keeper runs a client on the terminal's PTY, such as `ssh`. What the user or the agent does to
-the program is done to the program itself, over there. The client ends when the program does; how
-the program ended is asked over there too, since a client cannot say all of it.
+The keeper runs a client, such as `ssh`, on the terminal's PTY. A signal or an end that the user or
+the agent requests is applied to the program on the other host, and not to the client. The client
+ends when the program ends. How the program ended is queried from the other host, because the
+client's exit status does not tell all of it.
 
-Unhappy order: the host cannot be reached any more. Then `end` gives up, the client is killed as
-any local program, and the exit is reported as lost.
+If the host cannot be reached any more, `end` gives up, the client is killed like a local program,
+and the exit is reported as lost.
 """
 
 from collections.abc import Callable
@@ -18,14 +19,16 @@ class RemoteExit(NamedTuple):
     """How a remote program ended. Exactly one of `code` and `signal` is None."""
 
     code: int | None
+    """The exit code, 0 to 255."""
     signal: str | None
     """The signal's name, such as `SIGTERM`."""
     ended_by: EndedBy | None = None
-    """What ended the program, unless it ended by itself or was killed from here."""
+    """What ended the program on its host, such as the cluster; None if it ended by itself, or was
+    ended by this daemon."""
 
 
 class RemoteProgram(Protocol):
-    """A program on another host. Its methods do not raise, and take a bounded time."""
+    """A program on another host. No method raises; all but `follow` return in a bounded time."""
 
     @property
     def host(self) -> str | None:
@@ -33,22 +36,22 @@ class RemoteProgram(Protocol):
 
     @property
     def is_queued(self) -> bool:
-        """Whether the program has not started, because it waits for resources."""
+        """Whether the program has not started yet because it waits for a cluster's resources."""
 
     async def follow(self, changed: Callable[[], object]) -> None:
         """Call `changed` when `host` or `is_queued` has changed; return once the program has ended.
 
-        It need not return if the client ends with the program.
+        May wait without end if it is certain that the client ends when the program ends.
         """
 
     async def end(self, grace: float) -> bool:
         """End the program and its descendants: SIGTERM, and SIGKILL after `grace` seconds.
 
-        Returns whether none is left; False if the host cannot be reached.
+        Returns whether all of them have ended; False also if the host cannot be reached.
         """
 
     async def signal(self, number: int) -> bool:
-        """Send a signal to the foreground process group; return whether it was sent."""
+        """Send the signal `number` to the foreground process group; return whether it was sent."""
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
-        """Return how the program ended; `code` and `signal` are how its client ended."""
+        """Return how the program ended; `code` and `signal` are the exit status of its client."""

@@ -1,15 +1,16 @@
-"""A terminal's raw output, in the ring file that the keeper fills and the worker consumes.
+"""The worker's end of a ring: raw output in a file that the keeper fills and the worker consumes.
 
-`keeper.ring` defines the file's layout; `ring` is a ring in this process's memory alone.
+`keeper.ring_file` defines the file's layout and maps it; `private_ring` is a ring that no other
+process shares.
 
 Positions are absolute and only grow. Three of them divide the stream:
 
     0 ── start ─────── position ─── head
          └ retained ─┘ └ unread ──┘
 
-- before `start`: *released* bytes, which the keeper may overwrite. The keeper overwrites no others,
-  so a read never races with it. When the file has no room left, the keeper stops reading the PTY,
-  and the program blocks;
+- before `start`: *released* bytes, which the keeper may overwrite. The keeper overwrites no other
+  bytes, so a read never races with a write. When the file has no room left, the keeper stops
+  reading the PTY, and the program blocks;
 - from `start` to `position`: consumed by this worker and still readable;
 - from `position` to `head`: written by the keeper and not consumed yet.
 
@@ -24,13 +25,13 @@ read even before it is consumed, so readers continue at the positions that they 
 from collections.abc import Callable
 from typing import Final
 
-from acpterm.keeper import ring as layout
-from acpterm.terminal.ring import Slice, bounds
+from acpterm.keeper import ring_file as layout
+from acpterm.terminal.private_ring import Slice, bounds
 
 # Bytes that the keeper may write ahead of the consumer, in addition to the retained bytes.
 WINDOW_BYTES: Final = 1024 * 1024
 
-# After less output than this, `give_back_room` has no memory to return.
+# With less output than this, `give_back_room` returns nothing: it would not pay.
 _TRIM_MIN_BYTES: Final = 64 * 1024
 
 
@@ -54,12 +55,13 @@ class EmulatorMark:
 
 
 class SharedRing:
-    """The consumer's side of one ring file: consumes output, and makes consumed output readable.
+    """The worker's end of one ring file: consumes output, and makes consumed output readable.
 
-    `fd` is the ring file, and `retained` the number of consumed bytes that stay readable. `arm` is
-    called with the file's header to request a wake-up from the keeper. `on_room` is called when the
-    ring has room again after the keeper had stopped reading the PTY for lack of room. `adopted` is
-    true if an earlier worker has consumed from the file.
+    `fd` is a descriptor of the ring file, which is mapped; the caller still owns the descriptor.
+    `retained` is the number of consumed bytes that stay readable. `arm` is called with the file's
+    header to request a wake-up from the keeper. `on_room` is called when the ring has room again
+    after the keeper had stopped reading the PTY for lack of room. `adopted` is true if an earlier
+    worker has consumed from the file.
     """
 
     __slots__ = (
@@ -96,7 +98,7 @@ class SharedRing:
         self.retained = retained
         #: The position just past the last byte consumed.
         self.position = 0
-        #: The position just past the last byte written before the take-over.
+        #: The position just past the last byte written before the take-over; 0 without one.
         self.restored_end = 0
         self._peeked = 0
         #: Queries before this position have been answered by an earlier worker.
@@ -129,17 +131,17 @@ class SharedRing:
     def has_unread(self) -> bool:
         """Whether there is unread output, or the keeper is about to write some.
 
-        A keeper that is about to write has read output from the PTY already, or reads it now.
+        A keeper that is about to write has already read output from the PTY, or is reading it.
         """
-        # In this order: a write that ends in between changes `head`.
+        # Read RESERVED before `head`: if a write ends between the two reads, they differ.
         reserved = int(self._header[layout.RESERVED])
         return reserved != self.head or self.unread > 0
 
     def peek(self, max_bytes: int) -> bytes:
         """Return the next bytes to consume, at most `max_bytes`.
 
-        They never extend across the position up to which an earlier worker has answered the queries
-        in the output. So either all or none of the queries in them are answered already.
+        The returned bytes never extend across `replied_until`. So an earlier worker has answered
+        either all or none of the queries in them.
         """
         if self.position < self.replied_until:
             max_bytes = min(max_bytes, self.replied_until - self.position)
@@ -154,7 +156,8 @@ class SharedRing:
         """
         self.position += count
         if self._header[layout.REPLIED] > self.position >= self.replied_until:
-            # `claim_reply` has recorded all peeked bytes as answered. These were not all consumed.
+            # `claim_reply` has recorded all queries in the peeked bytes as answered, but not all of
+            # these bytes were consumed.
             self._header[layout.REPLIED] = self.position
         self._release()
 
@@ -187,7 +190,8 @@ class SharedRing:
     def claim_reply(self) -> bool:
         """Return whether to reply to a query in the bytes that `peek` returned last.
 
-        If so, records the reply as sent. Returns False if an earlier worker has answered the query.
+        If the result is True, the reply is recorded as sent, so a later worker does not repeat it.
+        Returns False if an earlier worker has answered the query.
         """
         if self.position < self.replied_until:
             return False
@@ -195,9 +199,10 @@ class SharedRing:
         return True
 
     def hold(self, reader: object, position: int) -> None:
-        """Release no bytes from `position` on, even if more than the ring's `retained` bytes stay.
+        """Keep the bytes from `position` on readable, even if they are more than `retained` bytes.
 
-        The hold lasts until the next call of `hold` or `let_go` for the same `reader`.
+        Bytes that are already released stay released. The hold lasts until the next call of `hold`
+        or `let_go` for the same `reader`, which is any hashable object.
         """
         self._holds[reader] = position
         self._release()
@@ -208,9 +213,9 @@ class SharedRing:
             self._release()
 
     def read(self, since: int, max_bytes: int | None = None) -> Slice:
-        """Return the readable bytes from position `since` on: at most `max_bytes`, or all.
+        """Return the readable bytes from position `since` on: at most `max_bytes`; None for all.
 
-        Raises `ValueError` for a position that cannot be read yet, or a negative size.
+        Raises `ValueError` if `since` is negative or after `end`, or if `max_bytes` is negative.
         """
         position, length = bounds(since, max_bytes, self.start, self.end)
         return Slice(self._copy(position, length), position, position - since)

@@ -1,4 +1,4 @@
-"""How a terminal's program ended, and what ended it."""
+"""The exit status of a terminal's program, and what ended the program."""
 
 import enum
 from typing import NamedTuple
@@ -14,27 +14,27 @@ class EndedBy(enum.StrEnum):
     AGENT = "agent"
     """The agent killed or released the terminal."""
     USER = "user"
-    """The user ended the program."""
+    """The user killed or released the terminal."""
     TIMEOUT = "timeout"
-    """The lifetime expired that the terminal's creator or a limit set."""
+    """The lifetime that the terminal's creator or a limit had set expired."""
     IDLE = "idle"
-    """There was no output and no input for as long as a limit allows."""
+    """There was neither output nor input for longer than a limit allows."""
     LIMIT = "limit"
     """The program used more of a resource than a limit allows."""
     LOST = "lost"
     """The exit status was lost: with the keeper, or with the connection to another host."""
     NODE_FAILURE = "node_failure"
-    """The node of a cluster failed that the program ran on."""
+    """The node of a cluster on which the program ran failed."""
     TIME_LIMIT = "time_limit"
     """The time limit of the cluster's job expired."""
     PREEMPTED = "preempted"
-    """The cluster gave the resources of the job to another one."""
+    """The cluster took the job's resources for another job."""
     CANCELLED = "cancelled"
-    """The job was cancelled, by an administrator or by the user with the cluster's commands."""
+    """An administrator, or the user with a command of the cluster, cancelled the job."""
     NOT_STARTED = "not_started"
     """The cluster refused to run the program."""
     DISCONNECT = "disconnect"
-    """The agent's connection that owned the terminal ended, or the daemon did."""
+    """The agent's connection that owned the terminal ended, or the daemon ended."""
 
 
 class ExitStatus(NamedTuple):
@@ -45,13 +45,14 @@ class ExitStatus(NamedTuple):
     signal: str | None
     """The signal's name, such as `SIGTERM`; None if the program exited."""
     ended_by: EndedBy
+    """What ended the program."""
     wall: float
     """Seconds from the program's start to its end."""
     cpu: float
-    """Seconds of CPU time of the program and of the children that it waited for."""
+    """CPU time in seconds of the program and the children it waited for; NaN on other hosts."""
     max_rss: int
-    """Peak resident memory in bytes, of the program or of a child that it waited for."""
+    """Peak resident memory in bytes, of the program or a child that it waited for; 0 if unknown."""
     cause: Cause | None = None
     """The limit that ended the program; None unless a limit did."""
     host: str | None = None
-    """The name of the host that the program ran on; None for this one."""
+    """The name of the other host on which the program ran; None for this host, or if unknown."""

@@ -1,13 +1,15 @@
 """One terminal: a program on its PTY, its output, and its exit status.
 
-The file is long because all methods of `Terminal` read and change the same states.
+Longer than 300 lines because the exit status is decided here, from events in any order: the
+keeper's reports, the consumer's progress, a kill, the lifetime, the end of a program on another
+host, and the keeper's death. Moving the handling of one event elsewhere would divide that decision.
 
 States, in order; none is entered twice:
 
     running ──program reaped, its output consumed──▶ exited ──tree ended, PTY closed──▶ closed
 
-The flag *released* is independent of these states: the pool has dropped the terminal, and the
-processes that are left are being ended.
+The flag *released* is independent of these states. It means that the pool has dropped the terminal,
+and that the remaining processes are being ended.
 
 - *running*: the keeper reads the PTY into the ring, and the consumer consumes the ring.
 - *exited*: the keeper has drained the PTY and reaped the program, and everything that the program
@@ -15,13 +17,13 @@ processes that are left are being ended.
   as well.
 - *closed*: all processes of the tree have ended and the PTY is closed. The output stays readable.
 
-The keeper reports two facts, in this order: the program's exit, with the position at which its
-output ends; and, once no process has the PTY open, the position at which all output ends. Each
-report takes effect once all output before the reported position is consumed.
+The keeper reports two events, in this order: the program's exit, with the position at which the
+program's output ends; and that no process has the PTY open, with the position at which all output
+ends. Each report takes effect once all output before the reported position is consumed.
 
-Ownership: the keeper owns the program's process and the ring file. `run` owns this process's
-duplicate of the PTY's master, the process tree and the tasks, from the terminal's start to its end.
-Cancelling `run` kills the tree at once and closes everything.
+Ownership: the keeper owns the program's process and the ring file. From the terminal's start to its
+end, `run` owns the process tree, the tasks, and this process's duplicate of the descriptor of the
+PTY's master. Cancelling `run` kills the tree without grace and closes everything.
 """
 
 import contextlib
@@ -33,7 +35,8 @@ from typing import Final
 
 import trio
 
-from acpterm.keeper.client import UNKNOWN, ExitReport, KeeperClient
+from acpterm.keeper.client import KeeperClient
+from acpterm.keeper.reports import UNKNOWN, ExitReport
 from acpterm.pty import processes
 from acpterm.pty.limits import Cause
 from acpterm.pty.master import Master
@@ -52,24 +55,28 @@ from acpterm.terminal.vt.emulator import Emulator
 
 # The maximum grace period of a program whose owner has disconnected.
 DISCONNECT_GRACE_S: Final = 2.0
-# The exit code for an unknown status, which agents take for a failure.
+# The exit code that is reported if the status is unknown. Agents treat it as a failure.
 UNKNOWN_CODE: Final = 255
-# If SIGKILL takes longer than this, the terminal closes anyway and the exit status is unknown.
+# If the processes have not ended this long after SIGKILL, the terminal closes all the same, and its
+# exit status is unknown.
 _KILL_TIMEOUT_S: Final = 5.0
-# How long the client of a program on another host may take to end after the program.
+# How long the client (such as ssh) of a program on another host may run on after
+# `RemoteProgram.end` has ended the program.
 _CLIENT_TIMEOUT_S: Final = 1.0
-# How long a client may pass on output after the program on the other host has ended.
+# How long the client may pass on output after the program on the other host has ended by itself.
 _CLIENT_DRAIN_S: Final = 0.25
 
 
 class Terminal:
     """A terminal, created and run by `Pool.create` or `Pool.adopt`.
 
-    `pid` is the program's pid, and `tree` tracks the processes that come from the program. `limit`
-    is the maximum length of the text in bytes, and `size` the columns and rows. `created_time` and
-    `started_at` are the time of creation, in seconds since 1970 and in seconds since boot.
-    `enforcement` has the limits of the terminal's programs; None if they have no limits. `on_exit`
-    is called once, with the terminal, right after `exit` is set.
+    `name` is the terminal's id, and `pid` the program's pid. `tree` tracks all processes that come
+    from the program. `turns` is the lock that all consumers of the worker share. `limit` is the
+    maximum length of the text in bytes, `size` the columns and rows, and `view` the view that the
+    creator reads. `created_time` and `started_at` are the time of creation, in seconds since 1970
+    and in seconds since boot; None for now. `lifetime_cause` is the limit that sets the lifetime;
+    None if none does. `enforcement` has the limits of the terminal's programs; None if they have no
+    limits. `on_exit` is called once, with the terminal, right after `exit` is set.
     """
 
     # With this many attributes, a dictionary would take 1 KiB more per terminal.
@@ -142,7 +149,7 @@ class Terminal:
         self.text: Final = TextView(limit, truncated=ring.position > 0)
         self.exit: ExitStatus | None = None
         self.released = False
-        #: Whether the keeper retains the output once the terminal is closed.
+        #: Whether the keeper retains the output after the terminal is released and closed.
         self.retained = False
         self.cols, self.rows = size
         self.keyboard: Final = Keyboard(master, self._start)
@@ -150,10 +157,10 @@ class Terminal:
         self._master: Final = master
         self._tree: Final = tree
         self._pid: Final = pid
-        #: The program, if it runs on another host.
+        #: The program, if it runs on another host; otherwise None.
         self.remote: Final = remote
         self._nursery: trio.Nursery | None = None
-        # What was to be started before `run` was.
+        # Tasks that were requested before `run` was called, which starts them.
         self._early: list[Callable[[], Awaitable[None]]] = []
         now = processes.now()
         #: When the terminal was created, on the clock since boot (`pty.processes.now`).
@@ -199,10 +206,10 @@ class Terminal:
 
     @property
     def output_closed(self) -> bool:
-        """Whether the output is complete.
+        """Whether the program has exited and the output is complete.
 
-        That is so once the program has exited and either no process has the PTY open any more and
-        all output is consumed, or the worker has closed the PTY.
+        The output is complete once all of it is consumed and no process has the PTY open any more,
+        or once the worker has closed the PTY.
         """
         return self.exit is not None and (self._output_ended or self._master.closed)
 
@@ -213,23 +220,23 @@ class Terminal:
 
     @property
     def pid(self) -> int | None:
-        """The pid of the program; None once the program's exit is known."""
+        """The pid of the program; None once the keeper has reported the program's exit."""
         return self._pid if self.exit is None and self._report is None else None
 
     @property
     def retained_bytes(self) -> int:
-        """The number of bytes of output in memory, raw and text together."""
+        """The number of bytes of output in memory: raw output in the ring, and text."""
         return self.ring.end - self.ring.start + self.text.retained_bytes
 
     def catch_up(self) -> bool:
-        """Consume a little output now; return whether all output is consumed.
+        """Consume at most 64 KiB of output now; return whether all output is consumed.
 
-        For a larger backlog use `caught_up`.
+        To consume all output, wait for `caught_up`.
         """
         return self._consumer.catch_up()
 
     async def caught_up(self) -> None:
-        """Wait until all output written before this call is in ring, text and screen."""
+        """Wait until all output written before this call is consumed: in text and screen."""
         await self._consumer.caught_up()
 
     async def wait_exited(self) -> ExitStatus:
@@ -254,7 +261,8 @@ class Terminal:
         """Begin to end the whole process tree. Returns at once. Idempotent.
 
         The `by` of the first call is reported as what ended the program, unless the program had
-        exited before. `cause` is the limit because of which it is killed, if any.
+        exited before. `cause` is the limit because of which the program is killed; None without
+        one.
         """
         if self.exit is None and not self._ending.is_set() and self._report is None:
             self._ended_by, self._cause = by, cause
@@ -274,10 +282,10 @@ class Terminal:
         self.kill(by)
 
     def resize(self, cols: int, rows: int) -> None:
-        """Set the terminal size. Raises `trio.ClosedResourceError` if the PTY is closed."""
+        """Set the terminal size; raise `trio.ClosedResourceError` if the PTY is closed."""
         if self._master.closed:
             raise trio.ClosedResourceError
-        # The program can redraw, and the keeper can read that, before the next line returns.
+        # Read the position first: before `resize` returns, the program may have redrawn.
         position = self.ring.head
         self._master.resize(cols, rows)
         if (cols, rows) != (self.cols, self.rows):
@@ -298,14 +306,14 @@ class Terminal:
     def waits_for_input(self) -> bool | None:
         """Return whether the program waits for input; None if that is unknown.
 
-        It does not wait as long as some of its output has not been consumed, so that a client that
-        learns that it waits can read all that it wrote before.
+        Returns False while some output is not consumed: a client that is notified that the program
+        waits must be able to read all output that the program wrote before it waited.
         """
         if self.remote is not None:
             return None
         last_output = self.timeline.last or self.timeline.start
         waits = self._master.waits_for_input(time.monotonic() - last_output)
-        # Output passes from the PTY to the ring, so check in that order.
+        # Output moves from the PTY to the ring, so check the PTY first to miss none.
         if waits and (self._master.has_output or self.ring.has_unread):
             return False
         return waits
@@ -313,18 +321,19 @@ class Terminal:
     def signal(self, number: int) -> bool:
         """Send the signal `number` to the PTY's foreground process group.
 
-        Returns whether there is such a group. A program on another host is not in it: use `remote`.
+        Returns whether it was sent: False if the PTY is closed or has no foreground process group.
+        Does not reach a program on another host: use `remote` for that.
         """
         return not self._master.closed and self._master.signal_foreground(number)
 
-    # Reports of the keeper; see `keeper.client.TerminalEvents`
+    # Reports of the keeper; see `keeper.reports.TerminalEvents`
 
     def wake(self) -> None:
         """Wake the consumer: the keeper has written to the ring."""
         self._consumer.wake()
 
     def exited(self, report: ExitReport) -> None:
-        """Record that the program was reaped, and that its output ends at `report.end`."""
+        """Record the keeper's report that the program was reaped."""
         self._report = report
         self._tree.reaped(report.reaped_at)
         self._consumer.catch_up()
@@ -332,14 +341,14 @@ class Terminal:
         self._after_consuming()
 
     def closed(self, end: int) -> None:
-        """Record the position at which all output ends: no process has the PTY open any more."""
+        """Record that no process has the PTY open any more, and that all output ends at `end`."""
         self._closed_at = end
         self._consumer.catch_up()
         self._consumer.wake()
         self._after_consuming()
 
     def lost(self) -> None:
-        """Begin to end all processes: the keeper has died.
+        """Record that the keeper has died, and begin to end all processes.
 
         Unless the keeper has reported the program's exit, the exit status is reported as unknown.
         """
@@ -354,8 +363,8 @@ class Terminal:
         """Supervise the program until the terminal is closed.
 
         `grace` is the time in seconds between SIGTERM and SIGKILL. `lifetime` is the time in
-        seconds until the program is killed, or `math.inf`. If cancelled, kills the tree without
-        grace.
+        seconds until the program is killed; `math.inf` for no limit. If cancelled, kills the tree
+        without grace.
         """
         ended = False
         try:
@@ -386,13 +395,13 @@ class Terminal:
                 await self._finish(ended=ended)
 
     async def _end_remote(self, remote: RemoteProgram, grace: float) -> None:
-        """End a program on another host, and let its client pass on how it has ended."""
+        """End a program on another host; give its client time to end with the program's status."""
         if await remote.end(grace):
             with trio.move_on_after(_CLIENT_TIMEOUT_S):
                 await wait_empty(self._tree)
 
     async def _follow_remote(self, remote: RemoteProgram) -> None:
-        """Pass on that a program has started; end a client that outlives its program."""
+        """Call `notify` when a remote program changes; kill a client that outlives its program."""
         await remote.follow(self.notify)
         with trio.move_on_after(_CLIENT_DRAIN_S):
             while self._report is None:
@@ -401,14 +410,17 @@ class Terminal:
             await self._tree.kill()
 
     async def _repeat_early_size(self, size: tuple[int, int]) -> None:
-        """Tell the client its size again if it was changed before the client noticed changes."""
+        """Signal a changed size to the client again once the client can handle the signal.
+
+        A client ignores SIGWINCH until it has set the raw mode. `size` is the size that it knows.
+        """
         with contextlib.suppress(trio.ClosedResourceError, OSError):
             await self._master.wait_raw()
             if (self.cols, self.rows) != size:
                 self._master.signal_foreground(signal.SIGWINCH)
 
     async def _await_remote_exit(self, remote: RemoteProgram) -> None:
-        """Find out how a program on another host has ended, once its client has."""
+        """Wait until the client has ended; then ask how its program has ended, and set the exit."""
         while (report := self._report) is None or self.ring.end < report.end:
             await self.wait_changed()
         if self.exit is not None:
@@ -421,7 +433,7 @@ class Terminal:
         self._set_exit(ended.code, ended.signal, math.nan, 0)
 
     async def _finish(self, *, ended: bool) -> None:
-        """Kill the processes, unless they have `ended`; then close the descriptors."""
+        """Kill the processes, unless all have `ended`; then set the exit and close descriptors."""
         try:
             if not ended or self.exit is None:
                 with trio.move_on_after(_KILL_TIMEOUT_S / 2):
@@ -435,7 +447,7 @@ class Terminal:
         finally:
             self._consumer.catch_up()
             if self.exit is None:
-                # Tasks in `wait_exited` must return all the same.
+                # The exit never became known, but tasks in `wait_exited` must return.
                 self._set_exit(UNKNOWN_CODE, None, 0.0, 0)
             self._keeper.disarm(self.id)
             self._keeper.close_master(self.id)
@@ -445,7 +457,7 @@ class Terminal:
             finally:
                 self._closed.set()
                 self._changed.unpark_all()
-                # Break the reference cycle, so the memory is freed with the last reference.
+                # Break reference cycles, so that the memory is freed with the last reference.
                 self._consumer.close()
                 self._nursery = None
 
@@ -464,7 +476,7 @@ class Terminal:
         self.kill(EndedBy.TIMEOUT, self._lifetime_cause)
 
     def _after_consuming(self) -> None:
-        """Apply the keeper's reports (exit, end of output) up to the consumer's position."""
+        """Apply the keeper's reports whose position the consumer has reached; then notify."""
         report = self._report
         if self.ring.position >= self._closed_at:
             self._end_output()
@@ -492,7 +504,8 @@ class Terminal:
             self._cause = self.enforcement.cause(code, signal)
             if self._cause is not None:
                 self._ended_by = EndedBy.LIMIT
-        # The program may have ended before this process knew that it was started.
+        # `reaped_at` may be earlier than `started_at`, since the program may have ended before this
+        # process knew that it was started.
         ended_at = self._report.reaped_at if self._report else processes.now()
         self.exit = ExitStatus(
             code=code,
@@ -510,7 +523,7 @@ class Terminal:
 
 
 class _Replies:
-    """Types each reply of the emulator, unless an earlier worker has typed that reply."""
+    """Types each reply of the emulator, unless an earlier worker has already answered the query."""
 
     __slots__ = ("_keyboard", "_ring")
 

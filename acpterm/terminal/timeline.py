@@ -1,17 +1,16 @@
-"""The times of a terminal's output, by position, and the changes of the terminal size.
+"""The time of each part of a terminal's output, by position, and the changes of the terminal size.
 
 Rules:
 
 - A *sample* is a position and a time: output from this position on came at this time or later.
   There is one sample for the first output, and then at most one every `GRAIN_S` seconds.
 - At most `SAMPLES_MAX` samples are kept. When there are more, samples of output that the ring no
-  longer has are removed. Then the older samples are thinned out until half of all samples are left:
-  of samples that are closer together than a certain spacing, one is kept, and the spacing grows
-  until enough samples are removed. The newest quarter of the samples is not thinned out. So the
-  times of recent output are exact to `GRAIN_S` seconds, and those of older output to about 1 % of
-  its age.
+  longer has are removed. Then all samples but the newest `SAMPLES_MAX` / 4 are thinned out to at
+  most that number: of samples that are closer together than a spacing, one is kept, and the spacing
+  grows until few enough are left. So the times of recent output are exact to `GRAIN_S` seconds, and
+  those of older output to about 1 % of its age.
 - Output before the position `known_from` was already consumed by an earlier worker, so its real
-  times are unknown. Its samples have the time at which it is consumed again.
+  times are unknown. The samples of that output have the time at which it is consumed again.
 - The last `SIZES_MAX` changes of the terminal size are kept, each with its position.
 
 Times are seconds of `time.monotonic`, passed in by the caller. A sample takes 16 bytes.
@@ -34,6 +33,7 @@ class TimedSlice(NamedTuple):
     time: float
     """Seconds since the terminal's start."""
     position: int
+    """The position of the first byte of the slice."""
     end: int
     """The position just past the last byte of the slice."""
 
@@ -46,7 +46,9 @@ class Resize(NamedTuple):
     position: int
     """The end of the output that was consumed before the change."""
     cols: int
+    """The new number of columns."""
     rows: int
+    """The new number of rows."""
 
 
 class Timeline:
@@ -54,8 +56,8 @@ class Timeline:
 
     `kept` is the number of bytes of output that the terminal retains; older output needs no times.
     `size` is the columns and rows at the start, and `end` the position of the next byte to be
-    recorded. Output before `known_from` was already consumed by an earlier worker, so its real
-    times are unknown.
+    recorded. Output before the position `known_from` was already consumed by an earlier worker, so
+    its real times are unknown.
     """
 
     __slots__ = (
@@ -88,7 +90,7 @@ class Timeline:
         self.end = end
         #: The time of the last output; None if no output has a known time.
         self.last: float | None = None
-        #: Columns and rows before the first resize that `resize_at` knows.
+        #: Columns and rows before the oldest change of the size that is kept.
         self.size = size
         #: How many times the terminal size has changed.
         self.resized = 0
@@ -119,32 +121,32 @@ class Timeline:
             self.size = gone.cols, gone.rows
         self._resizes.append(Resize(now - self.start, self.end, cols, rows))
         self.resized += 1
-        # Output from here on is later than the resize, so it needs a sample.
+        # Make the next output a sample: it is later than the change of the size.
         self._due = now
 
     def resize_at(self, number: int) -> Resize | None:
         """Return the change of the terminal size with this number; the first change has number 0.
 
-        If that change is no longer kept, returns the oldest one that is; None if there is no
-        change of this number or a higher one.
+        If that change is no longer kept, returns the oldest change that is kept. Returns None if
+        the size has not yet changed so many times.
         """
         index = max(0, number - self.first_resize)
         return self._resizes[index] if index < len(self._resizes) else None
 
     @property
     def first_resize(self) -> int:
-        """The number of the oldest change of the size that is kept, for `resize_at`.
+        """The number of the oldest change of the size that is kept, as `resize_at` counts.
 
-        If none is kept, the number of the next change.
+        If no change is kept, the number that the next change will have.
         """
         return self.resized - len(self._resizes)
 
     def slice_at(self, position: int) -> TimedSlice:
-        """Return the slice from `position` to the next sample (a recorded position and time).
+        """Return the slice from `position` to the next sample, or to the end of the output.
 
-        Its time is that of the last sample at or before `position`; if there is none, of the oldest
-        sample. Raises `ValueError` unless a byte was recorded at `position`; the byte need not be
-        retained.
+        A sample is a recorded position and time. The time of the slice is that of the last sample
+        at or before `position`; if there is none, that of the oldest sample. Raises `ValueError`
+        unless a byte was recorded at `position`; the byte need not be retained.
         """
         if not 0 <= position < self.end:
             raise ValueError(f"no such position: {position}; the stream is at 0 to {self.end}")

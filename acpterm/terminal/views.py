@@ -1,12 +1,14 @@
-"""The views of a terminal's output: text, raw and screen.
+"""Read a terminal's raw output, or a part of its output from a position on, as text or raw.
 
-- *text*: the output without escape sequences, as agents read it. `text.stream` builds it while the
-  output is consumed, and retains it independently of the ring;
-- *raw*: the bytes in the ring, with escape sequences;
-- *screen*: the current screen of the emulator (`vt`).
+A terminal's output has three views. This module reads the raw view, and parts of two views:
 
-`since` reads a part of the output, as text or raw. Positions are always positions in the ring. A
-part of text depends on its own bytes alone: a carriage return in it does not affect earlier parts.
+- *raw*: the bytes in the ring, with escape sequences. `raw` returns their end, and `since` a part;
+- *text*: the output without escape sequences, as agents read it. `Terminal.text` (`text.stream`)
+  has the text of the whole output; `since` converts a part of the ring's bytes;
+- *screen*: the current screen, which `Terminal.emulator` (`vt`) has.
+
+Positions are always positions in the ring. The text of a part depends only on the bytes of that
+part: a carriage return in it does not overwrite text of earlier parts.
 """
 
 from typing import NamedTuple
@@ -19,21 +21,22 @@ __all__ = ["Part", "last", "raw", "since"]
 
 
 class Part(NamedTuple):
-    """A part of the output, as text or raw: the result of `since`."""
+    """A part of the output, as text or raw; the result of `since`."""
 
     data: bytes
-    """UTF-8 for text, unchanged bytes for raw."""
+    """The text in UTF-8, or the raw bytes."""
     position: int
-    """The position at which the next part begins: pass it to `since` to read on."""
+    """The position at which the next part begins. Pass it to `since` to get that part."""
     lost: int
-    """How many bytes from the requested position on are missing before `data`."""
+    """The number of bytes between the requested position and the beginning of `data`: bytes that
+    are no longer retained, and the rest of a cut escape sequence or line."""
 
 
 def raw(terminal: Terminal) -> tuple[str, bool]:
-    """Return the end of the raw output, decoded, with escape sequences.
+    """Return the end of the raw output, with escape sequences, as a string.
 
     Also returns whether the beginning of the output is missing. The string has at most
-    `terminal.limit` UTF-8 bytes, and begins with a whole character. Invalid bytes become U+FFFD.
+    `terminal.limit` bytes in UTF-8, and begins with a whole character. Invalid bytes become U+FFFD.
     """
     ring, limit = terminal.ring, terminal.limit
     start = max(ring.start, ring.end - limit)
@@ -47,7 +50,7 @@ def raw(terminal: Terminal) -> tuple[str, bool]:
 
 
 def last(text: str, limit: int) -> tuple[str, bool]:
-    """Return the end of a text, at most `limit` UTF-8 bytes, and whether the text was cut."""
+    """Return the end of `text`, at most `limit` bytes in UTF-8, and whether `text` was cut."""
     data = text.encode()
     cut = utf8.boundary(data, max(0, len(data) - limit))
     return data[cut:].decode(), cut > 0
@@ -56,10 +59,10 @@ def last(text: str, limit: int) -> tuple[str, bool]:
 def since(terminal: Terminal, position: int | None, max_bytes: int, *, as_text: bool) -> Part:
     """Return at most `max_bytes` of output from `position` on, as text or raw.
 
-    If `position` is None, starts at the oldest retained byte. Text ends before an incomplete
-    character or escape sequence, so that the next part can begin with it. If the part would be
-    empty because an escape sequence is longer than `max_bytes`, more bytes are read. Raises
-    `ValueError` if the output has not reached `position`.
+    If `position` is None, starts at the oldest retained byte. A part of text ends before an
+    incomplete character or escape sequence, with which the next part begins. If a part of text
+    would be empty because an escape sequence is longer than `max_bytes`, more bytes are read.
+    Raises `ValueError` if `position` is negative, or if the output has not reached it.
     """
     asked = terminal.ring.start if position is None else position
     data, start, lost = terminal.ring.read(asked, max_bytes)

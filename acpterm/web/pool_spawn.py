@@ -5,7 +5,7 @@ from acpterm.acp.base import Wire
 from acpterm.acp.lenient import decode
 from acpterm.acp.pool import NAME, PoolTerminal, pool_terminal
 from acpterm.acp.user_api import UserCreateRequest
-from acpterm.host.user import terminal_methods
+from acpterm.host.user import launch_methods
 from acpterm.host.user.connection import UserConnection
 
 
@@ -35,4 +35,4 @@ async def spawn(user: UserConnection, body: bytes) -> PoolTerminal:
         cols=request.cols,
         rows=request.rows,
     )
-    return pool_terminal(await terminal_methods.create(user, params))
+    return pool_terminal(await launch_methods.create(user, params))

@@ -8,6 +8,8 @@
 - `output`: reading a full buffer. `quiet`: latency of a quiet terminal beside floods.
 - `memory`: memory per terminal. `takeover`: replacement of the worker.
 - `shell`: overhead of a command in a persistent shell.
-- `ssh`, `slurm`: a terminal elsewhere. `scale`: hundreds of them.
+- `policy`: what judgement, audit log and sandbox add to a create.
+- `ssh`, `slurm`: a terminal on another host. `scale`: hundreds of such terminals.
 - `proxy`: latency and memory of `acpterm proxy`. `startup`: run time of short commands.
+- `web`: the page in a browser.
 """

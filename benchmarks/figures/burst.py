@@ -23,7 +23,7 @@ def measure(*, quick: bool) -> list[Figure]:
                 values.append(sum(baseline(what, count, _TRUE)))
             for name, server in servers.items():
                 bursts[name].append(_burst(server, count))
-        # Measured separately, since the poller needs processor time.
+        # Not in the same run as the throughput: the poller needs processor time.
         quiet: list[float] = []
         for _ in range(rounds):
             with poller(daemon.socket) as taken:
@@ -50,7 +50,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _burst(server: Server, count: int) -> tuple[float, float]:
-    """Create `count` terminals; return the ms until all responses, and until all exits."""
+    """Create `count` terminals; return the ms until the last response, and until the last exit."""
     client = server.client()
     params = {"sessionId": SESSION, "command": _TRUE, "args": []}
     before = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What a terminal costs in memory: idle, with a full screen, and full of text.
+"""The memory of a terminal: idle, with a full screen, and with a full text buffer.
 
 The memory of the daemon is that of keeper and worker together, each page counted once.
 """
@@ -83,7 +83,7 @@ def _full(count: int) -> Figure:
         terminals = [client.create("/bin/cat", file) for _ in range(count)]
         for terminal in terminals:
             client.wait(terminal)
-        # Memory that a flood has used is returned when the flood is over.
+        # The daemon returns the memory that a flood has used soon after the flood.
         time.sleep(_CALM_S)
         after = daemon.memory()
         for terminal in terminals:

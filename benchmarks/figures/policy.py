@@ -1,7 +1,8 @@
 """What the policy costs a create: rules and audit log, and the sandbox of bubblewrap.
 
-Each is the difference of two daemons in the same run, with the same client: one with the profile
-`guarded` and the audit log, one with neither; one with the provider `bubblewrap`, one with `local`.
+Two daemons are compared in the same run, with the same client: one with the profile `guarded` and
+the audit log, the other without both; then one with the provider `bubblewrap`, the other with
+`local`.
 """
 
 import shutil

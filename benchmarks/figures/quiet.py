@@ -42,7 +42,7 @@ class _Quiet:
             other.create("/usr/bin/yes")
         self.taken[floods] += polls(self._client, self._terminal, count, _PAUSE_S)
         other.close()
-        # The floods are killed while these are made.
+        # These polls are not counted: the server kills the floods during them.
         polls(self._client, self._terminal, 20 if floods else 0, 0.02)
 
 

@@ -1,7 +1,7 @@
-"""Many terminals elsewhere, of one daemon: a cluster of many nodes, and a host that ssh reaches.
+"""Hundreds of terminals of one daemon on other hosts: on a cluster with many nodes, and by ssh.
 
-The cluster and the sshd are of this measurement, on loopback, so this machine carries both ends of
-each terminal. Each agent has an allocation with a node of its own. The times are those of a machine
+The measurement starts the cluster and the sshd on loopback, so this machine runs both ends of each
+terminal. Each agent has an allocation with a node of its own. The times are those of a machine
 that is busy with the load itself.
 """
 
@@ -24,7 +24,7 @@ from benchmarks.figure import Figure, above, below, p50, p99, report
 from benchmarks.processes import Daemon, cpu_time
 from tests.support import slurm, sshd
 
-# The kernel's bounds, and below them those of the watch.
+# The limits by the kernel, and below them those of `bounds.Watch`.
 _PROCESSES_MAX, _MEMORY_MAX_MIB = 24_000, 16_000
 _THREADS_MAX, _FREE_MIN_MIB = 22_000, 3_000
 _FILL_TIMEOUT_S = 900.0
@@ -34,7 +34,11 @@ _CONTROLLERS_OWN = "slurmscriptd"
 
 
 class _Place(NamedTuple):
-    """A place: its name, the number of its jobs, and processes of it that are hard to find."""
+    """A place, with functions about it.
+
+    `jobs` returns the number of its jobs. `supervisors` returns those of its processes that
+    `usage.found` does not find.
+    """
 
     name: str
     jobs: Callable[[], int] = lambda: 0
@@ -42,7 +46,10 @@ class _Place(NamedTuple):
 
 
 class _Size(NamedTuple):
-    """How large a load is, and how often its latencies are measured."""
+    """The size of a load: `agents` agents, each with `each` terminals.
+
+    `rounds` is how often latencies are measured, `idle_s` for how long idle processes are measured.
+    """
 
     agents: int
     each: int
@@ -76,7 +83,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 @contextlib.contextmanager
 def _directory() -> Iterator[Path]:
-    """Yield a directory, in which `run` is the runtime directory of what is started meanwhile."""
+    """Yield a new directory; its `run` is `XDG_RUNTIME_DIR` during the block."""
     before = os.environ.get("XDG_RUNTIME_DIR")
     with tempfile.TemporaryDirectory(prefix="acpterm-bench-") as directory:
         (run := Path(directory, "run")).mkdir(0o700)
@@ -90,7 +97,7 @@ def _directory() -> Iterator[Path]:
 
 
 def _load(place: _Place, directory: Path, config: str, size: _Size) -> list[Figure]:
-    """Measure a load of one daemon, whose settings are the text `config`."""
+    """Measure a load of one daemon; `config` is the text of its settings file."""
     file = directory / "acpterm.toml"
     file.write_text(config)
     count = size.agents * size.each
@@ -142,7 +149,10 @@ def _load(place: _Place, directory: Path, config: str, size: _Size) -> list[Figu
 
 
 def _busy(pids: dict[int, str], seconds: float) -> dict[str, float]:
-    """Return the share of a core that each process uses when nobody asks."""
+    """Return the processor time of idle processes, in percent of a core, by their labels.
+
+    `pids` has the label of each process; `seconds` is how long to measure.
+    """
     before, began = {pid: cpu_time(pid) for pid in pids}, time.perf_counter()
     time.sleep(seconds)
     took = time.perf_counter() - began
@@ -168,7 +178,10 @@ def _ls_ms(daemon: Daemon, count: int) -> list[float]:
 
 
 def _release(name: str, crowd: Crowd, place: _Place) -> list[Figure]:
-    """Release all terminals, and wait until no program and no job is left."""
+    """Release all terminals, wait until no program and no job is left, and return the figures.
+
+    Raises `TimeoutError` if some are left after `_GONE_TIMEOUT_S`.
+    """
     began = time.perf_counter()
     taken = crowd.release()
     answered = time.perf_counter() - began
@@ -190,8 +203,11 @@ def _name(process: psutil.Process) -> str:
 
 
 def _left(name: str, runtime: Path, place: _Place) -> Figure:
-    """Count what a daemon that has ended has left: processes, jobs and sockets."""
-    # The place itself, and what connects agents, are children of this process.
+    """Count the processes, jobs and sockets that are left after the end of the daemon.
+
+    Waits up to `_LEFT_TIMEOUT_S` until none is left.
+    """
+    # The servers of the place, and `connector`, are children of this process.
     own = {os.getpid(), *(child.pid for child in psutil.Process().children())}
     deadline = time.monotonic() + _LEFT_TIMEOUT_S
     left = ["?"]

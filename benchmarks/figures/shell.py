@@ -1,7 +1,7 @@
 """The overhead per command in a persistent shell, beside the same command in a pipe-fed bash.
 
 The baseline types into the stdin of a bash without a terminal, and reads a line with the exit code
-from its stdout: less work, and wrong boundaries as soon as a command reads its input.
+from its stdout. That is less work, but the boundaries are wrong once a command reads its input.
 """
 
 import subprocess

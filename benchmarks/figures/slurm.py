@@ -1,6 +1,6 @@
 """A cluster: a short command in an allocation.
 
-The cluster is one of this measurement on loopback, with one allocation. The baseline is a step of
+The measurement starts the cluster on loopback, with one allocation. The baseline is a step of
 the same allocation on a PTY: `srun --pty true`. The life of a terminal, from the request to the
 answer to `wait_for_exit`, contains a step as well; the create itself does not wait for it.
 """
@@ -54,7 +54,7 @@ def _short(client: Client, cluster: Slurm, job: str, bare: Bare, count: int) -> 
         client.wait(terminal)
         whole = 1000 * (time.perf_counter() - before)
         client.release(terminal)
-        # What the release does must not slow the baseline.
+        # The release continues in the background; it must not slow the baseline.
         time.sleep(0.1)
         if number >= 3:
             theirs.append(their)

@@ -1,10 +1,10 @@
 """A host that ssh reaches: a short command, and a flood.
 
-The server is an sshd of this measurement on loopback. The baselines are sessions of a connection
+The measurement starts an sshd on loopback. The baselines are sessions of a connection
 like the daemon's, with the same client: `ssh HOST true`, and `ssh HOST cat FILE` into a pipe. A
 terminal has a PTY at both ends, through which output passes in small pieces, so no client's
-terminal reaches that throughput. The ceiling is `ssh -tt HOST cat FILE` on a PTY that is only read,
-which is measured as well.
+terminal reaches the throughput of that pipe. The most that a terminal can
+reach is measured, too: `ssh -tt HOST cat FILE` on a PTY that is only read.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ def _short(client: Client, ssh: list[str], bare: Bare, count: int) -> list[Figur
         client.wait(terminal)
         whole = 1000 * (time.perf_counter() - before)
         client.release(terminal)
-        # What the release does over there must not slow the baselines.
+        # The release continues on the other host; it must not slow the baselines.
         time.sleep(0.1)
         if number >= 3:
             theirs.append(their)

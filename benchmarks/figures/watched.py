@@ -1,4 +1,4 @@
-"""The speed of a flood without viewers, with one that reads, and with one that does not."""
+"""The speed of a flood without a viewer, with one that reads, and with one that does not read."""
 
 import contextlib
 import socket
@@ -68,7 +68,7 @@ def _position(user: Client, terminal: str) -> int:
 
 @contextlib.contextmanager
 def _stopped(daemon: Daemon, viewer: object, terminal: str) -> Iterator[None]:
-    """Keep a viewer connected during the block that does not read."""
+    """Keep a viewer connected during the block, which does not read."""
     if viewer is None:
         yield
         return

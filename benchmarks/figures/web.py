@@ -1,4 +1,4 @@
-"""The page in chromium: output to the screen, pages that nobody uses, and the weight of a load.
+"""The page in chromium: time until output is displayed, cost of idle pages, and bytes of a load.
 
 The baseline of the output is a page with the same xterm.js and a bare WebSocket to `echo_server`,
 which sends the same bytes back. Both times are from a key press to the frame after which the last
@@ -79,7 +79,10 @@ def _output(browser: Browser, rounds: int) -> Figure:
 
 
 def _page_ms(browser: Browser, daemon: Daemon, file: str) -> tuple[float, tuple[int, int]]:
-    """Return how long the page needs for the output of `cat`, and the size of its terminal."""
+    """Return the milliseconds until the page shows the output of `cat FILE`.
+
+    Also return the size of the page's terminal, in columns and rows.
+    """
     client = Client(daemon.user_socket)
     script = f"read go; cat {file}; printf '{_END[:3]}'; printf '{_END[3:]}'; read go"
     created = client.ask("_acpterm/terminal/create", {"command": "sh", "args": ["-c", script]})
@@ -87,7 +90,7 @@ def _page_ms(browser: Browser, daemon: Daemon, file: str) -> tuple[float, tuple[
     context = browser.new_context()
     page = context.new_page()
     page.goto(_link(client))
-    # The page that follows needs the login.
+    # Wait for the login, which the next page needs.
     page.get_by_role("heading", name="Terminals", exact=True).wait_for()
     page.goto(f"{_origin(page)}/#/terminal/{created['terminalId']}")
     page.locator(".xterm-helper-textarea").focus()
@@ -102,12 +105,15 @@ def _page_ms(browser: Browser, daemon: Daemon, file: str) -> tuple[float, tuple[
 
 
 def _bare_ms(browser: Browser, port: int, file: str, size: tuple[int, int]) -> float:
-    """Return how long the bare page needs for the same bytes, in a terminal of the same size."""
+    """Return the milliseconds until the bare page shows the bytes of the file.
+
+    `size` is the size of its terminal in columns and rows.
+    """
     context = browser.new_context()
     page = context.new_page()
     page.goto(f"http://127.0.0.1:{port}/")
     page.wait_for_function("'begin' in window")
-    # As a terminal translates them.
+    # A PTY's ONLCR makes the same change.
     text = Path(file).read_text().replace("\n", "\r\n") + _END
     page.evaluate("arguments => window.begin(...arguments)", [*size, text])
     milliseconds = _measured_ms(page)
@@ -151,7 +157,7 @@ def _idle(browser: Browser, count: int, seconds: float) -> Figure:
             page.get_by_text("sleep 1000").first.wait_for()
         worker = daemon.worker()
         assert worker is not None
-        # What the last page has asked for is answered.
+        # Let the requests of the last page be answered first.
         time.sleep(1)
         before, began = cpu_time(worker), time.perf_counter()
         time.sleep(seconds)
@@ -162,7 +168,7 @@ def _idle(browser: Browser, count: int, seconds: float) -> Figure:
 
 
 def _weight(browser: Browser) -> Figure:
-    """Return the bytes that are transferred until a terminal is on the screen, with headers."""
+    """Return how many kB are transferred until the page shows a terminal, with headers."""
     with Daemon() as daemon:
         client = Client(daemon.user_socket)
         created = client.ask("_acpterm/terminal/create", {"command": "cat"})

@@ -2,9 +2,9 @@
 
     acpterm prompt 'ls | head -3' --allow all -- python docs/examples/acp_agent.py
 
-Standard library only: copy from it. It has no model; it shows the order of an agent's messages: a
-tool call, a permission request, a terminal, the terminal in the tool call, the wait for its exit,
-the output, the release, the end of the tool call. It needs a client with terminals.
+Standard library only: copy from it. The agent has no model; it shows the order of an agent's
+messages: a tool call, a permission request, a terminal, the terminal in the tool call, the wait for
+its exit, the output, the release, the end of the tool call. The client must have terminals.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Client:
         self._turn: asyncio.Task[None] | None = None
 
     async def serve(self) -> None:
-        """Answer until stdin ends."""
+        """Answer the client's requests until stdin ends."""
         reader = asyncio.StreamReader(limit=LONGEST_LINE)
         loop = asyncio.get_running_loop()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

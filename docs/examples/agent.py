@@ -34,7 +34,8 @@ class HostError(Exception):
 class Host:
     """A connection to acpterm. Any number of requests may be pending.
 
-    `watch` is called with each message: "→" and a sent one, "←" and a received one.
+    `watch` is called with each message: with "→" and a message that was sent, or with "←" and a
+    message that was received.
     """
 
     def __init__(
@@ -80,7 +81,11 @@ class Host:
         await self._task
 
     async def request(self, method: str, params: JSON) -> JSON:
-        """Send a request and return the result. Raises `HostError`; `EOFError` without response."""
+        """Send a request and return its result.
+
+        Raises `HostError` if the response is an error, and `EOFError` if the host closes the
+        connection before it responds.
+        """
         number = next(self._ids)
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         if self._task.done():
@@ -137,7 +142,7 @@ class Terminal:
         return await self.host.request("terminal/output", self._names)
 
     async def wait(self) -> JSON:
-        """Wait for the exit; return {exitCode, signal}, of which one is None."""
+        """Wait for the exit; return {exitCode, signal}, one of which is None."""
         return await self.host.request("terminal/wait_for_exit", self._names)
 
     async def kill(self) -> None:
@@ -149,7 +154,10 @@ class Terminal:
         await self.host.request("terminal/release", self._names)
 
     async def read(self, since: int, wait_ms: int = 1000) -> tuple[bytes, int, JSON | None]:
-        """Wait for new output; return the bytes, the next position, and any exit status."""
+        """Wait at most `wait_ms` for output after the position `since`.
+
+        Return the bytes, the position of the next read, and the exit status; None while it runs.
+        """
         answer = await self.host.request(
             "_acpterm/terminal/read",
             {**self._names, "since": since, "waitMs": wait_ms, "format": "raw"},
@@ -172,7 +180,7 @@ async def initialize(host: Host) -> JSON:
 
 
 def report(host: Host, session: str, call: str, **more: Any) -> None:
-    """Report the state of a tool call; `title` is given in the first report only."""
+    """Report the state of a tool call; only the first report of a call has a `title`."""
     kind = "tool_call" if "title" in more else "tool_call_update"
     update = {"sessionUpdate": kind, "toolCallId": call, **more}
     host.notify("session/update", {"sessionId": session, "update": update})

@@ -5,6 +5,8 @@ to the daemon's Unix socket. Every step is checked: the exit status is 0 if all 
 otherwise 1, and the last lines name the failed checks. Takes some 7 seconds.
 
 `--svg FILE` writes a picture instead.
+
+Longer than 300 lines because each step of the demo is a function, next to the code that prints it.
 """
 
 import argparse
@@ -56,7 +58,7 @@ sleep 300"""
 
 
 class Demo:
-    """State of the demo: console, the agent's connection, and the results of the checks."""
+    """The state of the demo: console, the agent's connection, and the results of the checks."""
 
     def __init__(self, console: Console, directory: Path) -> None:
         self.console = console
@@ -70,11 +72,11 @@ class Demo:
         self._printed: set[str] = set()
 
     def step(self, title: str, why: str) -> None:
-        """Begin a step."""
+        """Print the title of a step, and why it is interesting."""
         self.console.print(f"\n[bold cyan]{next(self._numbers)}  {title}[/]\n   [dim]{why}[/]")
 
     def check(self, what: str, good: bool, found: object) -> None:
-        """Record and print the result of a check."""
+        """Record and print the result of a check: `good`, or what was `found` instead."""
         self.checks += 1
         mark = "[green]✓[/]" if good else "[bold red]✗[/]"
         self.console.print(f"   {mark} {escape(what)}")
@@ -82,7 +84,7 @@ class Demo:
             self.failures.append(f"{what}; found {found!r}")
 
     def wire(self, way: str, message: JSON) -> None:
-        """Print a request with its response, or a notification, in one line: each kind once."""
+        """Print a message in one line, a request with its response; equal lines only once."""
         if way == "←":
             line = self._requests.pop(message["id"])
             line.append(" ← ", style="blue")
@@ -142,7 +144,7 @@ class Demo:
 
 
 def _short(error: bool, body: Any) -> str:
-    """Return a message's body as JSON, without ids and repeated members."""
+    """Return the body of a message as JSON, shortened: without ids and repeated members."""
     if error:
         return f"error {body['code']}: {re.sub(r'term_[0-9a-f]+', 'term_…', body['message'])}"
     text = json.dumps(_plain(body.get("update", body)), ensure_ascii=False)
@@ -169,9 +171,9 @@ def _state(status: JSON | None) -> tuple[str, str]:
 
 
 def _card(title: str, data: bytes, status: JSON | None) -> Padding:
-    """Return a panel like a client's display of a tool call with a terminal."""
+    """Return a panel that looks like a client's display of a tool call with a terminal."""
     text = data.decode(errors="replace").replace("\r\n", "\n").rstrip("\n")
-    # `from_ansi` keeps the colours; of a line, what was written after its last carriage return.
+    # `from_ansi` keeps the colours, and of each line the text after its last carriage return.
     lines = Group(*map(Text.from_ansi, text.split("\n")))
     state, end = _state(status)
     colour = COLOURS[state]
@@ -287,7 +289,7 @@ async def time_out(demo: Demo) -> None:
 
 
 async def summary(demo: Demo) -> None:
-    """Print the tool calls as a client continues to display them."""
+    """Print the tool calls as a client displays them after the terminals were released."""
     demo.step(
         "All terminals are released; their output stays visible",
         "A tool call retains its terminal's output for the user.",
@@ -305,7 +307,7 @@ STEPS: tuple[Step, ...] = (hello, real_terminal, progress, failure, question, ti
 
 
 def still_running(directory: Path) -> list[int]:
-    """Return the running processes of those in the file `pids`, without zombies."""
+    """Return the pids in the file `pids` whose processes still run; zombies do not count."""
     found = []
     with contextlib.suppress(FileNotFoundError):
         for pid in map(int, (directory / "pids").read_text().split()):

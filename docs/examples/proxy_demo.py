@@ -33,7 +33,7 @@ JSON = dict[str, Any]
 AGENT = [sys.executable, str(Path(__file__).with_name("acp_agent.py"))]
 ACPTERM = [sys.executable, "-m", "acpterm"]
 BUILD = "for i in 1 2 3 4 5; do printf '\\rcompiling %d of 5' $i; sleep 0.3; done; echo; exit 2"
-# It never exits, and one of its processes leaves the session.
+# The command never exits, and one of its processes leaves the session.
 SERVER = "echo $$ > pids; $(command -v setsid) sleep 300 & echo $! >> pids; sleep 300"
 
 
@@ -86,7 +86,7 @@ class Editor:
 
 
 class Demo:
-    """State of the demo: console and the results of the checks."""
+    """The state of the demo: console and the results of the checks."""
 
     def __init__(self, console: Printer, directory: Path) -> None:
         self.console = console
@@ -95,11 +95,11 @@ class Demo:
         self.failures: list[str] = []
 
     def step(self, title: str, why: str) -> None:
-        """Begin a step."""
+        """Print the title of a step, and why it is interesting."""
         self.console.print(f"\n[bold cyan]{title}[/]\n   [dim]{why}[/]")
 
     def check(self, what: str, good: bool, found: object) -> None:
-        """Record and print the result of a check."""
+        """Record and print the result of a check: `good`, or what was `found` instead."""
         self.checks += 1
         mark = "[green]✓[/]" if good else "[bold red]✗[/]"
         self.console.print(f"   {mark} {escape(what)}")

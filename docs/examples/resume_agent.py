@@ -8,7 +8,7 @@ sends the secret that `initialize` returned, and repeats its unanswered request 
 prints each line of the command's output once, and exits with the command's exit code, or 1.
 
 Standard library only: copy from it. Agents that spawn `acpterm stdio` do not need this:
-`acpterm stdio` does it.
+`acpterm stdio` resumes by itself.
 """
 
 import base64
@@ -46,7 +46,7 @@ class Daemon:
                 break
             self._connect(time.monotonic() + RESUME_TIMEOUT_S)
             if method in ("_acpterm/terminal/write", "_acpterm/terminal/signal"):
-                # It is unknown whether it was executed, so it must not be repeated.
+                # It is unknown whether the request was executed, so it must not be repeated.
                 raise GoneError(f"the worker was replaced during {method}: look at the output")
             # Other requests are repeated with the same id: a create is not executed twice.
         if "error" in answer:
@@ -67,7 +67,7 @@ class Daemon:
         self._secret = meta.get("resume")
 
     def _try_to_connect(self, params: JSON) -> JSON | None:
-        """Connect, and return the response to `initialize`; None if there is none."""
+        """Connect, and return the response to `initialize`; None if that fails."""
         sock = socket.socket(socket.AF_UNIX)
         self._stream: Any = sock.makefile("rwb")
         try:
@@ -112,7 +112,7 @@ def run(daemon: Daemon, command: str) -> int:
         sys.stdout.buffer.write(base64.b64decode(part["data"]))
         sys.stdout.buffer.flush()
         position = part["position"]
-        # The last part may have the exit status, or come before it.
+        # Output may come together with the exit status: then read once more.
         status = None if part["data"] else part.get("exitStatus")
     daemon.request("terminal/release", terminal)
     return 1 if status["exitCode"] is None else status["exitCode"]

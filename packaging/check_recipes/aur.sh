@@ -1,7 +1,8 @@
 #!/bin/bash
 # Build the Arch Linux package with makepkg: aur.sh DIST WORK VERSION DEPENDENCIES. WORK is an empty directory.
 #
-# `python` on the PATH has what the recipe needs to build. DEPENDENCIES are acpterm's, without pyghostty.
+# `python` on the PATH has the packages that the build needs. DEPENDENCIES are the names of acpterm's
+# dependencies, without pyghostty.
 set -euo pipefail
 dist=$1 work=$2 version=$3 dependencies=$4
 
@@ -11,12 +12,12 @@ cd "$dist/aur"
 bash -n PKGBUILD acpterm.install
 [ "$(makepkg --printsrcinfo)" = "$(cat .SRCINFO)" ] || fail ".SRCINFO is not that of PKGBUILD"
 for dependency in $dependencies; do
-  # The package contains it.
+  # The package contains tree-sitter-bash instead of depending on it.
   [ "$dependency" != tree-sitter-bash ] || continue
   grep -qx "	depends = python-$dependency" .SRCINFO || fail "does not depend on $dependency"
 done
 
-# makepkg does not download what is in SRCDEST already.
+# makepkg does not download files that are in SRCDEST already.
 cp PKGBUILD acpterm.install "$work"
 cd "$work"
 SRCDEST=$dist PKGEXT=.pkg.tar.zst makepkg --nodeps --noprogressbar --nocolor >log 2>&1 || { cat log; fail "makepkg fails"; }

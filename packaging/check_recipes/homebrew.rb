@@ -1,7 +1,7 @@
 # Check the Homebrew formula with a minimal imitation of Homebrew: homebrew.rb FORMULA DIST PREFIX VERSION.
 #
-# URLs must be those of files in the directory DIST, with these hashes. With python3.13 on the PATH,
-# `install` and `test` are executed, into the empty directory PREFIX.
+# The URLs of the formula must be those of files in the directory DIST, and its hashes those of the files.
+# With python3.13 on the PATH, `install` and `test` are executed, into the empty directory PREFIX.
 require "digest"
 require "fileutils"
 require "pathname"
@@ -43,7 +43,7 @@ module Attributes
   end
 end
 
-# What a formula and its resources have: a file of the release.
+# Common to a formula and its resources: a file of the release, with its URL and hash.
 module Download
   extend Attributes
   attributes :url, :sha256
@@ -63,7 +63,7 @@ module Download
     check(Digest::SHA256.file(file.to_s).hexdigest == sha256, "the hash of #{file} is not #{sha256}")
   end
 
-  # Unpack into a directory, without the archive's only top-level directory.
+  # Unpack the archive into a directory, without the archive's single top-level directory.
   def stage(target)
     target.mkpath
     system("tar", "-xf", file.to_s, "-C", target.to_s, "--strip-components=1", exception: true)
@@ -161,7 +161,7 @@ unless system("python3.13", "-c", "", err: File::NULL)
   puts "homebrew: NOT CHECKED: install and test, which need python3.13 (set PYTHON313 to its path)"
   exit
 end
-# HOME may have a configuration of pip, which must have no effect.
+# HOME may have a configuration of pip, which must not have an effect.
 ENV.update("HOME" => (PREFIX/"home").to_s, "PIP_CONFIG_FILE" => File::NULL, "PIP_QUIET" => "2")
 ENV["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
 instance = formula.new

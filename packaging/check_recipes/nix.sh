@@ -1,8 +1,8 @@
 #!/bin/bash
 # Check the Nix recipe with nixpkgs.nix: nix.sh PYTHON DIST WORK VERSION DEPENDENCIES. WORK is an empty directory.
 #
-# It is evaluated for each platform, and postInstall is executed on the installed wheel. PYTHON has the
-# dependencies of acpterm: DEPENDENCIES, and others that depend on the platform.
+# The recipe is evaluated for each platform, and its postInstall is executed on the installed wheel. PYTHON
+# has the dependencies of acpterm: DEPENDENCIES, and others that depend on the platform.
 set -euo pipefail
 shopt -s inherit_errexit
 python=$1 dist=$2 work=$3 version=$4 dependencies=$5
@@ -78,7 +78,7 @@ trap '"$acpterm" shutdown >/dev/null 2>&1 || true' EXIT
 "$acpterm" run --detached --name shell -- sh -c "printf 'on a screen'" >/dev/null
 "$acpterm" wait shell
 "$acpterm" screen shell | grep -qF "on a screen" || fail "no screen"
-# Its exit status is 3, for a question.
+# The exit status is 3, because the decision is to ask.
 judged=$("$acpterm" policy check 'rm -r x') || true
 grep -Eqx 'level +dangerous' <<<"$judged" || fail "a command is not judged"
 "$acpterm" provider list | grep -q '^. local ' || fail "no provider"

@@ -1,4 +1,4 @@
-# A minimal imitation of nixpkgs, to evaluate the Nix recipe without it. Derivations are their arguments.
+# A minimal imitation of nixpkgs, to evaluate the Nix recipe. A derivation is the set of its arguments.
 #
 # `system` is the platform, `dist` the directory with the files of the release, `python` an interpreter,
 # and `modules` a directory with the dependencies of acpterm for it.

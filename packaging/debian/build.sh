@@ -45,7 +45,7 @@ for source in /build/acpterm-*/; do
 done
 lintian --allow-root --fail-on=error --suppress-tags=initial-upload-closes-no-bugs /build/*.changes
 BUILD
-# The root itself is discarded.
+# Only the build's results are kept, not the root directory.
 mmdebstrap --quiet --mode=root --variant=apt \
   --include=build-essential,debhelper,fakeroot,lintian,python3,systemd \
   --customize-hook="cp -r '$work/build' \"\$1/build\"" \

@@ -20,7 +20,7 @@ cd "$work/previous"
 if tag=$(git describe --tags --abbrev=0 --match='v*' HEAD^ 2>/dev/null); then
   git checkout --quiet "$tag"
 fi
-# Until the version is set for the next release, it is that of the last one.
+# Until a release sets the version, this commit has the version of the last release.
 if [ "$(version .)" = "$(version "$work/current")" ]; then
   sed -i 's/^__version__ = ".*"/__version__ = "0.0.9"/' acpterm/__init__.py
   git -c user.name=check -c user.email=check@localhost commit --quiet --all --message="Version 0.0.9"

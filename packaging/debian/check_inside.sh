@@ -3,7 +3,7 @@
 #
 # The daemon of alice starts by her enabled user socket, that of bob by hand, and that of carol by the
 # system's template unit. Programs run on during the upgrade, and commands of agents run in sandboxes.
-# Removal ends the daemons; after a purge, no file of the packages is left, but what is the user's.
+# Removal ends the daemons; after a purge, no file of the packages is left except the users' own files.
 set -eu
 previous=$1 current=$2
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
@@ -39,8 +39,8 @@ counted() {
   done
   fail "no more lines in $1"
 }
-# sandboxed USER COMMAND...: run an agent's command in the sandbox; COMMAND executes for USER. Not in that of
-# landlock, whose system calls systemd-nspawn refuses.
+# sandboxed USER COMMAND...: run an agent's command in the sandbox of bubblewrap. COMMAND is the prefix that
+# executes a command as USER. landlock is not tried, because systemd-nspawn refuses its system calls.
 sandboxed() {
   home=/home/$1
   shift
@@ -116,14 +116,14 @@ as alice acpterm kill count
 say "sandboxes: in the user unit, without systemd, and in the system's template unit"
 # systemd-nspawn hides parts of /proc, and makes /proc/sys read-only, by mounts on them. The kernel then permits
 # no new /proc in user namespaces. A machine without a container has no such mounts.
-# Some of them hide others.
+# Repeated, because some of these mounts hide others.
 for _ in 1 2 3 4 5; do
   for mounted in $(awk '$5 ~ "^/proc/" { print $5 }' /proc/self/mountinfo | tac); do
     umount --lazy "$mounted" 2>/dev/null || true
   done
 done
 as alice acpterm policy check 'rm -r x' || [ $? = 3 ] || fail "acpterm policy check"
-# The unit has mounts of its own, which it copied at its start. Its programs have ended by then.
+# Restart carol's unit, which has copied the old mounts at its start. First end the program in it.
 carol acpterm kill count
 systemctl restart acpterm@carol.service
 sandboxed alice as alice

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Check Debian packages in a booted, otherwise empty Debian bookworm. `check_inside.sh` says how.
+# Check Debian packages in a booted, otherwise empty Debian bookworm. The checks are in `check_inside.sh`.
 #
 # container.sh DEBS PREVIOUS CURRENT: the directory DEBS has the packages of both versions.
 set -eu

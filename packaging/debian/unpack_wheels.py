@@ -1,6 +1,7 @@
 """Unpack wheels into a directory: `python3 unpack_wheels.py WHEELS TARGET`.
 
-They have nothing to compile. Their scripts and data are not installed: the package has its own.
+Nothing has to be compiled. The scripts and data of the wheels are not installed, because the
+package has its own.
 """
 
 import re

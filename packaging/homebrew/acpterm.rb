@@ -53,7 +53,7 @@ class Acpterm < Formula
   service do
     run [opt_bin/"acpterm", "serve"]
     keep_alive true
-    # launchd's PATH lacks Homebrew. Agents' programs inherit this one.
+    # launchd's PATH does not contain Homebrew's directories. Agents' programs inherit this PATH.
     environment_variables PATH: std_service_path_env
     log_path var/"log/acpterm.log"
     error_log_path var/"log/acpterm.log"

@@ -4,11 +4,11 @@ Extension modules cannot be imported from a zip file, and acpterm executes its o
 the keeper and the worker. So the first run unpacks `packages.zip` into a virtual environment in the
 user's cache directory. Every run executes that environment's Python.
 
-The directory is complete or does not exist: it is unpacked under another name, and renamed. Its
-name has a hash of the contents, and of the Python that runs it. Directories of other versions
-remain, since a daemon may be using them.
+The environment's directory is complete or does not exist: it is unpacked under another name, and
+then renamed. Its name has a hash of the contents, and of the Python that runs it. Directories of
+other versions remain, since a daemon may be using them.
 
-`build.py` replaces BUILD, and keeps this archive at two members, because Python reads the list of
+`build.py` replaces BUILD. The archive has only two members, because Python reads the list of
 members at each start.
 """
 
@@ -83,7 +83,7 @@ def _unpack(base, cache, directory):
         try:
             os.rename(temporary, directory)
         except OSError:
-            # Another process was faster.
+            # Another process has created the directory meanwhile.
             if not os.path.exists(directory):
                 raise
     finally:

@@ -1,7 +1,7 @@
 """Build acpterm.pyz from acpterm's wheel: `python packaging/zipapp/build.py WHEEL ZIPAPP`.
 
-It has the dependencies in the releases of `requirements.txt`, for each of the Pythons and machines
-below. `bootstrap.py` describes how it starts.
+The zipapp contains the dependencies, in the versions of `requirements.txt`, for each of the Pythons
+and machines below. `bootstrap.py` describes how the zipapp starts.
 
 The members of `packages.zip` are in one directory for each kind of wheel: `any` for pure Python,
 `py3-linux-x86_64` for libraries, and `cp311-linux-x86_64` for extension modules of one Python. The
@@ -23,7 +23,7 @@ MACHINES = {
     "linux-x86_64": ["manylinux_2_28_x86_64", "manylinux2014_x86_64"],
     "linux-aarch64": ["manylinux_2_28_aarch64", "manylinux2014_aarch64"],
 }
-# The earliest time that zip files can have.
+# The earliest time that a member of a zip file can have.
 TIME = (1980, 1, 1, 0, 0, 0)
 
 

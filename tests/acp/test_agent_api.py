@@ -7,9 +7,6 @@ import pytest
 from msgspec import Raw
 
 from acpterm.acp.agent_api import (
-    CreateMeta,
-    ExitMeta,
-    InitializeMeta,
     ReadRequest,
     ReadResponse,
     ResizeRequest,
@@ -17,8 +14,8 @@ from acpterm.acp.agent_api import (
     SignalRequest,
     WriteRequest,
     WriteResponse,
-    own_meta,
 )
+from acpterm.acp.agent_meta import CreateMeta, ExitMeta, InitializeMeta, own_meta
 from acpterm.acp.initialize import host_answer
 from acpterm.acp.lenient import decode
 from acpterm.acp.terminal import (

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from acpterm.acp.agent_api import ResourcesParams
+from acpterm.acp.agent_meta import ResourcesParams
 from acpterm.acp.initialize import InitializeRequest
 from acpterm.acp.lenient import decode
 from acpterm.acp.session import CancelNotification

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from acpterm.acp.agent_api import ExitMeta
+from acpterm.acp.agent_meta import ExitMeta
 from acpterm.acp.initialize import host_answer
 from acpterm.acp.terminal import (
     CreateTerminalResponse,

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import trio
 
-from acpterm.client import replay
+from acpterm.client import asciicast
 from tests.support.agent import agent_at
 from tests.support.commands import command_environment, run
 from tests.support.daemon import daemon
@@ -20,7 +20,7 @@ PRINT_SLOWLY = r"printf 'one\n'; sleep 0.4; printf '\033[31mtwo\033[m\n'; exit 3
 
 
 def output_of_cast(data: str) -> str:
-    cast = replay.read([line.encode() for line in data.splitlines(keepends=True)])
+    cast = asciicast.read([line.encode() for line in data.splitlines(keepends=True)])
     return "".join(event.data for event in cast.events if event.code == "o")
 
 

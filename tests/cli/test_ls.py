@@ -318,6 +318,24 @@ async def test_ls_watch_filters_rows_and_attaches_at_enter(tmux, path):
     pane.until("ended 0")
 
 
+async def test_ls_watch_shows_why_a_terminal_cannot_be_attached(path):
+    words = [*ACPTERM, "ls", "--watch"]
+    assert (await run(path, "run", "-d", "--name", "outer", "--", *words)).status == 0
+    await screen_shows(path, "1-1 of 1")
+    assert (await run(path, "send", "outer", "--enter")).status == 0
+    await screen_shows(path, "'outer' is the one you are in")
+    assert (await run(path, "send", "outer", "q")).status == 0
+    assert (await run(path, "wait", "outer")).status == 0
+
+
+async def screen_shows(path: str, text: str) -> None:
+    """Wait until the terminal `outer` shows the text."""
+    out = ""
+    with trio.fail_after(DEADLINE_S):
+        while text not in out:
+            out = (await run(path, "screen", "outer")).out
+
+
 @needs_tmux
 @pytest.mark.parametrize("key", ["C-c", "q"])
 @pytest.mark.parametrize("words", [["TERM=dumb"], ["TERM=dumb", "--json"]])

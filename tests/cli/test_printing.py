@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from acpterm.cli._output import json_text
-from acpterm.client.user.output import stdout
+from acpterm.client.user.output import trio_stdout
 from tests.support.processes import environment
 
 # C1 controls, bidirectional controls, invisible characters, and one outside the BMP.
@@ -74,13 +74,13 @@ async def test_pipe_with_unread_data_is_polled_once_a_second(monkeypatch, tmp_pa
             assert polls < 100
             return []
 
-    monkeypatch.setattr(stdout.select, "poll", Poll)
+    monkeypatch.setattr(trio_stdout.select, "poll", Poll)
     os.mkfifo(tmp_path / "fifo")
     fd = os.open(tmp_path / "fifo", os.O_RDWR)
     try:
         os.write(fd, b"unread\n")
         with trio.move_on_after(10.5):
-            await stdout._unread(fd)
+            await trio_stdout._unread(fd)
     finally:
         os.close(fd)
     assert polls == 11
@@ -90,7 +90,7 @@ async def test_pipe_without_a_reader_is_detected():
     reads, writes = os.pipe()
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stdout._unread, writes)
+            nursery.start_soon(trio_stdout._unread, writes)
             await trio.testing.wait_all_tasks_blocked()
             os.close(reads)
             with trio.fail_after(10):

@@ -100,7 +100,7 @@ WIDE = [
 
 @pytest.mark.parametrize("columns", range(8, 500, 7))
 def test_list_fits_the_window_with_complete_ids(columns, monkeypatch):
-    monkeypatch.setattr(_tables, "window", lambda: (columns, 24))
+    monkeypatch.setattr(_tables, "window_size", lambda: (columns, 24))
     monkeypatch.setattr(_tables.os, "isatty", lambda _: True)
     monkeypatch.setenv("NO_COLOR", "1")
     lines = _tables.text_of(WIDE).splitlines()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acpterm.acp.raw_json import members
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.client import update
+from acpterm.client import session_update
 from acpterm.client.envelope import parse_envelope
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.presenter import new_presenter
@@ -97,7 +97,7 @@ def test_presenter_accepts_any_update_of_an_agent(presenter, steps):
         lines = []
         if what == "update":
             line = json.dumps({"method": "x", "params": {"sessionId": "s", "update": more[0]}})
-            parsed = update.parse_update(parse_envelope(line.encode()).params)
+            parsed = session_update.parse_update(parse_envelope(line.encode()).params)
             if parsed is not None:
                 lines = it.translate(line.encode(), parsed)
         elif what == "made":

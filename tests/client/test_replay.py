@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from acpterm.client import replay
+from acpterm.client import asciicast
+from acpterm.client.asciicast import CastError, Event, read, read_lines
 from acpterm.client.playback import Key, Playback
-from acpterm.client.replay import CastError, Event, read, read_lines
 from acpterm.client.user.export.player import keys_in
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.paint import LEAVE
@@ -135,7 +135,7 @@ def test_times_are_relative_in_version_3():
 
 
 def test_lines_that_are_too_long_are_read_as_empty():
-    limit = replay._LINE_BYTES_MAX
+    limit = asciicast._LINE_BYTES_MAX
     lines = [HEADER, b"y" * 2 * limit + b"\n", b"x" * (limit - 1) + b"\n", b"z" * limit + b"\n"]
     found = list(read_lines(io.BytesIO(b"".join([*lines, b"[]\n", b"end"]))))
     # Lengths, since pytest would print the lines.

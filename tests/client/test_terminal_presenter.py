@@ -5,7 +5,7 @@ import json
 import pytest
 
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.client import update
+from acpterm.client import session_update
 from acpterm.client.envelope import parse_envelope
 from acpterm.client.proxy import terminal_presenter
 from acpterm.client.proxy.terminal_presenter import TerminalPresenter
@@ -23,7 +23,7 @@ class Shown:
     def update(self, what, call="c", **fields):
         fields = {"sessionUpdate": what, "toolCallId": call, **fields}
         line = update_line("s", fields)
-        lines = self.it.translate(line, update.parse_update(parse_envelope(line).params))
+        lines = self.it.translate(line, session_update.parse_update(parse_envelope(line).params))
         return [update_in(line) for line in lines]
 
 
@@ -116,7 +116,9 @@ def test_unknown_terminal_passes_unchanged():
     line = update_line(
         "s", {"sessionUpdate": "tool_call", "toolCallId": "c", "content": [embed("z")]}
     )
-    assert shown.it.translate(line, update.parse_update(parse_envelope(line).params)) == [line]
+    assert shown.it.translate(line, session_update.parse_update(parse_envelope(line).params)) == [
+        line
+    ]
 
 
 def test_v2_snapshot_replaces_earlier_output():
@@ -137,7 +139,7 @@ def test_memory_for_terminals_and_calls_is_bounded():
         big = {"text": "x" * 17_000} if number > 2900 else 1
         fields = {"sessionUpdate": "tool_call", "toolCallId": f"c{number}", "rawInput": big}
         line = update_line("s", fields)
-        shown.it.translate(line, update.parse_update(parse_envelope(line).params))
+        shown.it.translate(line, session_update.parse_update(parse_envelope(line).params))
     assert len(shown.it._terminals) == terminal_presenter.TERMINALS_MAX
     assert len(shown.it._calls) == terminal_presenter.CALLS_MAX
     retained = [known for known in shown.it._calls.values() if "rawInput" in known]

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from acpterm.acp.raw_json import members
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.client import update
+from acpterm.client import session_update
 from acpterm.client.envelope import parse_envelope
 from acpterm.client.proxy import text_presenter
 from acpterm.client.proxy.display import Display
@@ -44,7 +44,7 @@ class Shown:
 
     def update(self, session="s", **fields):
         line = update_line(session, fields)
-        sent = self.it.translate(line, update.parse_update(parse_envelope(line).params))
+        sent = self.it.translate(line, session_update.parse_update(parse_envelope(line).params))
         self.sent += sent
         return sent
 
@@ -160,7 +160,9 @@ def test_content_without_a_terminal_passes_unchanged():
     shown = Shown()
     line = update_line("s", {"sessionUpdate": "tool_call", "toolCallId": "c", "content": []})
     line = line.replace(b'"content": []', b'"content" :\t[ {"type":"content"} ]')
-    assert shown.it.translate(line, update.parse_update(parse_envelope(line).params)) == [line]
+    assert shown.it.translate(line, session_update.parse_update(parse_envelope(line).params)) == [
+        line
+    ]
 
 
 @pytest.mark.parametrize("content", [None, []])

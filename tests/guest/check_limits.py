@@ -208,7 +208,7 @@ async def test_service_can_be_started_again_beside_programs_that_outlived_it():
             pool._trees.release_controllers()
             (group / "cgroup.procs").write_text(str(os.getpid()))
             # The next worker restores the terminal.
-            restored = pool._trees.enforced(terminal.id, limits)
+            restored = pool._trees.enforce_again(terminal.id, limits)
             assert (restored.limits, restored.unenforced) == (limits, ())
             assert str(os.getpid()) in (group / DAEMON_GROUP / "cgroup.procs").read_text().split()
             terminal.keyboard.type(b"\n")

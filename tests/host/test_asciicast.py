@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from acpterm.host.recording.asciicast import CHUNK_BYTES, Encoder, Event, Walk, ending, export
 from acpterm.pty.program import Program
-from acpterm.terminal.pool import TerminalSpec
-from acpterm.terminal.ring import Ring
+from acpterm.terminal.private_ring import PrivateRing
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.timeline import Timeline
 from tests.support.polling import poll
@@ -31,7 +31,7 @@ class Printed:
     started = 1_700_000_000.9
 
     def __init__(self, ring_size=1 << 20):
-        self.ring = Ring(ring_size)
+        self.ring = PrivateRing(ring_size)
         self.timeline = Timeline(50.0, kept=ring_size, size=(80, 24))
 
     def print(self, data, seconds):

@@ -19,7 +19,7 @@ from acpterm.host.recording.recorder import Recorder
 from acpterm.pty.master import Master
 from acpterm.pty.program import Program
 from acpterm.terminal.keyboard import Keyboard
-from acpterm.terminal.pool import TerminalSpec
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy
 from tests.support.polling import poll
 from tests.support.pools import running_pool

@@ -14,9 +14,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from acpterm.host.daemon import _end_when_idle
-from acpterm.host.server.sockets import has_queued
+from acpterm.host.server.daemon_sockets import has_queued
 from acpterm.jsonrpc import RpcError
-from acpterm.keeper.client import KeeperLostError
+from acpterm.keeper.reports import KeeperLostError
 from acpterm.terminal.pool import Pool
 from tests.support.agent import agent_at, agent_of
 from tests.support.daemon import daemon, listens

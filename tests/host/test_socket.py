@@ -18,7 +18,7 @@ import trio
 
 from acpterm.client.daemon import DaemonError, connect
 from acpterm.config import Settings
-from acpterm.host.server.listener import UnixListener
+from acpterm.host.server.unix_listener import UnixListener
 from acpterm.runtime.unix_socket import ListenError, peer_of
 from tests.support.agent import agent_at
 from tests.support.commands import run

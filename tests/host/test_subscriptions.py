@@ -13,7 +13,8 @@ from msgspec import Raw
 from acpterm.acp.raw_json import members
 from acpterm.acp.terminal_updates import from_v2
 from acpterm.host.agent.creates import Creates
-from acpterm.host.agent.session import Session, SessionState
+from acpterm.host.agent.session import Session
+from acpterm.host.agent.session_records import SessionRecords
 from acpterm.host.entry import AgentInfo
 from acpterm.host.state.writer import StateWriter
 from acpterm.host.user.connection import UserConnection
@@ -399,7 +400,7 @@ def say(session, step):
 
 async def same_for_all(form, room, steps):
     session = Session(
-        "s", AgentInfo("c1"), SessionState(StateWriter(MemoryStore()), "c1", 0), Creates()
+        "s", AgentInfo("c1"), SessionRecords(StateWriter(MemoryStore()), "c1", 0), Creates()
     )
     readers = []
 

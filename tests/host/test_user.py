@@ -18,7 +18,7 @@ from acpterm.host.user.attach import attach
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.follow import follow
 from acpterm.jsonrpc import RpcError
-from acpterm.keeper.ring import STALLED
+from acpterm.keeper.ring_file import STALLED
 from acpterm.runtime.send_queue import CLOSE_TIMEOUT_S
 from acpterm.terminal.terminal import Terminal
 from tests.support.agent import agent_of

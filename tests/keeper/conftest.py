@@ -1,6 +1,6 @@
 import pytest
 
-from acpterm.keeper.client import embedded_keeper
+from acpterm.keeper.startup import embedded_keeper
 from tests.support.starting import stop_adopting
 
 

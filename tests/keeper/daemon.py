@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from acpterm.keeper.client import KeeperClient, KeeperLostError
+from acpterm.keeper.client import KeeperClient
+from acpterm.keeper.reports import KeeperLostError
 from tests.keeper import stub
 from tests.keeper.terminals import TIMEOUT_S, Watched
 

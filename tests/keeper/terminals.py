@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import trio
 
-from acpterm.keeper import ring
+from acpterm.keeper import ring_file
 from acpterm.pty.program import Program
 
 TIMEOUT_S = 20
@@ -20,7 +20,7 @@ class Watched:
         self.keeper = keeper
         self.name, self.pid, self.master = found.name, found.pid, found.master
         self.found = found
-        self.ring = ring.map_ring(found.ring)
+        self.ring = ring_file.map_ring(found.ring)
         self.output = b""
         self.report = getattr(found, "exit", None)
         self.end = getattr(found, "closed_end", None)
@@ -52,12 +52,12 @@ class Watched:
         """Consume all output, and request a wake-up for more."""
         header = self.ring.header
         self.keeper.arm(self.name, header)
-        while (position := header[ring.CONSUMED]) != header[ring.HEAD]:
+        while (position := header[ring_file.CONSUMED]) != header[ring_file.HEAD]:
             start, data = self.ring.read(position, 1 << 20)
             assert start == position
             self.output += data
-            header[ring.CONSUMED] = position + len(data)
-        if header[ring.STALLED]:
+            header[ring_file.CONSUMED] = position + len(data)
+        if header[ring_file.STALLED]:
             self.keeper.kick()
 
     async def wait_for(self, condition):

@@ -9,9 +9,10 @@ import sys
 import pytest
 import trio
 
-from acpterm.keeper import client
-from acpterm.keeper.client import KeeperLostError, embedded_keeper
+from acpterm.keeper import startup
 from acpterm.keeper.programs import cgroup_spawn
+from acpterm.keeper.reports import KeeperLostError
+from acpterm.keeper.startup import embedded_keeper
 from tests.keeper.terminals import is_alive, poll, run, spawn
 from tests.pty.scarcity import no_descriptors
 
@@ -78,7 +79,7 @@ async def test_programs_are_killed_when_the_worker_is_killed(copy):
     """With `copy`, another process still has the worker's end of the connection."""
     code = (
         "import os, time, trio\n"
-        "from acpterm.keeper.client import embedded_keeper\n"
+        "from acpterm.keeper.startup import embedded_keeper\n"
         "from tests.keeper.test_embedded import strays_of\n"
         "async def main():\n"
         "    async with embedded_keeper() as keeper:\n"
@@ -206,9 +207,9 @@ async def test_spawn_is_refused_without_a_pty(monkeypatch):
         "os.openpty = openpty\n"
         "runpy.run_path(%r, run_name='__main__')"
     )
-    python, *flags, path = client.keeper_command()
+    python, *flags, path = startup.keeper_command()
     command = [python, *flags, "-c", main % path]
-    monkeypatch.setattr(client, "keeper_command", lambda: command)
+    monkeypatch.setattr(startup, "keeper_command", lambda: command)
     async with embedded_keeper() as keeper:
         for _ in range(3):
             with pytest.raises(OSError, match="No space left on device"):

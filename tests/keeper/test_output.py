@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.lowlevel
 
-from acpterm.keeper import client, ring
+from acpterm.keeper import ring_file, startup
 from tests.keeper.terminals import RING_BYTES, is_alive, not_left, poll, run, spawn
 from tests.pty.tracer import tracing
 
@@ -71,8 +71,8 @@ async def test_exit_is_reported_while_a_background_process_floods(keeper):
 async def test_full_ring_stops_the_program_and_loses_no_byte(keeper):
     terminal = await spawn(keeper, "seq 300000", consume=False)
     header = terminal.ring.header
-    await poll(lambda: header[ring.STALLED])
-    assert header[ring.HEAD] == header[ring.RESERVED] == RING_BYTES
+    await poll(lambda: header[ring_file.STALLED])
+    assert header[ring_file.HEAD] == header[ring_file.RESERVED] == RING_BYTES
     expected = "".join(f"{number}\r\n" for number in range(1, 300_001)).encode()
     output, draw = b"", random.Random(1)
     with trio.fail_after(30):
@@ -80,9 +80,9 @@ async def test_full_ring_stops_the_program_and_loses_no_byte(keeper):
             start, data = terminal.ring.read(len(output), draw.choice([1, 100, 5000, 70_000]))
             assert start == len(output)
             output += data
-            header[ring.CONSUMED] = len(output)
-            assert header[ring.RESERVED] <= len(output) + terminal.ring.capacity
-            if header[ring.STALLED]:
+            header[ring_file.CONSUMED] = len(output)
+            assert header[ring_file.RESERVED] <= len(output) + terminal.ring.capacity
+            if header[ring_file.STALLED]:
                 keeper.kick()
             await trio.lowlevel.checkpoint()
     assert output == expected
@@ -101,12 +101,12 @@ async def test_memory_of_consumed_output_is_released_when_the_program_is_idle(ke
 async def test_keeper_finds_free_space_without_a_wake_up(keeper):
     terminal = await spawn(keeper, "seq 100000", consume=False)
     header = terminal.ring.header
-    await poll(lambda: header[ring.STALLED])
+    await poll(lambda: header[ring_file.STALLED])
     # In a later turn only periodic checks find free space that is less than the keeper waits for.
     await run(keeper, "true")
-    assert header[ring.HEAD] == RING_BYTES
-    header[ring.CONSUMED] = 1000
-    await poll(lambda: header[ring.HEAD] == RING_BYTES + 1000)
+    assert header[ring_file.HEAD] == RING_BYTES
+    header[ring_file.CONSUMED] = 1000
+    await poll(lambda: header[ring_file.HEAD] == RING_BYTES + 1000)
     keeper.forget(terminal.name)
     terminal.close()
 
@@ -115,12 +115,12 @@ def test_write_is_reserved_before_it_begins(monkeypatch):
     from acpterm.keeper.process.loop import Loop
     from acpterm.keeper.programs import reading
 
-    fd, file = ring.create_ring(0)
+    fd, file = ring_file.create_ring(0)
     header, announced = file.header, []
 
     def readv(_fd, buffers):
         room = sum(map(len, buffers))
-        announced.append(header[ring.RESERVED] == header[ring.HEAD] + room)
+        announced.append(header[ring_file.RESERVED] == header[ring_file.HEAD] + room)
         return (room + 1) // 2
 
     monkeypatch.setattr(reading.os, "readv", readv)
@@ -130,8 +130,8 @@ def test_write_is_reserved_before_it_begins(monkeypatch):
             reading.LIMIT_REACHED,
             reading.RING_FULL,
         )
-        assert header[ring.RESERVED] == header[ring.HEAD]
-    assert header[ring.HEAD] == RING_BYTES
+        assert header[ring_file.RESERVED] == header[ring_file.HEAD]
+    assert header[ring_file.HEAD] == RING_BYTES
     assert all(announced)
     file.close()
     os.close(fd)
@@ -141,18 +141,18 @@ def test_read_of_a_flood_stops_when_another_descriptor_is_ready(monkeypatch):
     from acpterm.keeper.process.loop import Loop
     from acpterm.keeper.programs import reading
 
-    fd, file = ring.create_ring(1 << 20)
+    fd, file = ring_file.create_ring(1 << 20)
     reads, writes = os.pipe()
     loop = Loop()
     loop.add_reader(reads, lambda: None)
     monkeypatch.setattr(reading.os, "readv", lambda _fd, _buffers: 4096)
     reader = reading.Reader(loop)
     assert reader.read(-1, file, 200_000, reading.GATHER) == reading.LIMIT_REACHED
-    assert file.header[ring.HEAD] >= 200_000
+    assert file.header[ring_file.HEAD] >= 200_000
     os.write(writes, b"x")
-    before = file.header[ring.HEAD]
+    before = file.header[ring_file.HEAD]
     assert reader.read(-1, file, 200_000, reading.GATHER) == reading.LIMIT_REACHED
-    assert file.header[ring.HEAD] - before <= 8 * 4096
+    assert file.header[ring_file.HEAD] - before <= 8 * 4096
     file.close()
     for each in (fd, reads, writes):
         os.close(each)
@@ -163,7 +163,7 @@ async def test_exit_with_a_full_ring_is_reported_once_there_is_free_space(keeper
     size = RING_BYTES + 1000
     line = f"head -c {size} /dev/zero | tr '\\0' x; exit 5; :"
     terminal = await spawn(keeper, line, consume=False)
-    await poll(lambda: terminal.ring.header[ring.STALLED])
+    await poll(lambda: terminal.ring.header[ring_file.STALLED])
     await poll(lambda: not is_alive(terminal.pid))
     # The exit of a program that is started later is reported later.
     await run(keeper, "true")
@@ -210,7 +210,7 @@ async def test_forgotten_program_is_killed_and_reaped(keeper):
 async def test_stalled_terminal_does_not_delay_others(keeper):
     stalled = [await spawn(keeper, "yes; :", consume=False) for _ in range(3)]
     for terminal in stalled:
-        await poll(lambda terminal=terminal: terminal.ring.header[ring.STALLED])
+        await poll(lambda terminal=terminal: terminal.ring.header[ring_file.STALLED])
     assert (await run(keeper, "echo", "quick")).output == "quick\n"
     for terminal in stalled:
         keeper.forget(terminal.name)
@@ -234,10 +234,10 @@ async def test_keeper_serves_all_terminals_when_several_flood(keeper):
 @pytest.mark.parametrize("without", ["pidfd_open", "pidfd_open, os.waitid", "eventfd"])
 async def test_exits_are_detected_when_the_system_lacks_a_call(without, monkeypatch):
     main = f"import os, runpy; del os.{without}; runpy.run_path(%r, run_name='__main__')"
-    python, *flags, path = client.keeper_command()
+    python, *flags, path = startup.keeper_command()
     command = [python, *flags, "-c", main % path]
-    monkeypatch.setattr(client, "keeper_command", lambda: command)
-    async with client.embedded_keeper() as keeper:
+    monkeypatch.setattr(startup, "keeper_command", lambda: command)
+    async with startup.embedded_keeper() as keeper:
         background = await spawn(keeper, "trap '' HUP; sleep 60 & echo $!; exit 4; :")
         assert os.waitstatus_to_exitcode((await background.wait_exited()).status) == 4
         for code in range(10):

@@ -8,8 +8,9 @@ import trio
 import trio.testing
 
 from acpterm.keeper import protocol
-from acpterm.keeper.client import KeeperLostError, worker_pair
-from acpterm.keeper.connection import Connection
+from acpterm.keeper.keeper_socket import KeeperSocket
+from acpterm.keeper.reports import KeeperLostError
+from acpterm.keeper.startup import worker_pair
 from acpterm.pty.tracking import marks
 from tests.pty.scarcity import no_descriptors
 from tests.support.depth import DEADLINE_S
@@ -89,7 +90,7 @@ def test_send_raises_broken_pipe_when_the_peer_has_closed(ends):
 
 async def test_flushed_returns_when_the_keeper_is_lost():
     ours, keepers = worker_pair()
-    connection = Connection(ours)
+    connection = KeeperSocket(ours)
     while connection.is_flushed:
         connection.send("put", "key", b"x" * 1000)
     with trio.fail_after(DEADLINE_S):

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from acpterm.keeper import ring
-from acpterm.keeper.client import UNKNOWN
+from acpterm.keeper import ring_file
+from acpterm.keeper.reports import UNKNOWN
 from tests.keeper.daemon import daemon
 from tests.keeper.manager import Manager
 from tests.keeper.terminals import is_alive, not_left, poll, run, spawn
@@ -175,7 +175,7 @@ async def test_record_that_does_not_fit_into_its_ring_is_logged(tmp_path, manage
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
         await spawn(worker.keeper, "sleep 60; :", name="one")
-        worker.keeper.put("t/one", bytes(ring.DATA_OFFSET))
+        worker.keeper.put("t/one", bytes(ring_file.DATA_OFFSET))
         await poll(lambda: "the state of one does not fit into its ring" in started.log())
 
 
@@ -232,13 +232,13 @@ async def test_process_with_a_reused_pid_is_not_killed(tmp_path, manager, forget
         async with daemon(tmp_path, env=manager.environ()) as started:
             worker = await started.serving()
             terminal = await spawn(worker.keeper, NUMBERS, consume=False)
-            await poll(lambda: terminal.ring.header[ring.STALLED])
+            await poll(lambda: terminal.ring.header[ring_file.STALLED])
             manager.receive()
             os.kill(started.pid, signal.SIGKILL)
             worker.kill()
             await started.wait()
         os.kill(terminal.pid, signal.SIGKILL)
-        terminal.ring.header[ring.PID] = other.pid
+        terminal.ring.header[ring_file.PID] = other.pid
         async with daemon(tmp_path, **manager.passing()) as started:
             worker = await started.serving()
             # The ring is full, so the exit is not reported yet.
@@ -264,9 +264,9 @@ async def test_reused_pid_is_not_adopted(tmp_path, manager):
         await started.wait()
     os.kill(terminal.pid, signal.SIGKILL)
     # The pid now belongs to a process with another start time, which leads a session too.
-    terminal.ring.header[ring.STARTED] -= 1_000_000
+    terminal.ring.header[ring_file.STARTED] -= 1_000_000
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
-        terminal.ring.header[ring.PID] = other.pid
+        terminal.ring.header[ring_file.PID] = other.pid
         async with daemon(tmp_path, **manager.passing()) as started:
             worker = await started.serving()
             report = await worker.watch_all()["one"].wait_exited()

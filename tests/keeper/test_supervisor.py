@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from acpterm.keeper import ring
-from acpterm.keeper.client import RestartError
+from acpterm.keeper import ring_file
+from acpterm.keeper.reports import RestartError
 from tests.keeper.daemon import children_of, daemon
 from tests.keeper.terminals import is_alive, poll, run, spawn
 from tests.pty.scarcity import no_descriptors
@@ -101,11 +101,12 @@ async def test_emulator_mark_stays_only_after_a_crash(tmp_path, number, stays):
         over = await spawn(first.keeper, "exit 5; :", name="over")
         await over.wait_closed()
         for terminal in (running, over):
-            terminal.ring.header[ring.EMULATOR] = 1
+            terminal.ring.header[ring_file.EMULATOR] = 1
         first.kill(number)
         second = await started.serving()
         marks = {
-            name: found.ring.header[ring.EMULATOR] for name, found in second.watch_all().items()
+            name: found.ring.header[ring_file.EMULATOR]
+            for name, found in second.watch_all().items()
         }
         assert marks == {"running": stays, "over": stays}
 
@@ -117,11 +118,11 @@ async def test_emulator_mark_stays_after_repeated_kills_of_the_worker(tmp_path):
         terminal = await spawn(worker.keeper, "read x; :")
         marks = []
         for _ in range(3):
-            terminal.ring.header[ring.EMULATOR] = 1
+            terminal.ring.header[ring_file.EMULATOR] = 1
             worker.kill()
             worker = await started.serving()
             [terminal] = worker.watch_all().values()
-            marks.append(terminal.ring.header[ring.EMULATOR])
+            marks.append(terminal.ring.header[ring_file.EMULATOR])
         assert marks == [0, 0, 1]
 
 
@@ -129,16 +130,16 @@ async def test_emulator_mark_is_cleared_after_a_restart(tmp_path):
     async with daemon(tmp_path) as started:
         first = await started.serving()
         terminal = await spawn(first.keeper, "read x; :")
-        terminal.ring.header[ring.EMULATOR] = 1
+        terminal.ring.header[ring_file.EMULATOR] = 1
         first.nursery.start_soon(restarted, first)
         second = await started.worker()
         with trio.fail_after(10):
             await second.keeper.connect()
         first.leave()
         [found] = second.watch_all().values()
-        assert found.ring.header[ring.EMULATOR]
+        assert found.ring.header[ring_file.EMULATOR]
         await second.keeper.ready()
-        assert not found.ring.header[ring.EMULATOR]
+        assert not found.ring.header[ring_file.EMULATOR]
 
 
 async def test_exit_is_reported_to_the_successor_when_no_worker_ran(tmp_path):
@@ -250,7 +251,7 @@ async def test_successor_starts_when_the_last_messages_of_a_worker_are_invalid(t
         first = await started.serving()
         with stopped(started.pid):
             for _ in range(3):
-                first.keeper._connection.send("put")
+                first.keeper._socket.send("put")
             first.keeper.put("key", b"x")
             await first.keeper.flushed()
             first.kill()
@@ -265,7 +266,7 @@ async def test_programs_run_until_their_rings_are_full_while_no_worker_runs(tmp_
         terminal = await spawn(first.keeper, NUMBERS)
         first.kill()
         await started.worker()
-        await poll(lambda: terminal.ring.header[ring.STALLED])
+        await poll(lambda: terminal.ring.header[ring_file.STALLED])
         assert is_alive(terminal.pid)
 
 
@@ -275,7 +276,7 @@ async def test_stopped_worker_resumes_without_loss_of_output(tmp_path):
         terminal = await spawn(worker.keeper, NUMBERS)
         os.kill(worker.pid, signal.SIGSTOP)
         worker.scope.cancel()
-        await poll(lambda: terminal.ring.header[ring.STALLED])
+        await poll(lambda: terminal.ring.header[ring_file.STALLED])
         worker.scope = trio.CancelScope()
         os.kill(worker.pid, signal.SIGCONT)
         worker.run()

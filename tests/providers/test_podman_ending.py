@@ -136,7 +136,7 @@ async def test_clean_up_returns_when_the_engine_is_gone(provider, workspace, mon
 _DAEMON = """
 import sys, trio
 from pathlib import Path
-from acpterm.keeper.client import embedded_keeper
+from acpterm.keeper.startup import embedded_keeper
 from acpterm.pty.tracking.trees import Trees
 from acpterm.providers.container import ContainerProvider
 from acpterm.terminal.pool import Pool

@@ -55,9 +55,9 @@ class PlainShell:
         deadline = time.monotonic() + DEADLINE_S
         while not (self.tracker.is_ready and self.tracker.at_prompt):
             self._read(0.05)
-            record = self.directory.record(0, "ready")
-            if record:
-                self.tracker.set_ready(record)
+            report = self.directory.report(0, "ready")
+            if report:
+                self.tracker.set_ready(report)
             if self.has_ended or time.monotonic() > deadline:
                 raise TimeoutError(f"the shell did not get ready: {bytes(self.all)!r}")
 
@@ -96,7 +96,7 @@ class PlainShell:
         self.n += 1
         text = self.kind.command_file(self.n, command, self.flags)
         path = self.directory.write(self.directory.command_name(self.n), text)
-        self.tracker.begin(self.n)
+        self.tracker.expect(self.n)
         self.type(self.kind.keys(self.n, path))
 
     def type(self, keys: bytes) -> None:
@@ -109,15 +109,15 @@ class PlainShell:
         quiet_since, reported_at = time.monotonic(), float("inf")
         outcome = None
         while time.monotonic() < deadline and not self.has_ended:
-            record = self.directory.record(self.n)
+            report = self.directory.report(self.n)
             now = time.monotonic()
             is_quiet = now - max(reported_at, quiet_since) > QUIET_S
-            outcome = self.tracker.outcome(record, is_quiet=is_quiet)
-            if record:
+            outcome = self.tracker.outcome(report, is_quiet=is_quiet)
+            if report:
                 reported_at = min(reported_at, now)
             if outcome:
-                if record:
-                    self.flags = record.flags
+                if report:
+                    self.flags = report.flags
                 break
             if self._read(0.05):
                 quiet_since = time.monotonic()

@@ -305,8 +305,8 @@ def test_command_that_evaluates_the_hooks_does_not_end_early(kind, home):
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_removed_record_makes_the_boundary_unknown(kind, home):
-    # The record's file cannot be written.
+def test_removed_report_makes_the_boundary_unknown(kind, home):
+    # The report's file cannot be written.
     with PlainShell(kind, home) as shell:
         result = shell.run(f"rm -rf {shell.directory.path}")
         assert result.outcome.boundary == "unknown"
@@ -315,7 +315,7 @@ def test_removed_record_makes_the_boundary_unknown(kind, home):
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_forged_record_makes_the_boundary_unknown(kind, home):
+def test_forged_report_makes_the_boundary_unknown(kind, home):
     with PlainShell(kind, home) as shell:
         # A directory in place of the file: the shell cannot replace it.
         result = shell.run(f"mkdir {shell.directory.path}/1.end")

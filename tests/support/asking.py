@@ -1,7 +1,7 @@
-"""A profile for tests with which harmless commands are asked about.
+"""A profile for tests, which asks about harmless commands.
 
-All commands are unknown and asked about, except `true` and `env`, which are safe, and `printf`,
-which is dangerous: its question is refused after `TIMEOUT_S`.
+The commands `true` and `env` are safe. `printf` is dangerous: a question about it is refused after
+`TIMEOUT_S`. All other commands are unknown, and the user is asked about them.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ TIMEOUT_S = 0.5
 
 
 def asking_table(**values: Any) -> ProfileTable:
-    """Return the profile, with other `values` of `[profiles.NAME]`."""
+    """Return the profile; `values` replace values of its table `[profiles.NAME]`."""
     fields: dict[str, Any] = {
         "safe_commands": ["true", "env"],
         "unknown": "ask",
@@ -29,20 +29,24 @@ def asking_table(**values: Any) -> ProfileTable:
 
 
 def asking_settings(**values: Any) -> dict[str, Any]:
-    """Return the settings with the profile, and without rules; `values` are as for the profile."""
+    """Return the arguments of `Settings` that select the profile, without rules.
+
+    `values` are as for `asking_table`.
+    """
     profiles = {"asking": asking_table(**values)}
     return {"profile": "asking", "profiles": profiles, "rules": "/dev/null"}
 
 
 def asking(**values: Any) -> Settings:
-    """Return what `asking_settings` does, as settings."""
+    """Return settings that select the profile; `values` are as for `asking_table`."""
     return Settings(**asking_settings(**values))
 
 
 def asking_variables(directory: Path, **values: Any) -> dict[str, str]:
-    """Write a settings file with the profile; return the variables with which acpterm uses it.
+    """Write a settings file that selects the profile.
 
-    `values` are as for the profile. The file of rules is `rules.toml`, beside the settings file.
+    Return the environment variables with which acpterm uses the file. `values` are as for
+    `asking_table`. The file of rules is `rules.toml`, beside the settings file.
     """
     return configured(directory, profile="asking", profiles={"asking": asking_table(**values)})
 
@@ -65,6 +69,6 @@ def recording_script(directory: Path) -> str:
 
 
 def ran(directory: Path) -> str:
-    """Return what the program of `recording_script` has recorded."""
+    """Return the arguments that the program of `recording_script` has recorded, a line per run."""
     path = directory / "ran"
     return path.read_text() if path.exists() else ""

@@ -20,7 +20,7 @@ FOR_PROGRAMS = ("/acp", "/mcp", "/mcp/pool")
 
 @asynccontextmanager
 async def owner_of(web: WebDaemon) -> AsyncIterator[User]:
-    """Yield the user, on the Unix socket; then end all terminals."""
+    """Connect to the user's Unix socket during the block; at its end, end all terminals."""
     async with user_at(web.daemon.user_path) as user:
         yield user
         for terminal in await user.list():
@@ -73,24 +73,24 @@ def daemon_in_a_thread(directory: Path, **settings: object) -> Iterator[WebDaemo
 
 
 def with_key(browser: Browser) -> list[tuple[str, str]]:
-    """Return all headers that `browser` sends with a request that is no WebSocket."""
+    """Return the headers that `browser` sends with an HTTP request, including that of its key."""
     return [*browser.headers, ("X-Acpterm-Key", browser.key)]
 
 
 def without(headers: Headers, *names: str) -> list[tuple[str, str]]:
-    """Return headers without some."""
+    """Return `headers` without those that are named `names`."""
     return [header for header in headers if header[0] not in names]
 
 
 def replaced(headers: Headers, name: str, value: str | None) -> list[tuple[str, str]]:
-    """Return headers with another value of one of them, or without it."""
+    """Return `headers` with the value of `name` replaced, or without `name` if `value` is None."""
     return [*without(headers, name), *([] if value is None else [(name, value)])]
 
 
 async def statuses(
     browser: Browser, headers: Headers, paths: Iterable[str] = (*WEBSOCKETS, *POSTS)
 ) -> dict[str, int]:
-    """Return the status of a request to each of `paths`, with exactly these headers."""
+    """Send a request to each of `paths` with exactly these headers; return the statuses by path."""
     found = {}
     for path in paths:
         if path in WEBSOCKETS:
@@ -103,7 +103,7 @@ async def statuses(
 
 
 async def raw_status(browser: Browser, *lines: str, body: bytes = b"") -> int:
-    """Send a request of these lines; return the status, or 0 if the server sends none."""
+    """Send a request with these lines as head; return the status, or 0 if there is no response."""
     head = "".join(f"{line}\r\n" for line in (*lines, "Connection: close", "")).encode()
     with trio.fail_after(DEADLINE_S):
         async with await browser.connect() as stream:
@@ -118,13 +118,16 @@ async def raw_status(browser: Browser, *lines: str, body: bytes = b"") -> int:
 
 
 async def accesses(web: Web) -> Sequence[tuple[Browser, list[tuple[str, str]]]]:
-    """Return a browser that is logged in, and a program with the token, with their headers."""
+    """Return a browser that is logged in, and a program with the user's token.
+
+    Each is in a pair with the headers that it sends.
+    """
     browser, client = await web.browser(), web.api_client()
     return [(browser, with_key(browser)), (client, client.headers)]
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the memory that a process occupies."""
+    """Return the resident memory of a process in bytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024

@@ -14,7 +14,7 @@ from tests.support.rpc import Message, encode
 class BlockingAgent:
     """An agent's connection, with one session.
 
-    A response that comes before the one that is waited for is kept for its own `result`.
+    A response that arrives while `result` waits for another one is kept for a later `result`.
     """
 
     def __init__(self, path: str, session: str) -> None:

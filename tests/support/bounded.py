@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-# No real user has such a uid; each process that runs tests adds its pid.
+# No real user has such a high uid. Each process that runs tests adds its pid, so uids differ.
 FIRST_UID = 2_147_000_000
 _PLACES = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup")
 

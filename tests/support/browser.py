@@ -1,9 +1,9 @@
-"""Debian's chromium, driven by playwright, and visitors: each a browser context of its own.
+"""Debian's chromium, driven by playwright, and visitors: each has a separate browser context.
 
 A visitor records what a page must never do: request another host, violate its content security
 policy, or let an error reach the console. `Visitor.check` fails if there was any; the fixtures of
-the tests call it at the end of each test. Chromium itself reports in the console a WebSocket that
-fails, as while the worker is replaced, and a login that has ended: these are no faults.
+the tests call it at the end of each test. Some errors in the console come from chromium itself, and
+are no faults: a WebSocket that fails while the worker is replaced, and a login that has ended.
 """
 
 import os

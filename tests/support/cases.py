@@ -1,4 +1,4 @@
-"""`each_case`: a test of many quick cases, which are too many to be tests of their own."""
+"""`each_case`: one test of many quick cases, each of which would be too small a test."""
 
 import functools
 import inspect
@@ -11,9 +11,9 @@ import pytest
 def each_case(names: str | Sequence[str], cases: Iterable[Any]) -> Any:
     """Make a test run all `cases`, like `pytest.mark.parametrize`, but within one test.
 
-    To collect, start and report a test takes some milliseconds in each of the processes that run
-    tests. A failure names the case; the other cases are run nevertheless. Fixtures are shared by
-    all cases.
+    Collecting, starting and reporting a test takes some milliseconds in each of the processes that
+    run tests. A failure names the case. If a case fails, the other cases are still run. Fixtures
+    are shared by all cases.
     """
     wanted = names.replace(" ", "").split(",") if isinstance(names, str) else list(names)
     found = [_values(case, len(wanted)) for case in cases]

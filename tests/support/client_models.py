@@ -18,7 +18,7 @@ from tests.acp import validate
 
 TOKENLESS = {"jsonrpc", "method", "params"}
 _V2 = json.loads((Path(validate.__file__).parent / "schema" / "schema-v2.json").read_text())
-# Variants of the schema that would accept kinds that v2 does not have.
+# Variants in the schema that accept any other kind, which v2 does not have.
 _CATCH_ALLS = ("other", "unknown")
 _MISSING = re.compile(r"\r\n\[(\d+) bytes are missing\]\r\n")
 
@@ -61,7 +61,7 @@ class TerminalModel:
         self.output = b""
         """The output since bytes were last reported as lost."""
         self.missing = 0
-        """The number of lost bytes, as far as it was reported."""
+        """The number of bytes that were reported as lost."""
         self.exit: tuple[Any, Any] | None = None
         self.cwd: str | None = None
         self.command: str | None = None

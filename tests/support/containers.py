@@ -1,4 +1,4 @@
-"""A podman for tests, with storage of its own, and an image of a static busybox.
+"""A podman for tests, with separate storage, and an image of a static busybox.
 
 podman needs control groups of version 2 on /sys/fs/cgroup, and writes to /run and /dev/shm. So it
 runs in a mount namespace, which a script named `podman` enters. All mounts end with the namespace,
@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 from acpterm.providers.provider import Command, Provider
 from acpterm.pty.program import Program
-from acpterm.terminal.pool import Pool, TerminalSpec
+from acpterm.terminal.pool import Pool
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.terminal import Terminal
 from tests.support.pools import running_pool
@@ -38,7 +39,7 @@ exec cat
 
 
 class Started(NamedTuple):
-    """A terminal with a command of a provider, and the token to clean it up."""
+    """A terminal in which a provider runs a command, and the token for the clean-up."""
 
     terminal: Terminal
     token: str
@@ -55,7 +56,7 @@ def missing() -> str | None:
 
 @contextmanager
 def podman(directory: Path) -> Iterator[dict[str, str]]:
-    """Set up podman for the block; yield the variables with which `podman` is that one.
+    """Set up podman for the block; yield the environment variables that select this podman.
 
     `directory` is an empty directory. At the end of the block, all containers are removed.
     """
@@ -76,7 +77,7 @@ def podman(directory: Path) -> Iterator[dict[str, str]]:
             script.write_text(f'#!/bin/sh\n{enter} "$@"\n')
             script.chmod(0o755)
             settings = directory / "storage.conf"
-            # /run is of the namespace. Longer paths are too long for the sockets of conmon.
+            # The namespace has its own /run. Longer paths are too long for the sockets of conmon.
             settings.write_text(
                 '[storage]\ndriver = "overlay"\n'
                 'graphroot = "/run/graph"\nrunroot = "/run/containers"\n'
@@ -96,7 +97,7 @@ def podman(directory: Path) -> Iterator[dict[str, str]]:
 
 
 def _busybox_image() -> bytes:
-    """Return a tar of a root file system with busybox, and all its programs as links to it."""
+    """Return a tar of a root file system with busybox; its programs are links to busybox."""
     binary = shutil.which("busybox")
     assert binary is not None
     listed = subprocess.run([binary, "--list"], capture_output=True, text=True, check=True)

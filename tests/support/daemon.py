@@ -78,7 +78,7 @@ async def daemon(
     terminate: bool = False,
     **options: Any,
 ) -> AsyncIterator[Daemon]:
-    """Run `acpterm serve` on sockets in `directory`/run; yield the daemon once it is ready.
+    """Run `acpterm serve` on sockets in `directory/run`; yield the daemon once it is ready.
 
     `settings` are added to the daemon's environment; further options are those of `process`. At the
     end of the block the daemon is killed, or if `terminate` is true, shut down.

@@ -1,11 +1,11 @@
-"""Creates directories that are nested deeper than a path can name."""
+"""Creates nested directories, so deep that the path of the innermost is longer than PATH_MAX."""
 
 import os
 from pathlib import Path
 
 
 def make_deep(top: Path, depth: int, name: str = "a") -> None:
-    """Create `depth` directories called `name` in `top`, each in the one before."""
+    """Create `depth` nested directories called `name` in `top`."""
     current = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
     for _ in range(depth):
         os.mkdir(name, dir_fd=current)

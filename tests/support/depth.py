@@ -1,9 +1,9 @@
 """How many examples tests try, and how long they wait.
 
-Examples are the same in each run, so that a failure is due to a change, or to the time that
-something takes. `ACPTERM_EXAMPLES=N`, which `make fuzz` sets, tries N times as many, and others in
-each run. `ACPTERM_THOROUGH=1`, which `make test-all` sets, selects the usual maximum. Long tests
-then also start processes as users do.
+By default, Hypothesis tries few examples, and the same ones in each run, so that a new failure is
+due to a change of the code or of the speed. `ACPTERM_THOROUGH=1`, which `make test-all` sets, tries
+the usual number; long tests then also start processes as users do. `ACPTERM_EXAMPLES=N`, which
+`make fuzz` sets, tries N times as many, and different examples in each run.
 """
 
 import os
@@ -17,7 +17,10 @@ DEADLINE_S = 30.0
 
 
 def examples(count: int) -> int:
-    """Return how many examples Hypothesis tries: at most `count`, unless `EXAMPLES` is set."""
+    """Return how many examples to try: `count`, or by default a fifth of it, at least 20.
+
+    If `EXAMPLES` is set, return that many times `count`.
+    """
     if EXAMPLES:
         return EXAMPLES * count
     return count if THOROUGH else max(20, count // 5)

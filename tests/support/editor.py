@@ -30,7 +30,7 @@ class Editor(RpcClient):
         self.lines: list[bytes] = []
         """The lines received so far, unchanged."""
         self.on_request: Callable[[Message], Any] = lambda _: {}
-        """Returns the result of a request of the agent."""
+        """Called with a request of the agent; returns the result to send."""
 
     async def _receive_line(self, line: bytes) -> None:
         self.lines.append(line)
@@ -108,7 +108,7 @@ async def proxied(
 ) -> AsyncIterator[Proxied]:
     """Run a proxy in this process, and connect an editor to it.
 
-    `agent` has options of the scripted agent, or is another command.
+    `agent` is either options of the scripted agent, or the command of another agent.
     """
     command = list(agent) if agent and os.sep in agent[0] else [*AGENT, *agent]
     ours, theirs = trio.socket.socketpair()
@@ -172,7 +172,7 @@ def of(method: str, name: str = "t", **more: Any) -> dict[str, Any]:
 def shown(command: str, call: str = "c", *, title: str = "a call") -> list[dict[str, Any]]:
     """Return steps of the scripted agent that run a command in a terminal shown by a tool call.
 
-    As real agents do: tool call, create, embed, wait, output, release.
+    The order is that of real agents: tool call, create, embed, wait, output, release.
     """
     return [
         tool_call(call, title=title, kind="execute", status="pending"),

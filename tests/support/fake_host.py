@@ -74,7 +74,7 @@ class FakeHost:
         agents.write_text(text)
 
     async def accept(self) -> Connection:
-        """Accept a connection; nothing is received from it yet."""
+        """Accept a connection, without receiving anything from it."""
         assert self._listener is not None
         with trio.fail_after(DEADLINE_S):
             connection = Connection(await self._listener.accept())
@@ -95,7 +95,7 @@ class FakeHost:
         return connection
 
     async def stop(self) -> None:
-        """Stop listening and remove the socket, as a keeper that ends does."""
+        """Stop listening and remove the socket, as a keeper does at its end."""
         if self._listener is not None:
             await self._listener.aclose()
             self._listener = None
@@ -109,7 +109,7 @@ class FakeHost:
 
 @asynccontextmanager
 async def fake_host(tmp_path: Path, name: str = "agent.sock") -> AsyncIterator[FakeHost]:
-    """Listen at a socket in a directory of its own until the end of the block."""
+    """Listen at a socket in a new directory until the end of the block."""
     directory = tmp_path / "run"
     directory.mkdir(mode=0o700, exist_ok=True)
     host = FakeHost(str(directory / name))

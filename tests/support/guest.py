@@ -1,8 +1,9 @@
-"""Runs a command in a kernel of its own: User Mode Linux, an ordinary process.
+"""Runs a command in a separate Linux kernel: User Mode Linux, which is an ordinary process.
 
 The guest's root file system is that of this machine, read-only. It has its own processes, memory,
 control groups with all controllers of version 2, and a disk, so tests may exhaust them. It has
-`MEMORY_MIB` of memory, one processor, and no network. Nothing of it is left when it ends.
+`MEMORY_MIB` of memory, one processor, and no network. When the guest ends, none of its processes or
+files is left.
 """
 
 import os
@@ -22,7 +23,7 @@ PROCESSES_MAX = 300
 """Processes and threads that can exist in the guest."""
 _TIMEOUT_S = 150
 _STATUS = "guest-status:"
-# The guest's files are in /run: the tests, or Python, may be in /tmp.
+# The guest's own files are in /run, not in /tmp, where the tests or Python may be.
 _INIT = """\
 #!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin

@@ -1,10 +1,11 @@
-"""A keeper for tests that responds late."""
+"""A keeper whose responses a test can delay."""
 
 from typing import Any
 
 import trio
 
-from acpterm.keeper.client import KeeperClient, TerminalEvents
+from acpterm.keeper.client import KeeperClient
+from acpterm.keeper.reports import TerminalEvents
 
 
 class SlowKeeper:

@@ -1,4 +1,4 @@
-"""Starts terminals of agents with limits, in a host of this process, as the gate does."""
+"""Starts agents' terminals with limits, in a host in this process, as `terminal/create` does."""
 
 import os
 from typing import Any
@@ -12,7 +12,10 @@ from acpterm.runtime.exec_context import current
 
 
 async def start(host: Host, line: str, *, strict: bool = True, **limits: Any) -> TerminalEntry:
-    """Start a shell line with the limits of a profile, and return the terminal's entry."""
+    """Start a shell line in a terminal with `limits`; return the terminal's entry.
+
+    `limits` are the fields of `Limits`. If `strict`, a limit that cannot be enforced is an error.
+    """
     request = LaunchRequest(
         host.settings,
         current(),

@@ -24,7 +24,7 @@ QUICK: dict[str, Any] = {
     "tool_settle_interval": 0.3,
     "tool_max_interval": 5.0,
 }
-"""Waits that are long enough for programs that answer at once."""
+"""Settings with short waits, for programs that answer at once."""
 
 
 class Result(NamedTuple):
@@ -97,7 +97,7 @@ async def mcp_tools(
     """Run a host and the MCP server, and connect the SDK's client.
 
     `mode` is the client's: `legacy` goes through memory streams with the handshake of 2025, `auto`
-    uses the protocol of 2026. `pool_profile` is an additional profile of the policy.
+    uses the protocol of 2026. `pool_profile` is a profile of the policy that applies in addition.
     """
     chosen = {"profile": "open", **QUICK, **settings}
     path = str(tmp_path / "mcp.sock")

@@ -23,7 +23,7 @@ UID = FIRST_UID + os.getpid()
 def directory() -> Iterator[Path]:
     """Create a directory that the other user owns.
 
-    pytest's own directories do not help, since only root may enter their parent.
+    pytest's own directories cannot be used, since only root may enter their parent.
     """
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("another user requires root and setpriv")
@@ -37,7 +37,7 @@ def directory() -> Iterator[Path]:
 
 @contextmanager
 def identity() -> Iterator[None]:
-    """Make the other user the effective user, which the peer of a socket sees."""
+    """Make the other user the effective user during the block; peers of sockets see that user."""
     os.seteuid(UID)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Terminals of any provider: here, in a sandbox, in a container, or on another host."""
+"""Runs programs in terminals of any provider: local, sandbox, container, or another host."""
 
 import shutil
 import signal
@@ -17,7 +17,8 @@ from acpterm.providers.slurm.provider import SlurmProvider
 from acpterm.providers.ssh.provider import SshProvider
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.marks import Daemon
-from acpterm.terminal.pool import Pool, TerminalSpec
+from acpterm.terminal.pool import Pool
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.terminal import Terminal
 from tests.support.containers import shell
@@ -85,7 +86,7 @@ async def run(provider: Provider, command: Command, **spec: Any) -> tuple[ExitSt
 
 
 async def survive_hangup(ssh: SshProvider, directory: Path) -> None:
-    """Assert that a program that handles SIGHUP runs on after that signal, and then exits."""
+    """Assert that a program that handles SIGHUP continues after that signal, and then exits."""
     line = "trap 'echo hung up' HUP; trap 'exit 6' USR1; echo ready; while :; do sleep 0.02; done"
     async with running_pool() as pool:
         started = await start(ssh, pool, shell(directory, line))
@@ -94,7 +95,7 @@ async def survive_hangup(ssh: SshProvider, directory: Path) -> None:
         program = ssh.program(started.token)
         assert await program.signal(signal.SIGHUP)
         await poll(lambda: "hung up" in started.terminal.text.text())
-        # What ends the processes of a lost connection needs some tenths of a second.
+        # The other host needs some tenths of a second to end the processes of a lost connection.
         with trio.move_on_after(1):
             await started.terminal.wait_exited()
         assert await program.signal(signal.SIGUSR1)
@@ -104,9 +105,9 @@ async def survive_hangup(ssh: SshProvider, directory: Path) -> None:
 
 
 async def remove_directory_there(ssh: SshProvider, directory: Path) -> None:
-    """Connect, and remove what the connection has on the other host, which is this machine.
+    """Connect, and remove the connection's directory on the other host, which is this machine.
 
-    The other host does so if it hears nothing for long.
+    Otherwise the other host removes it only after `lost_timeout`.
     """
     assert (await run(ssh, shell(directory, "exit 2")))[0].code == 2
     connections = ssh._connections

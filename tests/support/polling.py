@@ -14,7 +14,7 @@ _INTERVAL_S = 0.005
 async def poll(
     check: Callable[[], Any], timeout_s: float = DEADLINE_S, interval_s: float = _INTERVAL_S
 ) -> Any:
-    """Poll until `check` returns a value other than None, False and an empty one; return it."""
+    """Poll until `check` returns a value that is not None, False or empty; return the value."""
     with trio.fail_after(timeout_s):
         while _is_missing(value := check()):
             await trio.sleep(interval_s)
@@ -24,7 +24,7 @@ async def poll(
 def poll_blocking(
     check: Callable[[], Any], timeout_s: float = DEADLINE_S, interval_s: float = _INTERVAL_S
 ) -> Any:
-    """Poll like `poll`, in a test that is not async; raise TimeoutError."""
+    """Poll like `poll`, in a test that is not async. Raises `TimeoutError` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while _is_missing(value := check()):
         if time.monotonic() > deadline:

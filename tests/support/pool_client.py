@@ -43,7 +43,7 @@ class MemorySocket:
 
 
 class PoolClient:
-    """The client's end. It reads only in its `next…` methods."""
+    """The client's end. It reads only while one of its methods waits for a message."""
 
     def __init__(self, socket: MemorySocket) -> None:
         self.socket = socket
@@ -60,7 +60,7 @@ class PoolClient:
         return message
 
     async def until(self, is_wanted: Callable[[Message], Any]) -> Message:
-        """Read until a message is wanted; return it."""
+        """Read until `is_wanted` returns true for a message; return the message."""
         while not is_wanted(message := await self.next()):
             self.skipped.append(message)
         return message
@@ -74,7 +74,7 @@ class PoolClient:
         return await self.until(lambda message: message.get("event") == event)
 
     async def until_data(self, text: str) -> str:
-        """Read `pty:output` until all of it contains `text`; return it."""
+        """Read `pty:output` messages until their joined data contains `text`; return the data."""
         found = ""
         while text not in found:
             found += str((await self.until_type("pty:output"))["data"])

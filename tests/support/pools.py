@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from acpterm.keeper.client import embedded_keeper
+from acpterm.keeper.startup import embedded_keeper
 from acpterm.pty.tracking.trees import open_trees
 from acpterm.terminal.pool import Pool
 

@@ -29,7 +29,7 @@ TO_AGENT = "client->agent"
 
 
 class Log:
-    """A wire log file, read as far as it is written."""
+    """A wire log file, which may still grow."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -129,7 +129,7 @@ def command_line(
 ) -> list[str]:
     """Return the words of an `acpterm prompt` command.
 
-    `agent`: options of the scripted agent, or another command.
+    `agent` is either options of the scripted agent, or the command of another agent.
     """
     prompt = [] if text is None else [text]
     whole = list(agent) if agent and os.sep in agent[0] else [*AGENT, *agent]

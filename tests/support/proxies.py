@@ -20,7 +20,7 @@ async def editor_of(
 ) -> AsyncIterator[Editor]:
     """Run `acpterm proxy` as a process that uses the daemon at `path`, and connect an editor.
 
-    `agent` is the agent's command instead of the scripted agent's.
+    `agent` is the agent's command; by default that of the scripted agent.
     """
     env = command_environment(path, ACPTERM_KILL_GRACE="0.2", **variables)
     with (tmp_path / "proxy-stderr").open("wb") as err:

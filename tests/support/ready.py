@@ -1,15 +1,16 @@
 """A process that has imported acpterm, and forks children that become `acpterm`.
 
-Run by `starting`, as a script: one for keepers, which imports only what they need, and one for all
-other commands. The imports take most of the time of a command; here they are done once. What few
-commands need, `_RARE`, is imported by these, since a fork takes longer the larger the process is.
+`starting` runs this script in two processes: one for keepers, which imports only what they need,
+and one for all other commands. The imports take most of the time of a command; here they are done
+once. Modules that few commands need (`_RARE`) are not imported here, since the fork of a larger
+process takes longer.
 
-Each child is forked by a process that then exits. So it becomes a child of the process that
-requests it, which is a subreaper at that moment, and which waits for the child.
+Each child is forked by an intermediate process, which then exits. So the orphan becomes a child of
+the process that has requested it, which is a subreaper at that moment, and which waits for it.
 
-A child does what `python -m acpterm` does, with two exceptions that take most of the time: it frees
-no memory at its exit, which would copy every page that it shares with this process; and a daemon's
-keeper, or an embedded one, continues in the forked process, without an exec.
+A child does what `python -m acpterm` does, with two exceptions, which save most of the time: it
+frees no memory at its exit, which would copy every page that it shares with this process; and the
+keeper of a daemon, or an embedded keeper, continues in the forked process, without an exec.
 
 Wire, over a stream socket: four bytes with the length of a request, together with the descriptors
 that become stdin, stdout and stderr, and then those of `keep`; the request, by marshal. The
@@ -39,12 +40,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 ANSWER = struct.Struct("<ii")
-# More than are ever open here, and a number that no descriptor is asked to have.
+# Above the number of descriptors that are ever open here, and above all requested numbers.
 _DESCRIPTORS = 0x1000
 _UNUSED = 0x200
-# Packages that take as much memory as all others.
+# Packages that need as much memory as all others together.
 _RARE = ("acpterm.cli.mcp", "acpterm.mcp", "acpterm.web")
-# Descriptors that a request may come with.
+# The maximum number of descriptors of a request.
 _FDS_MAX = 16
 
 
@@ -129,7 +130,7 @@ def _stream(fd: int, like: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
 
 
 def _become(asked: dict[str, Any], fds: list[int]) -> None:
-    """Set up this process like one started by the request `asked`, with the descriptors `fds`."""
+    """Make this process what the request `asked` describes, with the received descriptors `fds`."""
     # Move the descriptors to high numbers first, so that dup2 overwrites none that is still needed.
     numbers = [0, 1, 2, *asked["keep"]]
     unused = max(_UNUSED, *numbers) + 1
@@ -165,14 +166,14 @@ def _run(asked: dict[str, Any]) -> None:
         from acpterm.keeper.process.main import main
 
         main(asked["words"])
-    from acpterm.host import daemon
+    from acpterm.host import start_keeper
 
-    daemon.become_keeper = _become_keeper  # type: ignore[attr-defined]  # imported there
+    start_keeper.become_keeper = _become_keeper  # type: ignore[attr-defined]  # imported there
     runpy._run_module_as_main("acpterm")  # type: ignore[attr-defined]  # as `python -m` does
 
 
 def _become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[str]) -> NoReturn:
-    """Do the same as `acpterm.keeper.client.become_keeper`, without an exec."""
+    """Do the same as `acpterm.keeper.startup.become_keeper`, without an exec."""
     from acpterm.keeper.process.main import main
 
     sock.set_inheritable(True)
@@ -207,19 +208,19 @@ def _exit(status: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     except (OSError, ValueError):
-        sys.exit(status)  # Python says what is wrong with them.
+        sys.exit(status)  # Python reports the error of stdout or stderr
     os._exit(status & 0xFF)
 
 
 if __name__ == "__main__":
     STARTED_WITH = set(marshal.loads(bytes.fromhex(sys.argv[2])))
-    # As it is for `-m`: not this file's folder.
+    # As for `python -m`: the current directory, not that of this file.
     sys.path[0] = os.getcwd()
     if sys.argv[3] == "keeper":
         importlib.import_module("acpterm.keeper.process.main")
     else:
         _import_all()
-    # Ctrl-C is for its children, which it waits for until they are ready for it.
+    # Ctrl-C is meant for the children; each unblocks it once it is ready.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     gc.collect()
     gc.disable()

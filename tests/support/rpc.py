@@ -81,7 +81,7 @@ class RpcClient(MessageStream):
     """A client that matches responses to its requests; `listen` receives all messages."""
 
     timeout_s = math.inf
-    """How long `result` waits for a response."""
+    """How many seconds `result` waits for a response."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         super().__init__(stream)
@@ -147,7 +147,7 @@ class RpcClient(MessageStream):
         return id_, encode(id=id_, method=method, params=params)
 
     def expect_response(self, id_: Any, method: str) -> None:
-        """Make `result` wait for a response to this id that is still to come."""
+        """Make `result` wait for a new response to this id, even if one was received already."""
         self.methods[id_] = method
         self.responses.pop(id_, None)
         self._pending[id_] = trio.Event()

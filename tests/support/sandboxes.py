@@ -24,7 +24,10 @@ _BASES = ("/srv", "/opt", str(Path.home()))
 
 
 class Place(NamedTuple):
-    """Directories for a test: a home directory, a workspace with a repository, and another."""
+    """Directories for a test: a home directory with a workspace in it, and one outside of both.
+
+    `root` contains all of them.
+    """
 
     root: Path
     home: Path
@@ -51,7 +54,7 @@ def place(*, repository: bool = True) -> Iterator[Place]:
     """Create the directories for a test, and remove them at the end of the block."""
     base = next(path for path in _BASES if os.access(path, os.W_OK))
     with (Path(tempfile.gettempdir()) / f"acpterm-sandboxes-{os.getuid()}.lock").open("w") as lock:
-        # bwrap hides the sockets of all processes, and fails if one that it has found is removed.
+        # bwrap hides the sockets of all processes, and fails if one of them is removed meanwhile.
         fcntl.flock(lock, fcntl.LOCK_EX)
         with _place(base, repository=repository) as found:
             yield found

@@ -59,7 +59,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP
 PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF State=UP
 """
 CPUS = 4
-# A slurmd that cannot report the end of a job tries that for minutes before it ends.
+# A slurmd that cannot report the end of a job retries for minutes before it ends.
 _END_TIMEOUT_S = 10
 
 
@@ -128,10 +128,10 @@ class Slurm:
         _wait_or_kill(daemon)
 
     def end_node(self, name: str) -> None:
-        """Kill a node: its slurmd, and what supervises its steps, and their programs."""
+        """Kill a node: its slurmd, the supervisors of its steps, and the steps' programs."""
         self.end(name, signal.SIGKILL)
         for step in self.steps(f"slurmd-{name}.log"):
-            # The step first: it must not report how its programs ended.
+            # Kill the supervisor of a step first: it must not report how the programs ended.
             for process in [step, *step.children(recursive=True)]:
                 process.kill()
 
@@ -155,7 +155,7 @@ class Slurm:
             if "slurmctld" in self._daemons:
                 self.cancel_all()
         finally:
-            # A daemon that ends needs those that are ended later.
+            # In this order: a daemon needs some of the later ones while it ends.
             for labels in (self.nodes, ["slurmctld"], ["munged"]):
                 found = [self._daemons.pop(label) for label in labels if label in self._daemons]
                 for daemon in found:
@@ -203,7 +203,7 @@ class Slurm:
         poll_blocking(lambda: set(self.states()) == {"idle"} or None, 60, 0.1)
 
     def place(self, **more: object) -> SlurmPlace:
-        """Return the place that this cluster is."""
+        """Return this cluster as a place of the settings; `more` are further fields."""
         return SlurmPlace(config=str(self.config), **more)  # type: ignore[arg-type]
 
 

@@ -68,13 +68,13 @@ class Sshd:
         self._process: subprocess.Popen[bytes] | None = None
 
     def know(self, key: str) -> None:
-        """Make the key `key` the one that the client expects."""
+        """Make `key` the host key that the client expects."""
         words = (self.directory / f"{key}.pub").read_text().split()[:2]
         hosts = self.directory / "known_hosts"
         hosts.write_text(f"[127.0.0.1]:{self.port} {' '.join(words)}\n")
 
     def place(self, **more: object) -> SshPlace:
-        """Return the place that this server is."""
+        """Return this server as a place of the settings; `more` are further fields."""
         values: dict[str, object] = {"host": "box", "config": str(self.config), **more}
         return SshPlace(**values)  # type: ignore[arg-type]
 
@@ -125,11 +125,11 @@ class Sshd:
             self._process = None
 
     def argv(self, *options: str) -> list[str]:
-        """Return the beginning of the argv of the client."""
+        """Return the argv of an `ssh` to this server, without a command."""
         return ["ssh", "-F", str(self.config), "-o", "BatchMode=yes", *options, "box"]
 
     def client(self, *options: str) -> int:
-        """Run the client with options; return its exit status."""
+        """Run `ssh` with options; return its exit status."""
         argv = self.argv(*options)
         return subprocess.run(argv, check=False, stderr=subprocess.DEVNULL).returncode
 
@@ -158,7 +158,7 @@ def running(directory: Path, *more: str) -> Iterator[Sshd]:
 
 @contextmanager
 def remote_daemon(server: Sshd) -> Iterator[BlockingDaemon]:
-    """Run a daemon during the block where users of the server look for it."""
+    """Run a daemon during the block, at the default socket of users of the server."""
     running_daemon = BlockingDaemon(server.directory / "run" / "acpterm")
     try:
         yield running_daemon

@@ -1,7 +1,7 @@
-"""How tests start `acpterm` as a process: quickly, from one that has imported it (`ready`).
+"""Starts `acpterm` as a process, quickly: forked by a process that has imported it (`ready`).
 
-After `start_afresh`, each process has a Python of its own, as it has for users. So has a process
-with an option that `Started` does not know, or with a locale of its own.
+After `start_afresh`, each process is a new Python, as it is for users. A process is always a new
+Python if it has an option that `Started` does not know, or another locale than the tests.
 """
 
 import atexit
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from acpterm.keeper import client
+from acpterm.keeper import startup
 from tests.support.ready import ANSWER
 
 ACPTERM = [sys.executable, "-m", "acpterm"]
@@ -31,13 +31,13 @@ _libc = ctypes.CDLL(None)
 
 
 class _Mode:
-    """How processes are started."""
+    """How processes are started: as a new Python (`is_afresh`), or forked by a ready process."""
 
     is_afresh = sys.platform != "linux"
 
 
 def start_afresh(*, wanted: bool) -> None:
-    """Start processes as users do from now on, if `wanted`, instead of forking a ready one."""
+    """From now on, start each process as a new Python if `wanted`, else fork a ready process."""
     _Mode.is_afresh = wanted or sys.platform != "linux"
 
 
@@ -50,7 +50,7 @@ def start(words: list[str], **how: Any) -> "subprocess.Popen[bytes]":
 
 
 def _locale(env: Any) -> tuple[tuple[str, str], ...]:
-    """Return the variables of `env` that Python reads only when it starts, such as the locale's."""
+    """Return the variables of `env` that take effect only when Python starts, and the locale."""
     found = next((env[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
     names = sorted(name for name in env if name == "TZ" or name.startswith(("PYTHON", "LD_")))
     return ("", found), *((name, env[name]) for name in names)
@@ -101,7 +101,7 @@ class _Ready:
 
 
 def stop_adopting() -> None:
-    """Let orphans go to init again, which reaps them: an earlier test may have adopted them."""
+    """Stop adopting orphans, which an earlier test may have begun: init adopts and reaps them."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
@@ -165,15 +165,19 @@ class Started(subprocess.Popen[bytes]):
         self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]  # as above
 
 
-_start_embedded = client._start_embedded
-_KEEPER_COMMAND = client.keeper_command()
+_start_embedded = startup._start_embedded
+_KEEPER_COMMAND = startup.keeper_command()
 
 
 def start_embedded_keeper() -> tuple["subprocess.Popen[bytes]", socket.socket]:
-    """Start a keeper as `acpterm.keeper.client` does, but forked by a `ready` process."""
-    if _Mode.is_afresh or client.keeper_command() != _KEEPER_COMMAND or os.getuid() != os.geteuid():
+    """Start a keeper as `acpterm.keeper.startup` does, but forked by a `ready` process."""
+    if (
+        _Mode.is_afresh
+        or startup.keeper_command() != _KEEPER_COMMAND
+        or os.getuid() != os.geteuid()
+    ):
         return _start_embedded()
-    ours, theirs = client.worker_pair()
+    ours, theirs = startup.worker_pair()
     with theirs:
         number = theirs.fileno()
         try:

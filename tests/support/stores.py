@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from acpterm.keeper.client import Entry
+from acpterm.keeper.reports import Entry
 
 
 class MemoryStore:

@@ -1,6 +1,7 @@
-"""Creates as many processes as this user may have, within the bounds of `bounded`, for a while.
+"""Creates as many processes as this user may have, within the bounds of `bounded`.
 
-`python -m tests.support.storm PROCESSES SECONDS`: prints `full` once no process can be created.
+`python -m tests.support.storm PROCESSES SECONDS` does so for SECONDS, and prints `full` once no
+process can be created. PROCESSES is the bound that is checked first.
 """
 
 import os

@@ -118,9 +118,9 @@ async def user_at(path: str) -> AsyncIterator[User]:
 
 
 class UserTerminals:
-    """Terminals of the user's own, to run acpterm's commands in.
+    """Creates the user's own terminals, in which tests run acpterm's commands.
 
-    An agent's terminal would not do: the daemon refuses the user's socket to commands there.
+    Agents' terminals cannot be used: the daemon refuses the user's socket to commands in them.
     """
 
     def __init__(self, user: User) -> None:

@@ -41,7 +41,7 @@ Headers = Sequence[tuple[str, str]]
 
 
 class Reply(NamedTuple):
-    """A response: status, headers by their name in small letters, and body."""
+    """A response: status, headers by their lower-case names, and body."""
 
     status: int
     headers: dict[str, str]
@@ -64,7 +64,7 @@ class RefusedError(Exception):
 
 
 async def refused_status(opening: AbstractAsyncContextManager[Any]) -> int:
-    """Return the status with which the server refuses a WebSocket; 101 if it does not."""
+    """Return the status with which the server refuses a WebSocket; 101 if it accepts it."""
     try:
         async with opening:
             return 101
@@ -88,7 +88,7 @@ class Browser:
 
     @property
     def headers(self) -> list[tuple[str, str]]:
-        """`Host`, and what proves the access."""
+        """The headers of each request: `Host`, and cookie and `Origin`, or the token."""
         found = [("Host", self.host)]
         if self.token is not None:
             return [*found, ("Authorization", f"Bearer {self.token}")]
@@ -228,7 +228,7 @@ class WebSocketClient(trio.abc.Stream):
         return json.loads(await self.receive_frame())
 
     async def wait_closed(self) -> int:
-        """Receive until the WebSocket is closed; return the code: 1006 without a reason."""
+        """Receive until the WebSocket is closed; return the code, or 1006 if no code was sent."""
         with trio.fail_after(DEADLINE_S):
             while self.close_code is None:
                 await self._receive()
@@ -301,7 +301,7 @@ class WebSocketClient(trio.abc.Stream):
 
 
 class Web:
-    """An HTTP server, and how its clients get an access."""
+    """An HTTP server, with methods that return clients of each access."""
 
     def __init__(self, origin: str, token_file: Path) -> None:
         self.origin = origin

@@ -1,7 +1,7 @@
 """Windows of the user, in which `acpterm` runs: tmux panes whose environment selects a daemon.
 
 The tests of a module may share the daemon, since each test uses its own terminals. To check the
-state of a terminal, a test sends the daemon a request, since a command takes long to start.
+state of a terminal, a test sends a request to the daemon: that is faster than to start a command.
 """
 
 from typing import Any

@@ -8,7 +8,7 @@ import sys
 
 import trio
 
-from acpterm.keeper.client import embedded_keeper
+from acpterm.keeper.startup import embedded_keeper
 from acpterm.pty import processes
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.trees import open_trees

@@ -14,13 +14,14 @@ import structlog.testing
 import trio
 import trio.testing
 
-from acpterm.keeper.client import embedded_keeper
+from acpterm.keeper.startup import embedded_keeper
 from acpterm.pty import linux
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.tree import end
 from acpterm.pty.tracking.trees import TrackingError, Trees, open_trees
-from acpterm.terminal.pool import Pool, ShutDownError, TerminalSpec
+from acpterm.terminal.pool import Pool, ShutDownError
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy
 from tests.pty.tracer import tracing
 from tests.support.depth import DEADLINE_S

@@ -8,7 +8,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.keeper import ring as layout
+from acpterm.keeper import ring_file as layout
 from acpterm.terminal.consumer import SLICE_BYTES, Consumer, Turns
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.text.stream import TextView

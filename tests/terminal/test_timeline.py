@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acpterm.pty.program import Program
-from acpterm.terminal.pool import TerminalSpec
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.timeline import SAMPLES_MAX, SIZES_MAX, Resize, TimedSlice, Timeline
 from tests.support.polling import poll
 from tests.support.pools import running_pool

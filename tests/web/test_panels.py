@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from acpterm.client import replay
+from acpterm.client import asciicast
 from acpterm.client.user.audit_format import audit_row
 from acpterm.policy.audit.entry import EVENTS, Entry
 from acpterm.web.pages import DIRECTORY
@@ -117,8 +117,8 @@ def test_page_shows_entries_and_reads_casts_as_the_commands_do(modules):
 
 def _cast(text):
     try:
-        cast = replay.read(line.encode() for line in text.splitlines(keepends=True))
-    except replay.CastError:
+        cast = asciicast.read(line.encode() for line in text.splitlines(keepends=True))
+    except asciicast.CastError:
         return None
     events = [list(event) for event in cast.events]
     return [cast.cols, cast.rows, cast.title, events, cast.report.unread]

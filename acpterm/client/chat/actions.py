@@ -25,7 +25,7 @@ _WORD: Final = re.compile(r"\s*(\S*)[ \t]*(.*)", re.DOTALL)
 
 
 class UsageError(Exception):
-    """The line is no valid action; the message says what is valid."""
+    """The text is not a valid action; the message says why, and has the usage of the command."""
 
 
 class ListTerminals(NamedTuple):
@@ -40,7 +40,7 @@ class Start(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Type `text` into a terminal, then Enter; or press a key, if `text` is the name of one."""
+    """Type `text` into a terminal, then Enter; or press a key, if `text` is the name of a key."""
 
     terminal: str
     text: str
@@ -82,7 +82,10 @@ Action: TypeAlias = TerminalAction | ProviderGet | ProviderSelect | ProviderSet 
 
 
 def parse(line: str) -> Action:
-    """Return the action that `line`, the text after `/terminal`, asks for. Raises `UsageError`."""
+    """Parse `line`, the text after `/terminal`, and return the action.
+
+    Raises `UsageError` if the text is empty, is `help`, or is not a valid action.
+    """
     action, rest = _split(line)
     argument, text = _split(rest)
     match action:
@@ -127,7 +130,7 @@ def _parse_provider(subaction: str, name: str) -> Action:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return the first word of `text`, and the text after it and after the following spaces."""
+    """Return the first word of `text`, and the text after that word and the spaces behind it."""
     found = _WORD.fullmatch(text)
     assert found is not None  # noqa: S101  the pattern matches every text
     return found[1], found[2]

@@ -1,11 +1,12 @@
-"""What an action does: requests on the user's socket and pauses, and the text of the answer.
+"""The steps of an action on terminals: requests on the user's socket, and pauses.
 
-`steps` returns a generator. It yields each `Request`, and is sent the result, or its `RpcError` is
-thrown into it; and it yields each `Pause`. It returns the text of the answer. If a request fails
-for good, the generator raises its `RpcError`.
+`steps` returns a generator, which yields the steps one after the other. When it has yielded a
+`Request`, the caller sends the request to the daemon, and sends the result into the generator or
+throws the request's `RpcError` into it. When it has yielded a `Pause`, the caller waits. At the
+end, the generator returns the text of the answer, or raises the `RpcError` of a request.
 
-Terminals that `start` creates are the user's, and live on when the client ends. They are named
-`term-N`, with the smallest number that no terminal has.
+Terminals that `start` creates are owned by the user, and continue when the client ends. They are
+named `term-N`, with the smallest number that no terminal has.
 """
 
 import time
@@ -42,16 +43,19 @@ from acpterm.jsonrpc import RpcError
 from acpterm.keys import depends_on_cursor_mode, key_bytes, looks_like_key
 from acpterm.runtime.command_line import command_line
 
-# The daemon replaces the `#` by a number.
+# The name of terminals that `start` creates. The daemon replaces the `#` by a number.
 _NAME: Final = "term-#"
-# Interval between two requests for the state of a terminal whose output is awaited.
+# Pause between two requests for the state of a terminal, while new output is awaited.
 _POLL_S: Final = 0.1
-# Bytes of new output that an answer shows at most: the last ones.
+# Maximum bytes of new output in an answer; of longer output, the answer has the last bytes.
 _SHOWN_BYTES: Final = 32 * 1024
 
 
 class Request(NamedTuple):
-    """A request on the user's socket. `method` lacks the prefix `_acpterm/`."""
+    """A request on the user's socket: its method, its params, and the type of the result.
+
+    `method` is without the prefix `_acpterm/`.
+    """
 
     method: str
     params: Wire
@@ -65,10 +69,11 @@ class Pause(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """How long new output is awaited, in seconds.
+    """How long to wait for the output that follows a start or an input, in seconds.
 
-    At least `minimum`, then until nothing has come for `settle`, and at most `maximum`. The wait
-    ends at once when the program has ended, and after `minimum` when it waits for input.
+    The wait takes at least `minimum` and at most `maximum`. In between, it ends once the program
+    has printed nothing for `settle`, or waits for input. When the program ends, the wait ends at
+    once.
     """
 
     minimum: float = 1.0
@@ -77,14 +82,17 @@ class Intervals(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return the intervals of the settings, which are those of agents' tools too."""
+        """Return the intervals in the settings, which apply to the tools of agents too."""
         return cls(
             settings.tool_min_interval, settings.tool_settle_interval, settings.tool_max_interval
         )
 
 
 class Place(NamedTuple):
-    """Where `start` runs a command: the directory, and the name of the provider."""
+    """Where `start` runs a command: the directory, and the name of the provider.
+
+    If `cwd` is None, the host chooses the directory.
+    """
 
     cwd: str | None
     provider: str
@@ -100,7 +108,11 @@ def steps(
     intervals: Intervals = Intervals(),  # noqa: B008  it is immutable
     clock: Callable[[], float] = time.monotonic,
 ) -> Steps:
-    """Return the steps of an action. `clock` returns the time in seconds."""
+    """Return the generator of the steps of `action`.
+
+    `place` is where `start` runs its command, and `intervals` how long `start` and `send` wait for
+    output. `clock` returns the time in seconds.
+    """
     match action:
         case ListTerminals():
             return _list()
@@ -144,7 +156,10 @@ def _send(action: Send, intervals: Intervals, clock: Callable[[], float]) -> Ste
 
 
 def _key(info: TerminalInfo, action: Send) -> _Ask:
-    """Return what pressing a key sends, which may depend on a mode that the program has set."""
+    """Return the characters that a pressed key sends to the terminal.
+
+    For some keys, they depend on a mode that the program has set; the mode is requested first.
+    """
     application = False
     if depends_on_cursor_mode(action.text):
         params = UserTerminalRequest(info.terminal_id)
@@ -167,7 +182,7 @@ def _output(terminal: str) -> Steps:
 
 def _stop(terminal: str) -> Steps:
     info = yield from _get(terminal)
-    # An agent can still read the output of its own terminal, and releases it itself.
+    # A terminal of an agent is only killed: the agent may still read the output, and releases it.
     method = "release" if info.owner == "user" else "kill"
     params = UserTerminalRequest(info.terminal_id)
     yield from _request(info, terminal, method, params, Empty)
@@ -175,13 +190,19 @@ def _stop(terminal: str) -> Steps:
 
 
 def _get(terminal: str) -> _Ask:
-    """Return the terminal that the user has named: what follows must not concern another one."""
+    """Request the terminal that the user has named `terminal`.
+
+    Later requests use the id of the returned terminal: another terminal may get the name meanwhile.
+    """
     info: TerminalInfo = yield Request("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
     return info
 
 
 def _request(info: TerminalInfo, typed: str, method: str, params: Wire, into: type[Wire]) -> _Ask:
-    """Return the result of a request about a terminal; errors name it as the user has `typed`."""
+    """Send a request about the terminal `info`; return the result.
+
+    `typed` is what the user has typed for the terminal; it replaces the id in error messages.
+    """
     try:
         result = yield Request(f"terminal/{method}", params, into)
     except RpcError as error:
@@ -193,7 +214,10 @@ def _request(info: TerminalInfo, typed: str, method: str, params: Wire, into: ty
 def _collect(
     terminal: TerminalInfo, since: int, intervals: Intervals, clock: Callable[[], float]
 ) -> _Ask:
-    """Wait for output after the position `since`, and return it as text."""
+    """Wait for output after the position `since`; return the output, as text for the answer.
+
+    `intervals` says how long to wait.
+    """
     identifier = terminal.terminal_id
     began = changed_at = clock()
     position = since

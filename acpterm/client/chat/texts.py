@@ -1,7 +1,7 @@
-"""The texts that answer the user's words: tables, and output with a heading.
+"""The texts of the answers to `/terminal`: the table of terminals, and output with a heading.
 
-Commands are escaped, since agents choose them. Output is as the program wrote it: the caller
-escapes it where it is shown.
+Commands are escaped, since agents choose them. Output is not escaped: the caller does that before
+it shows the text.
 """
 
 import math
@@ -46,22 +46,26 @@ def started_text(terminal: str, command: str, output: str) -> str:
 
 
 def sent_text(terminal: str, output: str) -> str:
-    """Return the answer to `send`: what the program has written since."""
+    """Return the answer to `send`: the output since the input was sent."""
     return f"Terminal Session: {terminal}\n\nOutput:\n{output}"
 
 
 def output_text(terminal: str, output: str) -> str:
-    """Return the answer to `output`."""
+    """Return the answer to `output`: the complete output of `terminal`."""
     return f"Terminal Session: {terminal}\nComplete Output:\n{output}"
 
 
 def stopped_text(terminal: str) -> str:
-    """Return the answer to `stop`."""
+    """Return the answer to `stop`: that `terminal` was ended."""
     return f"Terminal session {terminal} terminated."
 
 
 def new_output(output: str, left_out: int, status: ExitInfo | None, terminal: str) -> str:
-    """Return output with a first line for `left_out` bytes before it, and a last for its end."""
+    """Return `output`, new output of `terminal`, with a line before and after it if needed.
+
+    The line before says that `left_out` bytes are missing, unless that is 0. The line after says
+    how the program has ended; there is none if `status` is None.
+    """
     lines = []
     if left_out:
         lines.append(f"[{left_out} bytes left out: output {terminal} shows all]")

@@ -3,7 +3,7 @@
 - `run`: starts the agent, opens a session, runs the turn, ends everything; the exit statuses.
 - `outcome`: decides how the run ends: end of turn, signal, timeout, broken stdout.
 - `acp_client`: sends the requests to the agent, and dispatches the agent's requests.
-- `request_tasks`: runs the handlers of the agent's requests that have to wait.
+- `request_tasks`: runs handlers of the agent's requests, each in a task of its own.
 - `files`: handles `fs/read_text_file` and `fs/write_text_file`.
 - `permissions`: decides whether to allow a tool call, by rule or by asking the user.
 - `command_questions`: asks the user whether the host may run a command.

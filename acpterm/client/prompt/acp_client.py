@@ -6,7 +6,8 @@ lasts for a turn. `cancel` ends the turn early: the agent still responds to `pro
 While `run` is running, the agent's requests are handled: `Files` reads and writes files in a
 thread, `Permissions` decides on permissions, and the host handles `terminal/*`.
 
-The file is long because it has one method for each method of ACP.
+Longer than 300 lines because a client of ACP sends and handles about a dozen methods, each with its
+own params, errors and hints for the user, and all depend on the session and the capabilities here.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -38,8 +39,8 @@ from acpterm.client.prompt.request_tasks import Handler, RequestTasks
 from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
 from acpterm.client.prompt.turn import Turn
 from acpterm.client.session_sockets.sockets import SessionSockets
+from acpterm.client.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey, parse_update
 from acpterm.client.terminals import EXTENSIONS_META, HOST_METHODS, Terminals
-from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, SessionKey, parse_update
 from acpterm.jsonrpc import (
     AUTH_REQUIRED,
     INVALID_PARAMS,
@@ -62,7 +63,7 @@ class AcpError(Exception):
 
 
 class Workspace(NamedTuple):
-    """The directories of a session."""
+    """The directories of a session: the working directory, and others in which the agent works."""
 
     cwd: str
     additional_directories: Sequence[str] = ()
@@ -71,12 +72,14 @@ class Workspace(NamedTuple):
 class AcpClient:
     """A client of the agent at the other end of `stream`; `host` runs the agent's terminals.
 
-    `turn` prints the updates of the open session and the output of terminals. `drain` is awaited
-    before more is printed; it waits until the queue of printed data is no longer full.
-    `before_question` is awaited with a tool call before the user is asked to permit the call.
-    `max_line` is the maximum length of a line from the agent, in bytes. `on_invalid` is called for
-    each line that is not a message. `exit_reason` is awaited when the stream has ended, and returns
-    the reason. With `sockets`, acpterm's MCP server is added to the session.
+    `files` handles the agent's requests for files; `read_only` hides from the agent that files can
+    be written. `permissions` decides on the agent's requests for permission, and `calls` is the
+    state of the tool calls. `turn` prints the updates of the open session and the output of
+    terminals. `drain` is awaited before more is printed; it waits until the queue of printed data
+    is no longer full. `before_question` is awaited with a tool call before the user is asked to
+    permit the call. `max_line` is the maximum length of a line from the agent, in bytes.
+    `on_invalid` is called for each line that is not a message. `exit_reason` is awaited when the
+    stream has ended, and returns why. With `sockets`, acpterm's MCP server is added to the session.
     """
 
     def __init__(
@@ -132,13 +135,18 @@ class AcpClient:
         self._agent_info = InitializeResponse(0)
         self._calls = calls
         self.session: str | None = None
+        """The id of the session; None until it is open."""
 
     async def run(self) -> None:
         """Exchange messages with the agent until the stream ends or this is cancelled."""
         await self._agent.run()
 
     async def initialize(self) -> None:
-        """Send `initialize` and check the protocol version. Raises `AcpError`, `RpcError`."""
+        """Send `initialize` and check the protocol version.
+
+        Raises `AcpError` if the agent does not speak version 1, and `RpcError` if the agent
+        responds with an error or an invalid result.
+        """
         files = FileSystemCapabilities(read_text_file=True, write_text_file=not self._read_only)
         capabilities = ClientCapabilities(
             fs=files, terminal=True, meta={**EXTENSIONS_META, "terminal_output": True}
@@ -159,7 +167,9 @@ class AcpClient:
     async def open(self, workspace: Workspace, *, resume: str | None, login: str | None) -> str:
         """Create a session, or resume the one with the id `resume`; return the session's id.
 
-        `login` is the id of an authentication method to use first. Raises `AcpError`, `RpcError`.
+        `login` is the id of an authentication method to use first. Raises `AcpError` if the agent
+        requires a login, or cannot resume sessions or use additional directories although that is
+        requested. Raises `RpcError` if the agent responds with another error or an invalid result.
         """
         if login is not None:
             await self._agent.request("authenticate", {"methodId": login})
@@ -181,7 +191,8 @@ class AcpClient:
                 session: str = created.session_id
             else:
                 session = resume
-                # Until it responds, the agent may replay the session: those updates are ignored.
+                # Until it responds, the agent may replay the session. `_on_notification` ignores
+                # these updates, since `self.session` is still None.
                 await self._agent.request(self._resume_method(), {"sessionId": resume, **params})
             if self._sockets is not None:
                 self._sockets.opened(_OPENING, session)
@@ -194,7 +205,10 @@ class AcpClient:
         return session
 
     async def prompt(self, text: str) -> str:
-        """Send the prompt `text`, wait for the end of the turn and return its stop reason."""
+        """Send the prompt `text`, wait for the end of the turn and return the stop reason.
+
+        Raises `RpcError` if the agent responds with an error or an invalid result.
+        """
         params = {"sessionId": self.session, "prompt": [{"type": "text", "text": text}]}
         response: PromptResponse = await self._request("session/prompt", params, PromptResponse)
         return response.stop_reason
@@ -228,10 +242,10 @@ class AcpClient:
     # Messages from the agent
 
     async def _before_event(self, event: Event) -> None:
-        """Wait for output that is to be printed above the effects of the agent's message `event`.
+        """Wait until the output that belongs above the agent's message `event` has been received.
 
-        This is the remaining output of terminals that were just released, and of terminals in a
-        tool call that `event` reports as finished.
+        That is the remaining output of terminals that were just released, and of the terminals in a
+        tool call that `event` reports as finished. Wait for at most `RELEASE_TIMEOUT_S` seconds.
         """
         exited: list[SessionKey] = []
         if isinstance(event, NotificationReceived) and event.method == SESSION_UPDATE:
@@ -270,7 +284,7 @@ class AcpClient:
     async def _read(self, request: RequestReceived) -> object:
         params = decode(request.params, ReadTextFileRequest)
         self._check_session(params.session_id)
-        # A file may be large: wait until the agent has read the responses before.
+        # A file may be large: wait until the agent has read most of the earlier responses.
         await self._agent.drain()
         return {"content": await run_blocking(partial(self._files.read, params))}
 
@@ -306,9 +320,9 @@ class AcpClient:
 
 
 def _auth_method_help(method: Any) -> str:
-    """Return a line that describes an authentication method of the agent.
+    """Return a line that describes `method`, an authentication method of the agent.
 
-    The line includes the command that the user has to run to log in, if the method has one.
+    The line includes the command that the user has to run to log in, if there is one.
     """
     line = f"  {method.id}: {method.name}"
     if method.description:

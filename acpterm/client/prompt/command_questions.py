@@ -26,8 +26,8 @@ _COMMAND_CHARS_MAX: Final = 16 * 1024
 class CommandQuestions:
     """Asks the user the questions in `questions`, and sends the answers to `host`.
 
-    `calls` counts what was refused. `show` is awaited before the user is asked, so that earlier
-    output is printed above the question. `notice` prints a line for the user.
+    `calls` counts the refusals. `show` is awaited before the user is asked; it waits until earlier
+    output was printed, so that the question appears below it. `notice` prints a line for the user.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class CommandQuestions:
         self._asked: dict[str, trio.CancelScope] = {}
 
     async def run(self) -> None:
-        """Ask each new question, and stop asking those that were withdrawn, until cancelled."""
+        """Ask each new question, and stop asking each withdrawn one, until cancelled."""
         while True:
             pending = self._questions.pending
             for identifier in [one for one in self._asked if one not in pending]:
@@ -76,7 +76,10 @@ class CommandQuestions:
             self._notice(f"no longer asked: {title} (answered elsewhere, or withdrawn)")
 
     async def _choose(self, info: ApprovalInfo) -> str | None:
-        """Return the kind of the option that is chosen; None if the question is left to others."""
+        """Return the id of the option that the rule or the user has chosen.
+
+        If there is no terminal to ask at, decline the question and return None.
+        """
         options = question_options(info)
         try:
             response = await self._permissions.decide(

@@ -1,4 +1,4 @@
-"""`fs/read_text_file` and `fs/write_text_file`, restricted to the session's directories.
+"""Handles `fs/read_text_file` and `fs/write_text_file`, restricted to the session's directories.
 
 Symbolic links in a path are resolved. After a file is opened, its actual path is checked again
 (on Linux): if a link was created meanwhile that leads outside of the directories, nothing is read
@@ -24,7 +24,7 @@ FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 class Files:
     """The files in the directories `roots` of one session. Without roots all access is refused.
 
-    A file of more than `file_bytes_max` bytes is not read.
+    With `read_only`, no file is written. A file of more than `file_bytes_max` bytes is not read.
     """
 
     def __init__(
@@ -37,8 +37,9 @@ class Files:
     def read(self, params: ReadTextFileRequest) -> str:
         """Return the text of `params.path`: at most `params.limit` lines from `params.line` on.
 
-        Blocks, so it must run in a thread. Raises `RpcError`: -32602 if the path is not allowed or
-        the file is not text, -32002 if there is no such file.
+        Lines are counted from 1. Blocks, so it must run in a thread. Raises `RpcError`: -32002 if
+        there is no such file; -32602 if the path is not allowed, or the file is too large, is not
+        text or cannot be read.
         """
         fd = self._open(params.path, os.O_RDONLY, "read")
         try:
@@ -65,7 +66,8 @@ class Files:
     def write(self, params: WriteTextFileRequest) -> None:
         """Write the file `params.path`; create it and its parent directories if missing.
 
-        Blocks, so it must run in a thread. Raises `RpcError` (-32602).
+        Blocks, so it must run in a thread. Raises `RpcError`: -32002 if a parent in the path is not
+        a directory; -32602 if the path is not allowed, or the file cannot be written.
         """
         if self._read_only:
             raise _bad(params.path, "is not written: this session may only read (--read-only)")
@@ -81,7 +83,8 @@ class Files:
         """Open a regular file inside the roots, and return its descriptor.
 
         With `O_CREAT` in `flags`, create the file and its directories. `verb` (`read` or `written`)
-        is for the error message: what cannot be done with the file.
+        is for the error message: what cannot be done with the file. Raises `RpcError` if the path
+        is not allowed, or the file cannot be opened.
         """
         resolved = self._resolve(path)
         try:
@@ -113,7 +116,8 @@ class Files:
         """Raise `RpcError` unless the opened file is a regular file inside the roots."""
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise _bad(path, "is no regular file")
-        # Other systems only have O_NOFOLLOW, which does not detect a swapped parent directory.
+        # Elsewhere O_NOFOLLOW is the only protection: it does not detect that a parent directory
+        # was replaced by a link.
         if sys.platform == "linux" and not self._is_inside(os.readlink(f"/proc/self/fd/{fd}")):
             raise self._outside(path)
 

@@ -5,7 +5,7 @@
 | `session` | `sessionId` |
 | `update` | `update`: of a `session/update`, as the agent sent it |
 | `output` | `terminalId`, `data`: text, control sequences included; `lost`: bytes missing before |
-| `exit` | `terminalId`, `exitCode`, `signal`: one of the two is null |
+| `exit` | `terminalId`, `exitCode`, `signal`: one of the two is null, or both if unknown |
 | `notice` | `text`: a notice for the user, usually about permissions |
 | `end` | `stopReason` (null if the turn did not end), `status`, `error` (null if there was none) |
 """

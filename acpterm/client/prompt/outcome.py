@@ -1,8 +1,8 @@
 """Decides how a run of `acpterm prompt` ends, and with which exit status.
 
-The first cause decides the exit status: the end of the turn, a signal, a timeout, or a stdout or
-stderr that cannot be written to. Later causes can only end the run sooner. The one exception is
-that a success becomes a failure if the rest of the output cannot be written.
+The causes are the end of the turn, a signal, a timeout, and an error while writing to stdout or
+stderr. The first cause decides the exit status; later causes can only end the run sooner. There is
+one exception: a success becomes a failure if the rest of the output cannot be written.
 """
 
 import errno
@@ -48,7 +48,10 @@ class Outcome:
         self._is_decided = False
 
     def decide(self, status: int) -> bool:
-        """Set the exit status, unless an earlier cause has set it. Return whether it was set."""
+        """Set the exit status to `status`, unless an earlier cause has set it.
+
+        Return whether this call has set it.
+        """
         if self._is_decided:
             return False
         self.status, self._is_decided = status, True
@@ -79,8 +82,8 @@ class Outcome:
     async def watch(self, signals: AsyncIterator[int]) -> None:
         """End the run on a signal; set the exit status, unless an earlier cause has set it.
 
-        As an exception, a SIGINT that sets the exit status cancels only the turn, if it can be
-        cancelled already.
+        There is one exception: if the first cause is a SIGINT during the turn, only the turn is
+        cancelled. `signals` yields the numbers of the signals.
         """
         async for number in signals:
             if self.stop_reason is not None:
@@ -97,7 +100,8 @@ class Outcome:
     async def expire(self, seconds: float) -> None:
         """Cancel the turn after `seconds`, and end the run `CANCEL_TIMEOUT_S` later.
 
-        If the turn cannot be cancelled yet, end the run at once.
+        If the turn has not begun after `seconds`, end the run at once. Do nothing if `seconds` is
+        infinite, or if the turn has ended by then.
         """
         if seconds == math.inf:
             return
@@ -114,7 +118,7 @@ class Outcome:
     async def write(self, queue: SendQueue, written: trio.Event) -> None:
         """Write the data in `queue` (to stdout or stderr) until the queue is closed.
 
-        If writing fails, end the run. Set `written` at the end in both cases.
+        If writing fails, end the run. In both cases, set `written` at the end.
         """
         try:
             await queue.run()
@@ -123,7 +127,8 @@ class Outcome:
                 # A status of 0 promises that the output is complete.
                 self.status = FAILED
             cause = error.__cause__
-            # The reader has closed the pipe on purpose, as `head` does: no message.
+            # For EPIPE there is no message: the reader has closed the pipe on purpose, as `head`
+            # does.
             if not (isinstance(cause, OSError) and cause.errno == errno.EPIPE):
                 self.write_error = f"the output cannot be written: {error}"
             self.scope.cancel()

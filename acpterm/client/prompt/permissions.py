@@ -2,8 +2,9 @@
 
 The rule (`--allow`): `all` allows, `none` refuses, `reads` allows calls that the agent declares as
 reading or searching, and `ask` asks the user, with the agent's own options, one question at a time.
-If no terminal is available the call is refused, with a notice. The agent declares the kind of a
-call, and an agent need not ask at all: this is no security boundary.
+If no terminal is available to ask at, the call is refused, with a notice. This is no security
+boundary: the agent itself declares the kind of a call, and an agent may act without a request for
+permission.
 
 Once a turn is cancelled, the response to all pending and later requests is `cancelled` (ACP v1,
 "Cancellation").
@@ -23,10 +24,10 @@ from acpterm.runtime.stdio import write_all
 Rule: TypeAlias = Literal["ask", "all", "reads", "none"]
 
 _READS: Final = ("read", "search")
-# In order of preference: the option with the least consequences first.
+# Kinds of options in order of preference: the kind with the least consequences first.
 _ALLOW: Final = ("allow_once", "allow_always")
 _REJECT: Final = ("reject_once", "reject_always")
-# Bytes read of a choice that the user types.
+# Maximum bytes read of the line in which the user types a choice.
 _LINE_BYTES_MAX: Final = 4096
 
 
@@ -42,7 +43,7 @@ class Permissions:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the turn was cancelled, so that no decision is made any more."""
+        """Whether the turn was cancelled. Then every request gets the response `cancelled`."""
         return self._cancelled
 
     async def decide(
@@ -59,7 +60,7 @@ class Permissions:
         `question` describes the tool call in one or more lines that are safe to print. `kind` is
         what the agent declares the tool call to be, such as `read`. `show` prints the tool call; it
         is awaited before the user is asked. If the user must be asked and no terminal is available,
-        the call is refused; but with `needs_terminal`, `NoTerminalError` is raised.
+        refuse the call; but if `needs_terminal` is true, raise `NoTerminalError` instead.
         """
         chosen: PermissionOption | None = None
         with trio.CancelScope() as scope:
@@ -122,7 +123,7 @@ def _first_option(
 
 
 class NoTerminalError(Exception):
-    """There is no controlling terminal, or this process is in the background."""
+    """The user cannot be asked: no terminal can be used, or this process is in the background."""
 
 
 async def choose(
@@ -131,8 +132,9 @@ async def choose(
     """Ask the user, at the controlling terminal, to choose one of `answers`; return its index.
 
     Return None if the user presses Ctrl-D. `question` is one or more lines that are safe to print.
-    `show` is awaited before the question is printed. An invalid choice repeats the question. stdin
-    is not used, since it may be a pipe. Raises `NoTerminalError`.
+    `show` is awaited before the question is printed. After an invalid choice, the user is asked to
+    choose again. stdin is not used, since it may be a pipe. Raises `NoTerminalError` if there is no
+    controlling terminal, reading or writing it fails, or this process is in the background.
     """
     try:
         fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
@@ -143,7 +145,7 @@ async def choose(
         if os.tcgetpgrp(fd) != os.getpgrp():
             raise NoTerminalError
         await show()
-        # Drop what was typed before the question.
+        # Drop the input that was typed before the question: it cannot be the answer.
         termios.tcflush(fd, termios.TCIFLUSH)
         lines = [f"  {number}  {one_line(answer)}" for number, answer in enumerate(answers, 1)]
         await _print(fd, "\n".join(["", question, *lines, ""]))

@@ -1,4 +1,4 @@
-"""Runs the handlers of an agent's requests that have to wait, each in a task of its own."""
+"""Runs handlers of an agent's requests, each in a task of its own, since handlers may wait."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeAlias
@@ -16,8 +16,8 @@ Handler: TypeAlias = Callable[[RequestReceived], Coroutine[Any, Any, Any]]
 class RequestTasks:
     """Runs handlers of the requests of `agent`, as tasks in `nursery`.
 
-    At most `PENDING_MAX` requests are pending; further requests get an error response. A handler
-    that raises fails only its own request.
+    At most `PENDING_MAX` requests are pending; further requests get an error response. If a handler
+    raises an error, only its own request fails.
     """
 
     def __init__(self, agent: Endpoint, nursery: trio.Nursery) -> None:
@@ -27,7 +27,7 @@ class RequestTasks:
         self._scopes: dict[Id, trio.CancelScope] = {}
 
     def start(self, request: RequestReceived, handler: Handler) -> None:
-        """Run `handler` in a task; respond to `request` with its result or the error it raises."""
+        """Run `handler` in a task; respond to `request` with the handler's result or error."""
         if self._pending >= PENDING_MAX:
             message = f"{PENDING_MAX} requests are pending: wait for some of them"
             self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))
@@ -40,7 +40,10 @@ class RequestTasks:
             self._nursery.start_soon(self._run, request, handler, scope)
 
     def cancel(self, id_: Id) -> bool:
-        """Cancel the request `id_`: send an error response. Return False if it is not pending."""
+        """Cancel the handler of the request `id_`, and respond to the request with an error.
+
+        Return False if no such request is pending.
+        """
         scope = self._scopes.get(id_)
         if scope is not None:
             scope.cancel()
@@ -54,7 +57,7 @@ class RequestTasks:
                 self._agent.respond(request.id, await handler(request))
             except RpcError as error:
                 self._agent.fail(request.id, error)
-            except Exception as error:  # noqa: BLE001  it fails only its own request
+            except Exception as error:  # noqa: BLE001  only this request must fail
                 message = f"{request.method}: internal error: {type(error).__name__}: {error}"
                 self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))
             finally:

@@ -10,9 +10,10 @@ States, in order:
   SIGHUP, or `CANCEL_TIMEOUT_S` seconds after a timeout.
 - *ending*: queued output is printed, and the agent's process tree and its terminals are ended.
 
-Exit status: 0 the turn ended normally; 1 the agent refused the prompt or something failed; 3 the
-agent did nothing because the permissions that it requested were refused; 124 timed out; 130
-cancelled; 128 + N for any other signal N. The first of these causes decides (`outcome`).
+Exit status: 0 if the turn ended normally; 1 if the agent refused the prompt or an error occurred; 3
+if the agent did nothing because the permissions that it requested were refused; 124 after a
+timeout; 130 if the turn was cancelled; 128 + N after any other signal N. The first of these causes
+decides (`outcome`).
 """
 
 import contextlib
@@ -57,7 +58,7 @@ from acpterm.runtime.send_queue import SendQueue
 from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_signals
 from acpterm.runtime.stdio import FileStream
 
-# Time for the readers of stdout and stderr to read what is queued, at the end.
+# Time for the readers of stdout and stderr to read the rest of the output, at the end.
 _SEND_TIMEOUT_S: Final = 2.0
 
 
@@ -69,11 +70,13 @@ class PromptOptions(NamedTuple):
     text: str
     """The prompt."""
     place: Workspace
+    """The directories of the session."""
     config: str | None = None
     """The path of the settings file given on the command line, if any."""
     embedded: bool = False
     """Whether to run terminals in this process instead of the daemon."""
     allow: Rule = "ask"
+    """The rule for the agent's requests for permission (`permissions`)."""
     read_only: bool = False
     """Whether to refuse to write files for the agent."""
     resume: str | None = None
@@ -91,13 +94,17 @@ class PromptOptions(NamedTuple):
     log: str | None = None
     """The file for the wire log."""
     profile: str | None = None
-    """The profile of the agent's terminals; None for that of the settings."""
+    """The profile of the agent's terminals; None for the profile in the settings."""
     mcp: McpOptions | None = None
     """How to add acpterm's MCP server to the session; None to add none."""
 
 
 async def run_prompt(settings: Settings, options: PromptOptions) -> int:
-    """Run one turn; return the exit status. Raises `TrackingError` and `LogError`."""
+    """Run one turn; return the exit status.
+
+    Raises `LogError` if the wire log cannot be written, and `TrackingError` if this system lacks
+    the way to track processes that the settings demand.
+    """
     context = exec_context.current()
     raise_open_files()
     restore_signal_defaults()
@@ -273,7 +280,7 @@ class _Run:
         return self._invalid_output_hint() + agent.stderr_tail()
 
     async def _exit_reason(self, agent: AgentProcess) -> str:
-        """Wait a moment for the agent to exit; return how it ended."""
+        """Wait at most `EXIT_TIMEOUT_S` for the agent to exit; return how it ended."""
         with trio.move_on_after(EXIT_TIMEOUT_S):
             await agent.exited.wait()
         await agent.wait_stderr_closed()

@@ -22,11 +22,12 @@ from acpterm.client.sanitize import keep_sgr, one_line, strip_controls
 _INDENT: Final = "  │ "
 # An incomplete line of output is printed once it has more characters than this.
 _LINE_CHARS_MAX: Final = 8 * 1024
-# Lines printed of a result that is text.
+# Maximum number of lines printed of a tool call's result, if the result is text.
 _RESULT_LINES_MAX: Final = 10
-# Lines of the old text times lines of the new text: above this, computing a diff takes seconds.
+# Maximum of the lines of the old text times the lines of the new text. Above it, computing a diff
+# takes seconds, and no diff is printed.
 _DIFF_COST_MAX: Final = 1_000_000
-# Lines printed of one diff.
+# Maximum number of lines printed of one diff.
 _DIFF_LINES_MAX: Final = 400
 _MARKS: Final = {"completed": ("✓", "green"), "failed": ("✗", "red")}
 _PLAN: Final = {"completed": "☑", "in_progress": "▸", "pending": "☐"}
@@ -51,8 +52,8 @@ class _LineBuffer:
 class TextPrinter:
     """The `printer.Printer` that prints text for a human reader.
 
-    `write` takes bytes for stdout, `write_err` for stderr.
-    `colours`: whether to print colours. `quiet`: whether to leave out the session's id.
+    `write` writes bytes to stdout, and `write_err` to stderr. `colours`: whether to print colours.
+    `quiet`: whether to leave out the session's id.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class TextPrinter:
             self.notice(f"session {identifier}")
 
     def update(self, update: Raw) -> None:
-        """Print nothing: the specific methods print what is relevant."""
+        """Print nothing: the methods for the single kinds of updates print them."""
 
     def message(self, text: str) -> None:
         """Print a piece of the agent's message, without adding a line feed."""
@@ -138,7 +139,7 @@ class TextPrinter:
         self._write_err(f"acpterm: {strip_controls(text)}\n".encode())
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """Print incomplete last lines of terminals that still run, and the error or stop reason."""
+        """Print the incomplete last lines of terminals, and the error or an unusual stop reason."""
         for terminal, output in self._outputs.items():
             self._program_output(terminal, output.feed(b"", final=True))
         self._start_line()

@@ -20,7 +20,11 @@ _COMMAND_LINES_MAX: Final = 40
 
 
 class ToolCallState:
-    """The current state of one tool call."""
+    """The current state of one tool call.
+
+    `title`, `kind` and `status` are as in ACP. `diffs`, `texts` and `terminals` are the items of
+    the call's content by their kinds; a terminal is represented by its id.
+    """
 
     def __init__(self, identifier: str) -> None:
         self.id: Final = identifier
@@ -37,7 +41,7 @@ class ToolCallState:
         self.end_printed = False
         """Whether the call's last line was printed."""
         self.refused = False
-        """Whether the user or the rule refused permission for the call."""
+        """Whether the user or the rule (`--allow`) has refused permission for the call."""
         self.printed_diffs: list[Diff] = []
         """The diffs that were printed."""
 
@@ -77,7 +81,8 @@ class ToolCalls:
         self.refusals = 0
         """The number of refused permissions."""
         self.acted = False
-        """Whether the agent has run a command, written a file or been granted a permission."""
+        """Whether the agent has run a command, written a file, been granted a permission, or
+        completed a tool call of a kind that may change something."""
 
     def get(self, identifier: str) -> ToolCallState:
         """Return the tool call with this id; if the id is unknown, add a new tool call."""
@@ -87,7 +92,7 @@ class ToolCalls:
         return call
 
     def record_decision(self, call: ToolCallState, *, allowed: bool) -> None:
-        """Record whether the user or the rule allowed a call."""
+        """Record whether the user or the rule (`--allow`) has allowed a call."""
         if allowed:
             self.acted = True
         else:
@@ -95,7 +100,10 @@ class ToolCalls:
             self.refusals += 1
 
     def update(self, update: ToolCall | ToolCallUpdate) -> ToolCallState:
-        """Merge an update into its call and return the call; absent members change nothing."""
+        """Merge an update into the state of its tool call; return the state.
+
+        Members that the update lacks are left unchanged.
+        """
         call = self.get(update.tool_call_id)
         if isinstance(update.title, str) and update.title:
             call.title = update.title

@@ -1,7 +1,7 @@
-"""Prints one turn: the agent's updates and the output of its terminals.
+"""Passes the events of one turn on to a printer: the agent's updates, the output of terminals.
 
 A terminal is shown as soon as a tool call embeds it. The output of the host's terminals is polled;
-the agent reports the output of its own terminals in its updates (`terminal_updates`).
+the agent reports the output of its own terminals in its updates (`acp.terminal_updates`).
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ from acpterm.acp.terminal_updates import (
 )
 from acpterm.client.prompt.printer import Printer
 from acpterm.client.prompt.tool_calls import ToolCalls
-from acpterm.client.update import SessionKey, parse_update
+from acpterm.client.session_update import SessionKey, parse_update
 from acpterm.jsonrpc import RpcError
 
 _MESSAGE_KIND: Final = "agent_message_chunk"
@@ -76,8 +76,8 @@ class Turn:
     def on_update(self, notification: SessionNotification) -> list[SessionKey]:
         """Print an update of the agent, unless it is invalid.
 
-        Return the host's terminals that a tool call embeds for the first time with this update: the
-        caller has to follow their output from now on.
+        Return the host's terminals that a tool call embeds for the first time with this update. The
+        caller has to pass their output to `on_output` from now on.
         """
         try:
             update = read_update(notification.update)

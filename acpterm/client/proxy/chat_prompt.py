@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from acpterm.acp.raw_json import items, members, text
 from acpterm.client.chat.actions import DESCRIPTION, HINT, NAME
-from acpterm.client.update import SESSION_UPDATE, Update
+from acpterm.client.session_update import SESSION_UPDATE, Update
 from acpterm.jsonrpc import encode_notification
 
 COMMANDS_UPDATE: Final = "available_commands_update"
@@ -21,10 +21,11 @@ _PROMPT: Final = re.compile(rf"\s*/{NAME}(?!\S)(.*)", re.DOTALL)
 
 
 def words_of(prompt: Raw | None) -> str | None:
-    """Return what follows `/terminal` in the content blocks of a prompt; None for other prompts.
+    """Return the text after `/terminal` in the content blocks of a prompt.
 
-    The first block of text decides. A file that the user has named in the middle of the text, and
-    so after a space, stands for its path. All other blocks are context that the editor has added,
+    Return None if the first block of text does not begin with `/terminal`. If the user mentions a
+    file, which editors send as a resource between two blocks of text, its path becomes part of the
+    text, provided that a space precedes it. All other blocks are context that the editor has added,
     and are left out.
     """
     words: str | None = None
@@ -68,6 +69,6 @@ def with_command(update: Update) -> bytes:
 
 
 def announcement(session: str) -> bytes:
-    """Encode a list of commands with `/terminal` only, for a session whose agent has sent none."""
+    """Encode a list of commands that has only `/terminal`, for a session without another list."""
     update = {"sessionUpdate": COMMANDS_UPDATE, "availableCommands": [_COMMAND]}
     return encode_notification(SESSION_UPDATE, {"sessionId": session, "update": update})

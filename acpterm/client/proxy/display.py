@@ -24,8 +24,10 @@ _BACKTICKS: Final = re.compile(r"`+")
 class Display:
     """One terminal that is shown as text.
 
-    `command`: its command line, None if unknown; `limit`: bytes of text kept; `lines`: number of
-    last lines shown; `ours`: whether the host runs the terminal, and not the agent itself.
+    `command` is its command line, None if unknown. `limit` is the maximum number of bytes of text
+    kept, and `lines` the maximum number of lines shown, which are the last ones. `ours` is true if
+    the host runs the terminal, and false if the agent does. `end` is the program's exit; None while
+    the program runs.
     """
 
     def __init__(self, command: str | None, *, limit: int, lines: int, ours: bool = False) -> None:
@@ -51,7 +53,7 @@ class Display:
         self.feed(data)
 
     def add_raw_output(self, output: str) -> None:
-        """Add `output`, the complete raw output of the tool call, unless it is shown already."""
+        """Add `output`, the tool call's `rawOutput`, unless the same text is shown already."""
         raw = TextView(RAW_OUTPUT_BYTES)
         raw.feed(output.encode(errors="replace"))
         raw.finish()
@@ -83,9 +85,9 @@ class Display:
     def fence(self, *, even_silent: bool = False) -> str | None:
         """Return a console block of Markdown: the command, the last lines and the exit status.
 
-        An exit status of 0 is not shown. Without output, return None, with two exceptions: the
-        host runs the terminal and an exit status is shown; or `even_silent` is true and the command
-        is known.
+        An exit status of 0 is not shown. A block has output, or the exit status of a terminal that
+        the host runs, or, if `even_silent` is true, at least the command. If there is none of
+        these, return None.
         """
         body = []
         if self.command is not None:
@@ -106,7 +108,10 @@ class Display:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Return text as a block of Markdown in which nothing is markup."""
+    """Return text as a fenced code block of Markdown, which the text cannot end.
+
+    `language` is the language that the block names.
+    """
     fence = "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
     return f"{fence}{language}\n{text}\n{fence}"
 

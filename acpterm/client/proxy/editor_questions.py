@@ -8,12 +8,12 @@ of its own that shows the command. States of a question here:
   with `$/cancel_request`. The tool call is then reported as completed or failed, so that no editor
   shows it as running forever.
 
-The ids of these requests begin with random text that no agent knows, since the agent's requests
-have ids of the agent's choice. All responses to such ids are handled here, late ones too, and none
-is passed on to the agent.
+The ids of these requests begin with random text, so that they differ from the ids that the agent
+chooses for its own requests. Every response with such an id is handled here, even if it comes late,
+and is not passed on to the agent.
 
-If the editor responds with an error or with something that is no answer, the question is declined.
-It can then be answered elsewhere.
+If the editor responds with an error, or with something that is not an answer, the question is
+declined. It can then be answered elsewhere.
 """
 
 import itertools
@@ -28,7 +28,7 @@ from acpterm.client.envelope import Envelope
 from acpterm.client.question_options import CHOICES, question_options
 from acpterm.client.questions import Questions
 from acpterm.client.sanitize import escape_invisible_text, one_line
-from acpterm.client.update import encode_tool_call_update
+from acpterm.client.session_update import encode_tool_call_update
 from acpterm.jsonrpc import encode_notification, encode_request
 
 _PREFIX_BYTES: Final = 16
@@ -38,7 +38,7 @@ _TITLE_CHARS_MAX: Final = 1000
 class EditorQuestions:
     """Asks the editor the questions in `questions`, and sends the answers to `host`.
 
-    `send` queues lines for the editor. `drain` waits until the editor has read most of them.
+    `send` queues lines for the editor. `drain` waits until the editor has read most of these lines.
     """
 
     def __init__(
@@ -55,12 +55,13 @@ class EditorQuestions:
         self._drain = drain
         self._prefix: Final = f"acpterm-{secrets.token_hex(_PREFIX_BYTES)}-"
         self._numbers = itertools.count(1)
-        # The question of each request without a response, and the request of each question.
+        # The question of each request without a response, by the request's id; and the id of the
+        # request, by the question's id.
         self._asked: dict[str, ApprovalInfo] = {}
         self._requests: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Ask each new question, and cancel those that were withdrawn, until cancelled."""
+        """Ask each new question, and cancel the request of each withdrawn one, until cancelled."""
         while True:
             pending = self._questions.pending
             for identifier in [one for one in self._requests if one not in pending]:
@@ -86,10 +87,7 @@ class EditorQuestions:
             self._end_tool_call(info, "failed")
 
     def take_response(self, message: Envelope) -> bool:
-        """Handle the editor's response to one of the questions.
-
-        Return False if the message is the response to a request of the agent.
-        """
+        """Handle the editor's response to one of the questions; return False for others."""
         request = message.id
         if not isinstance(request, str) or not request.startswith(self._prefix):
             return False

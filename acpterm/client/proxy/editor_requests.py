@@ -1,8 +1,8 @@
-"""Requests of the proxy itself to the editor.
+"""Sends requests of the proxy itself to the editor, for `chat`, and receives their responses.
 
-Their ids begin with random text that no agent knows, since the agent's requests have ids of the
-agent's choice. All responses to such ids are handled here, late ones too, and none is passed on to
-the agent.
+The ids of these requests begin with random text, so that they differ from the ids that the agent
+chooses for its own requests. Every response with such an id is handled here, even if it comes late,
+and is not passed on to the agent.
 """
 
 import itertools
@@ -19,7 +19,7 @@ _PREFIX_BYTES: Final = 16
 
 
 class EditorRequests:
-    """Sends requests to the editor. `send` queues lines for it."""
+    """Sends requests to the editor. `send` queues lines for the editor."""
 
     def __init__(self, send: Callable[[list[bytes]], None]) -> None:
         self._send = send
@@ -28,7 +28,10 @@ class EditorRequests:
         self._pending: dict[str, tuple[trio.Event, list[Envelope]]] = {}
 
     async def request(self, method: str, params: Any) -> Envelope:
-        """Send a request, and return the response. If this is cancelled, cancel the request."""
+        """Send a request, wait for the response, and return it, even if it is an error.
+
+        If this is cancelled, send a `$/cancel_request`.
+        """
         id_ = f"{self._prefix}{next(self._numbers)}"
         received, responses = self._pending[id_] = trio.Event(), []
         self._send([encode_request(id_, method, params)])
@@ -42,7 +45,7 @@ class EditorRequests:
         return responses[0]
 
     def take_response(self, message: Envelope) -> bool:
-        """Handle the response to one of the requests; return False for any other response."""
+        """Handle the response to one of these requests; return False for other responses."""
         if not isinstance(message.id, str) or not message.id.startswith(self._prefix):
             return False
         if pending := self._pending.get(message.id):

@@ -1,4 +1,4 @@
-"""Reads lines from a stream, one chunk at a time."""
+"""Reads the lines of the editor or the agent from a stream, and drops lines that are too long."""
 
 from typing import Final
 
@@ -34,7 +34,7 @@ class LineReader:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return None
         if not data:
-            # The last line lacks its newline if the peer exited abruptly: return it all the same.
+            # If the peer exited abruptly, the last line lacks its newline: return the line anyway.
             rest = self._splitter.close()
             return [rest] if rest else None
         lines = []

@@ -15,7 +15,7 @@ from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.terminal_presenter import TerminalPresenter
 from acpterm.client.proxy.text_presenter import TextPresenter
-from acpterm.client.update import SessionKey, Update
+from acpterm.client.session_update import SessionKey, Update
 from acpterm.config import Settings
 
 
@@ -27,10 +27,10 @@ class Presenter(Protocol):
 
     @property
     def next_render_at(self) -> float:
-        """When to call `render` next, by trio's clock; `math.inf` if nothing is pending."""
+        """When to call `render` next, by trio's clock; `math.inf` if no lines are delayed."""
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Record a terminal that the host has created, with its command line and directory."""
+        """Record a terminal that the host has created, with its command line and its directory."""
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
         """Return the lines to send to the editor for an update, which was received as `line`."""
@@ -38,8 +38,8 @@ class Presenter(Protocol):
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
         """Present the terminals that the tool call of a `session/request_permission` embeds.
 
-        Return the lines to send to the editor before the request, and the request's translated
-        params; None instead of the params means that they are passed on unchanged.
+        `params` are those of the request. Return the lines to send to the editor before the
+        request, and the translated params; None if the request has to be passed on unchanged.
         """
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
@@ -52,7 +52,7 @@ class Presenter(Protocol):
         """Return the lines to send to the editor for the exit of one of the host's terminals."""
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Return the delayed lines that are to be sent to the editor now, because they are due.
+        """Return the delayed lines that are due, to be sent to the editor.
 
         Delayed lines of `session` are returned even if they are not due yet.
         """
@@ -64,7 +64,7 @@ def new_presenter(
     """Create the presenter for an editor.
 
     `ours`: the host runs the agent's terminals; otherwise the editor does. `follow` is called with
-    each terminal of the host when it is first shown; from then on its output is needed.
+    each terminal of the host when it is first shown: from then on, the presenter needs its output.
     """
     if editor.shows_agent_terminals:
         return TerminalPresenter(follow=follow)

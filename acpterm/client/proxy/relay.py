@@ -33,21 +33,22 @@ from msgspec import UNSET, Raw
 
 from acpterm.acp.raw_json import members, text
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.client import update
+from acpterm.client import session_update
 from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.envelope import EMPTY, Envelope, cancelled_id, parse_envelope
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
-from acpterm.client.proxy.chat import Chat, OpenClient
+from acpterm.client.proxy.chat import Chat
 from acpterm.client.proxy.chat_prompt import COMMANDS_UPDATE
+from acpterm.client.proxy.chat_runner import OpenClient
 from acpterm.client.proxy.editor_questions import EditorQuestions
 from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.presenter import Presenter, new_presenter
 from acpterm.client.proxy.sessions import WITH_SESSION, Sessions
 from acpterm.client.questions import Questions
 from acpterm.client.session_sockets.sockets import SessionSockets
+from acpterm.client.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.client.terminals import HOST_METHODS, Terminals
-from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
 from acpterm.jsonrpc import (
@@ -65,12 +66,12 @@ from acpterm.runtime.send_queue import SendQueue
 class Relay:
     """Relays messages between one editor and one agent.
 
-    `editor` and `agent` are the queues of messages to them. `host` runs the agent's terminals; None
-    if the editor runs them. With `sockets`, `host` runs the terminals of the sessions' MCP servers,
-    and those of the agent only if they are `ours`. `questions` are the host's questions to the
-    user. `open_user` connects to the user's socket, for the prompts that begin with `/terminal`;
-    None passes these on to the agent. `config` is the path of the settings file given on the
-    command line, if any.
+    `editor` and `agent` are the queues of messages to the two sides. `host` is the connection to
+    the host; None if no terminal runs there. The host runs the terminals of the agent if `ours` is
+    true; otherwise the editor runs them. With `sockets`, the host also runs the terminals of the
+    sessions' MCP servers. `questions` are the host's questions to the user. `open_user` connects to
+    the user's socket, to answer prompts that begin with `/terminal`; if it is None, these prompts
+    go to the agent. `config` is the path of the settings file given on the command line, if any.
     """
 
     def __init__(
@@ -141,10 +142,7 @@ class Relay:
             await self._log.drain()
 
     async def render(self) -> None:
-        """Send the editor the lines that the presenter has delayed, until cancelled.
-
-        These lines show the live output of terminals.
-        """
+        """Send the editor the presenter's delayed lines when they are due, until cancelled."""
         while True:
             with trio.move_on_at(self._presenter.next_render_at):
                 await self._changed.wait()
@@ -174,12 +172,12 @@ class Relay:
                 line = self._sessions.handle_request(line, message, is_v2=self._is_v2)
         elif message.method == "session/cancel" and self._terminals is not None:
             self._terminals.notify("session/cancel", self._sessions.cancel_params(message.params))
-        elif message.is_response and self._is_for_us(message):
+        elif message.is_response and self._take_response(message):
             return
         self._to_agent(line)
 
-    def _is_for_us(self, message: Envelope) -> bool:
-        """Handle the editor's response to a request of ours; return False for any other."""
+    def _take_response(self, message: Envelope) -> bool:
+        """Handle the editor's response to a request of ours; return False for other responses."""
         if self._chat is not None and self._chat.take_response(message):
             return True
         return self._questions is not None and self._questions.take_response(message)
@@ -195,12 +193,12 @@ class Relay:
         self._log.write("agent->proxy", line)
         message = parse_envelope(line)
         if message is EMPTY:
-            # Parse it leniently to see what it is for; it is still passed on as received.
+            # Parse it leniently, only to route it: the line is still passed on as received.
             message = parse_envelope(replace_lone_surrogates(line))
         opened: str | None = None
         if message.is_response:
             opened = await self._handle_response(message)
-            # Only now: if this is cancelled before, the request is still to be answered by `fail`.
+            # Only now: if `_handle_response` was cancelled, `fail` must answer the request.
             self._pending.pop(message.key, None)
         elif message.method == SESSION_UPDATE and not self._is_v2:
             self._to_editor(self._translate(line, message))
@@ -210,13 +208,13 @@ class Relay:
             self._to_editor(before)
             if params is not None:
                 line = encode_request(message.key, "session/request_permission", params)
-        elif await self._is_for_host(line, message):
+        elif await self._pass_to_host(line, message):
             return
         self._to_editor([line])
         if opened is not None and self._chat is not None and not self._is_v2:
             self._chat.announce(opened)
 
-    async def _is_for_host(self, line: bytes, message: Envelope) -> bool:
+    async def _pass_to_host(self, line: bytes, message: Envelope) -> bool:
         """Pass a message of the agent on to the host; return False if it is not for the host."""
         if self._terminals is None or not self._ours:
             return False
@@ -234,7 +232,7 @@ class Relay:
         return cancels and self._terminals.cancel(cancelled_id(message.params))
 
     def _translate(self, line: bytes, message: Envelope) -> list[bytes]:
-        parsed = update.parse_update(message.params)
+        parsed = session_update.parse_update(message.params)
         if parsed is None:
             return [line]
         if parsed.kind == COMMANDS_UPDATE and self._chat is not None:
@@ -248,7 +246,7 @@ class Relay:
         """Handle a response of the agent; return the id of the session that it opens, if any."""
         method, params = self._pending.get(message.key, ("", {}))
         if method == "initialize" and message.error is UNSET:
-            # In ACP v2 the agent runs terminals itself, and clients show them: only pass on.
+            # In ACP v2 the agent runs terminals itself, and clients show them: pass updates on.
             self._is_v2 = capabilities.protocol_version(message.result) > 1
             if self._terminals is not None:
                 self._terminals.name_agent(members(members(message.result).get("agentInfo")))
@@ -292,7 +290,7 @@ class Relay:
 
 
 def _params_to_keep(message: Envelope) -> dict[str, Raw]:
-    """Return those params of the request `message` that are needed when its response comes."""
+    """Return the params of the request `message` that are needed to handle its response."""
     if message.method not in (*WITH_SESSION, "session/prompt"):
         return {}
     params: dict[str, Any] = members(message.params)

@@ -31,7 +31,7 @@ from acpterm.client.errors import root_error
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
-from acpterm.client.proxy.chat import client_opener
+from acpterm.client.proxy.chat_runner import client_opener
 from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.relay import Relay
 from acpterm.client.questions import Questions
@@ -74,7 +74,7 @@ class ProxyOptions(NamedTuple):
     log: str | None = None
     """The file for the wire log."""
     profile: str | None = None
-    """The profile of the agent's terminals; None for that of the settings."""
+    """The profile of the agent's terminals; None for the profile in the settings."""
     chat: bool = True
     """Whether prompts that begin with `/terminal` are answered here."""
     mcp: McpOptions | None = None
@@ -85,7 +85,8 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyO
     """Relay between the editor at the other end of `stream` and an agent.
 
     Return the exit status of `acpterm proxy`: the agent's if the agent ended first, 1 if the agent
-    or the daemon could not be started, else 0. Raises `TrackingError` and `LogError`.
+    or the daemon could not be started, else 0. Raises `LogError` if the wire log cannot be written,
+    and `TrackingError` if this system lacks the way to track processes that the settings demand.
     """
     context = exec_context.current()
     raise_open_files()
@@ -160,7 +161,7 @@ class _Run:
         editor_capabilities = Capabilities()
         if message.method == "initialize":
             editor_capabilities = capabilities.editor_capabilities(message.params)
-        # No profile applies to the editor's terminals.
+        # A profile has no effect on the editor's terminals, so a chosen one demands ours.
         ours = options.terminals == "ours" or (
             options.terminals is None
             and (options.profile is not None or not editor_capabilities.has_terminals)

@@ -1,16 +1,16 @@
-"""The sessions that the editor opens and closes, and what depends on them.
+"""Notifies other modules of the sessions that the editor opens and closes.
 
-These are: the host's record of a session's directory, and its terminals (`terminals`); the chat
-command (`chat`); and the socket for the session's MCP server (`sockets`), which a request that
-opens a session is given before it is passed on. The id of a new session is known only from the
-agent's response; that of a session which is opened again, from the request.
+`terminals` sends the host a session's directory, and releases the session's terminals at its end.
+`chat` announces its command for a session. `sockets` adds an MCP server with a socket to a request
+that opens a session, before the request is passed on. The id of a new session is known only from
+the agent's response; the id of a session that is opened again, from the request.
 """
 
 from typing import Any, Final
 
 from msgspec import UNSET, Raw, UnsetType
 
-from acpterm.acp.agent_api import OWN, CancelMeta
+from acpterm.acp.agent_meta import OWN, CancelMeta
 from acpterm.acp.raw_json import members, text
 from acpterm.client.envelope import Envelope
 from acpterm.client.proxy.chat import Chat
@@ -26,7 +26,11 @@ WITH_SESSION: Final = (*_OPENING, *_REOPENING, *_CLOSING)
 
 
 class Sessions:
-    """The sessions of one agent. Each collaborator may be None."""
+    """The sessions of one agent.
+
+    `terminals` is None if no terminals run at a host, `chat` if no prompts are answered here, and
+    `sockets` if no MCP server is added.
+    """
 
     def __init__(
         self, terminals: Terminals | None, chat: Chat | None, sockets: SessionSockets | None
@@ -36,7 +40,11 @@ class Sessions:
         self._sockets = sockets
 
     def handle_request(self, line: bytes, message: Envelope, *, is_v2: bool) -> bytes:
-        """Handle a request of the editor, which is `line`; return the line to send to the agent."""
+        """Handle a request of the editor; return the line to send to the agent.
+
+        `message` is the parsed form of `line`, the received line. `is_v2`: the agent speaks version
+        2 of ACP.
+        """
         method, fields, session = message.method, members(message.params), None
         if not isinstance(method, str) or method not in (*_OPENING, *_REOPENING):
             return line
@@ -48,9 +56,10 @@ class Sessions:
         return encode_request(message.key, method, params)
 
     def handle_response(self, message: Envelope, method: str, params: dict[str, Raw]) -> str | None:
-        """Handle the response to a request of the editor; return the session that is open then.
+        """Handle the response `message` to a request of the editor.
 
-        `method` and `params` are those of the request.
+        `method` and `params` are those of the request. Return the id of the session that the agent
+        has opened with this response; None if it has opened no session.
         """
         failed = message.error is not UNSET
         session = None if failed else text(params.get("sessionId"))
@@ -70,9 +79,10 @@ class Sessions:
         return session
 
     def cancel_params(self, params: Raw | UnsetType) -> Raw | UnsetType | dict[str, Any]:
-        """Return the params of the host's `session/cancel`, which leaves an MCP server's terminals.
+        """Return the params of a `session/cancel` for the host, from those of the editor.
 
-        A program that the agent has started in an earlier turn, such as a server, continues.
+        They name the terminals of the session's MCP server, which the host then does not kill: the
+        agent may have started one in an earlier turn, for example for a web server.
         """
         fields = members(params)
         session = text(fields.get("sessionId"))
@@ -83,7 +93,10 @@ class Sessions:
         return {**fields, "_meta": {**meta, OWN: CancelMeta(keep=kept)}}
 
     def _open(self, with_id: dict[str, Raw], with_cwd: dict[str, Raw]) -> str | None:
-        """Record a session that is open from now on; return its id."""
+        """Notify `terminals` and `chat` of a session that is open; return its id.
+
+        `with_id` has the id, and `with_cwd` the directory. Return None if there is no id.
+        """
         session, cwd = text(with_id.get("sessionId")), text(with_cwd.get("cwd"))
         if session is not None and cwd is not None:
             if self._terminals is not None:

@@ -8,9 +8,9 @@ of the agent's own terminal is only in a tool call's `rawOutput`, it is sent as 
 well.
 
 Zed, which introduced this form, reads `terminal_info` only from a `tool_call`, and rejects a call
-that embeds an unknown terminal. Most agents embed terminals in a `tool_call_update`. So such an
-update is sent as a `tool_call` with the same id and everything known of the call. Zed applies a
-second `tool_call` with the same id to the existing call.
+that embeds an unknown terminal. Most agents embed terminals in a `tool_call_update`. So an update
+that embeds a new terminal is sent as a `tool_call` with the same id and all known members of the
+call. Zed applies a second `tool_call` with the same id to the existing call.
 """
 
 import codecs
@@ -32,22 +32,30 @@ from acpterm.acp.terminal_updates import (
     from_raw_output,
     from_v2,
 )
-from acpterm.client.update import SessionKey, Update, embedded_terminal, encode_tool_call_update
+from acpterm.client.session_update import (
+    SessionKey,
+    Update,
+    embedded_terminal,
+    encode_tool_call_update,
+)
 from acpterm.runtime.bounded_dict import BoundedDict
 
 TERMINALS_MAX: Final = 1000
 CALLS_MAX: Final = 1000
-# Bytes kept of each member of a tool call, and of the output of a terminal that is not shown yet.
+# Maximum size of a member of a tool call that is remembered, in bytes.
 _MEMBER_BYTES_MAX: Final = 16 * 1024
+# Bytes kept of the output of a terminal that is not shown yet: the last ones.
 _PENDING_BYTES_MAX: Final = 64 * 1024
 # Clears the screen and the scrollback, and moves the cursor home.
 _CLEAR: Final = b"\x1b[2J\x1b[3J\x1b[H"
 
 
 class _Terminal:
-    """A terminal. `ours`: the host runs it, and not the agent itself.
+    """A terminal of the host (`ours`), or the agent's own.
 
-    `call` is the tool call that introduced the terminal to the editor; None before that.
+    `call` is the tool call that introduced the terminal to the editor; None before that. `pending`
+    and `end` are output and exit of an agent's own terminal that were not sent yet. `decoder`
+    decodes the output as UTF-8.
     """
 
     def __init__(self, cwd: str | None, *, ours: bool) -> None:
@@ -149,7 +157,7 @@ class TerminalPresenter:
         return []
 
     def _apply(self, session: str, change: TerminalUpdate) -> list[bytes]:
-        """Apply an update of the agent's own terminal; return the lines for the editor."""
+        """Apply an update of an agent's own terminal; return the lines to send to the editor."""
         key = session, change.terminal
         state = self._terminals.get(key)
         if state is None:
@@ -176,8 +184,8 @@ class TerminalPresenter:
     def _raw_output(self, call: SessionKey, update: Update) -> list[bytes]:
         """Return a line that sends a call's `rawOutput` as output of the call's terminal.
 
-        Return no line unless the call has exactly one terminal that is the agent's own and has had
-        no output so far: only then is it certain that the raw output belongs to the terminal.
+        Return no line if it is uncertain that the raw output belongs to the terminal: that is
+        certain if the call has exactly one of the agent's own terminals without output so far.
         """
         for change in from_meta(update.fields.get("_meta")):
             terminal = update.session, change.terminal
@@ -193,13 +201,13 @@ class TerminalPresenter:
         return [_encode(call, silent[0], "terminal_output", data=output)]
 
     def _new_in(self, update: Update) -> list[SessionKey]:
-        """Return the terminals that an update embeds and that the editor does not know yet."""
+        """Return the terminals that an update embeds and that were not introduced to the editor."""
         embedded = [embedded_terminal(item) for item in items(update.fields.get("content"))]
         keys = dict.fromkeys((update.session, id_) for id_ in embedded if id_ is not None)
         return [key for key in keys if (t := self._terminals.get(key)) and t.call is None]
 
     def _remember(self, key: SessionKey, update: Update) -> dict[str, Any]:
-        """Merge an update into what is known of the tool call `key`; return the merged members."""
+        """Merge an update into the known members of the tool call `key`; return these members."""
         known = self._calls.pop(key, None)
         if known is None:
             known = {"sessionUpdate": "tool_call", "toolCallId": key[1], "title": "terminal"}

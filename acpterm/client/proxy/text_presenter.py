@@ -1,9 +1,10 @@
-"""Shows terminals as text in tool calls, for an editor without terminals: a presenter.
+"""The presenter for an editor without terminals, which shows terminals as text in tool calls.
 
 A terminal in a tool call's content becomes a console block with its last lines (`display`), once it
 has output; all other items of the content keep their place. While the terminal prints, the call's
-complete content is sent again, as the protocol requires: at most once per `RENDER_INTERVAL_S` and
-call, and only if it has changed. A call is kept as long as its content embeds a terminal.
+complete content is sent again and again, as the protocol requires, but only when it has changed,
+and at most once per `RENDER_INTERVAL_S` for each call. A call is kept as long as its content embeds
+a terminal.
 
 Bounds: the text of a display is limited, the oldest displays and calls are dropped, and no update
 of the agent is ever delayed.
@@ -28,7 +29,12 @@ from acpterm.acp.terminal_updates import (
     from_v2,
 )
 from acpterm.client.proxy.display import Display
-from acpterm.client.update import SessionKey, Update, embedded_terminal, encode_tool_call_update
+from acpterm.client.session_update import (
+    SessionKey,
+    Update,
+    embedded_terminal,
+    encode_tool_call_update,
+)
 from acpterm.runtime.bounded_dict import BoundedDict
 
 RENDER_INTERVAL_S: Final = 0.25
@@ -50,12 +56,13 @@ class _Call:
 
 
 class TextPresenter:
-    """The `presenter.Presenter` for an editor without terminals. That class describes the methods.
+    """The `presenter.Presenter` for an editor without terminals.
 
-    `follow` is called with each terminal of the host when it is first shown. `limit` is the number
-    of bytes of text kept for each terminal, and `lines` the number of last lines that are shown.
-    `clock` returns the time in seconds. If `editor_has_terminals`, terminals that are neither the
-    host's nor reported by the agent are the editor's, and are left to the editor.
+    `presenter.Presenter` describes the methods. `follow` is called with each terminal of the host
+    when it is first shown. `limit` is the maximum number of bytes of text kept for each terminal,
+    and `lines` the maximum number of lines shown, which are the last ones. `clock` returns the time
+    in seconds. If `editor_has_terminals`, terminals that are neither the host's nor reported by the
+    agent are the editor's, which shows them itself.
     """
 
     def __init__(
@@ -128,14 +135,14 @@ class TextPresenter:
         }
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Record output of one of the host's terminals; return no lines, since `render` does."""
+        """Record output of one of the host's terminals; return no lines: `render` shows it."""
         if display := self._displays.get(terminal):
             display.feed(data, lost)
             self._mark_dirty(terminal)
         return []
 
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
-        """Record the exit of one of the host's terminals; return no lines, since `render` does."""
+        """Record the exit of one of the host's terminals; return no lines: `render` shows it."""
         if display := self._displays.get(terminal):
             display.finish(end)
             self._mark_dirty(terminal)
@@ -208,7 +215,7 @@ class TextPresenter:
         return parsed if any(not isinstance(item, Raw) for item in parsed) else None
 
     def _is_shown_here(self, terminal: SessionKey) -> bool:
-        """Return whether to show a terminal as text, and not leave it to the editor."""
+        """Return whether to show a terminal as text; False if the editor shows it itself."""
         known = terminal in self._ours or terminal in self._displays
         return known or not self._editor_has_terminals
 

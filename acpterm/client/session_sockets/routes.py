@@ -1,7 +1,7 @@
-"""Passes the host's events to the client of a session's socket that has requested them.
+"""Passes each event of the host on to the client of a session's socket that has requested it.
 
-All these clients share one connection to the host, so that each request for events gets a token of
-ours there.
+All clients of the sockets share one connection to the host, so their tokens for events may be
+equal. Each request for events therefore goes to the host with a token of ours.
 """
 
 import secrets
@@ -26,9 +26,10 @@ class EventRoutes:
         self._routes: dict[str, tuple[Raw, Send]] = {}
 
     def add(self, token: Raw, send: Send) -> str:
-        """Return the token to use on the connection to the host; `send` gets the notifications.
+        """Return a new token to use in the request to the host, instead of the client's `token`.
 
-        They have the client's own `token`.
+        `send` is called with the notifications for the new token. In their params, `token` replaces
+        the new one.
         """
         used = secrets.token_hex(_TOKEN_BYTES)
         # Copied, because a Raw value keeps the whole message in memory.
@@ -36,11 +37,11 @@ class EventRoutes:
         return used
 
     def remove(self, used: str) -> None:
-        """Remove a token that `add` has returned."""
+        """Stop passing on the notifications for `used`, a token that `add` has returned."""
         self._routes.pop(used, None)
 
     def on_notification(self, notification: NotificationReceived) -> None:
-        """Pass a notification of the host on; ignore those without a token of ours."""
+        """Pass a notification of the host on; ignore it if it has no token of ours."""
         params = members(notification.params)
         if (route := self._routes.get(text(params.get("token")) or "")) is not None:
             token, send = route

@@ -1,8 +1,8 @@
 """The entry for `acpterm mcp` in `mcpServers`, which is added to a session of an agent.
 
-See ACP v1, "MCP Servers". The entries of the editor are kept. If one of them runs `acpterm mcp`
-already, it is bound to the session instead of adding a second one; one that is bound to a socket,
-by another proxy before this one, is left as it is.
+See ACP v1, "MCP Servers". The entries of the editor are kept. If an entry runs `acpterm mcp`
+already, no second entry is added: that entry gets the path of the session's socket. But an entry
+that has the path of a socket already, from another proxy before this one, is not changed.
 """
 
 import os
@@ -14,11 +14,12 @@ from msgspec import Raw
 from acpterm.acp.raw_json import items, members, text
 
 SOCKET_VARIABLE: Final = "ACPTERM_MCP_SOCKET"
-"""The environment variable that tells `acpterm mcp` the path of the session's socket."""
+"""The environment variable that has the path of the session's socket, for `acpterm mcp`."""
 CWD_VARIABLE: Final = "ACPTERM_MCP_CWD"
-"""The environment variable that tells `acpterm mcp` the directory of the session."""
+"""The environment variable that has the directory of the session, for `acpterm mcp`."""
 _NAME: Final = "acpterm"
-# MCP clients start servers with few variables: the server reads the same settings as this process.
+# Variables that are added to the entry, since MCP clients start servers with few variables. With
+# them, the server reads the same settings as this process.
 _PASSED_ON: Final = ("ACPTERM_CONFIG", "XDG_CONFIG_HOME")
 
 
@@ -26,7 +27,7 @@ class McpOptions(NamedTuple):
     """The options of `proxy --mcp` and `prompt --mcp`."""
 
     tools: str = "session"
-    """Which tools `acpterm mcp` offers."""
+    """The set of tools that `acpterm mcp` offers (`--tools`)."""
     config: str | None = None
     """The path of the settings file given on the command line, if any."""
     profile: str | None = None
@@ -36,10 +37,10 @@ class McpOptions(NamedTuple):
 def with_server(
     servers: Raw | None, options: McpOptions, path: str, cwd: str | None, *, is_v2: bool
 ) -> list[Any]:
-    """Return the MCP servers of a session with `acpterm mcp` among them.
+    """Return the entries `servers` of a session's `mcpServers`, and an entry for `acpterm mcp`.
 
-    `path` is that of the session's socket, and `cwd` the session's directory. `is_v2`: the agent
-    speaks version 2 of ACP.
+    `path` is the path of the session's socket, and `cwd` the session's directory. `is_v2`: the
+    agent speaks version 2 of ACP.
     """
     given = items(servers)
     variables = [{"name": SOCKET_VARIABLE, "value": path}]
@@ -88,7 +89,10 @@ def _runs_acpterm(server: Raw) -> bool:
 
 
 def _bound(server: Raw, variables: list[dict[str, str]]) -> Any:
-    """Return an entry of `mcpServers` with `variables`, unless it has a socket already."""
+    """Add `variables` to the environment in an entry of `mcpServers`; return the new entry.
+
+    Return the entry unchanged if it has the path of a socket already.
+    """
     fields = members(server)
     env = items(fields.get("env"))
     if any(text(members(one).get("name")) == SOCKET_VARIABLE for one in env):

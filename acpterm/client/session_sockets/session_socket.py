@@ -18,17 +18,18 @@ from acpterm.client.session_sockets.socket_client import SocketClient
 from acpterm.runtime.unix_socket import peer_of
 
 _QUEUED_MAX: Final = 16
-# One MCP server is expected; it may reconnect before the end of its old connection is seen.
+# One MCP server is expected. It may connect again before the end of its old connection is noticed.
 CLIENTS_MAX: Final = 16
 
 _log = structlog.get_logger("acpterm.mcp")
 
 
 class SessionSocket:
-    """Listens at `path` from the beginning; `run` accepts clients. Raises `OSError`.
+    """Listens at `path` from the beginning; `run` accepts clients.
 
     `host` is the connection to the host, and `routes` has the requests for events on it. `profile`
-    is the profile that the user has chosen for the agent, if any.
+    is the profile that the user has chosen for the agent, if any. Raises `OSError` if the socket
+    cannot be created.
     """
 
     def __init__(self, path: str, host: Endpoint, routes: EventRoutes, profile: str | None) -> None:
@@ -37,7 +38,7 @@ class SessionSocket:
         self._routes = routes
         self._profile = profile
         self.session: str | None = None
-        """The id of the session, once it is known."""
+        """The id of the session; None until it is known."""
         self._clients: set[SocketClient] = set()
         self._scope = trio.CancelScope()
         listener = socket.socket(socket.AF_UNIX)
@@ -65,13 +66,13 @@ class SessionSocket:
                 os.unlink(self.path)
 
     def bind(self, session: str) -> None:
-        """Let the clients use the session `session`, which the agent has opened."""
+        """Pass the clients' requests on to the host from now on, with the session id `session`."""
         self.session = session
         for client in self._clients:
             client.bind(session)
 
     def close(self) -> None:
-        """Stop to listen, and disconnect all clients. Their terminals end."""
+        """Stop listening, and disconnect all clients, whose terminals are released."""
         self._scope.cancel()
 
     async def _serve(self, stream: trio.SocketStream) -> None:
@@ -89,7 +90,7 @@ class SessionSocket:
             self._clients.discard(client)
 
     def _refusal(self, stream: trio.SocketStream) -> str | None:
-        """Return why a client is not served; None if it is."""
+        """Return why the client on `stream` is refused; None if it is accepted."""
         try:
             uid = peer_of(stream.socket).uid
         except OSError as error:

@@ -1,9 +1,9 @@
 """One client of a session's socket: relays its requests to the host, in the name of the session.
 
-`initialize` is answered here, as the host would. All other requests wait until the id of the
-session is known: the agent starts its MCP servers while it opens the session. Only the methods that
-agents have are passed on, since the connection to the host is the user's client's, which may answer
-questions too.
+`initialize` is answered here, as the host would answer it. All other requests wait until the id of
+the session is known: the agent starts its MCP servers while it opens the session. Only methods for
+agents are passed on: the connection to the host may be an approver, which can also answer the
+questions to the user, and an MCP server must not.
 
 States: *waiting* for the session's id, *bound*, *closed*. When the client closes the connection, or
 the session is closed, its pending requests are cancelled, and the terminals that it has created and
@@ -16,7 +16,8 @@ import trio
 from msgspec import Raw
 
 from acpterm import __version__
-from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS, EXTENSIONS, OWN
+from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS, EXTENSIONS
+from acpterm.acp.agent_meta import OWN
 from acpterm.acp.initialize import host_answer
 from acpterm.acp.raw_json import members, text
 from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest
@@ -34,7 +35,7 @@ from acpterm.jsonrpc import (
 )
 
 _METHODS: Final = frozenset((*TERMINAL_METHODS, *EXTENSION_METHODS))
-# Requests of one client that wait for the session's id.
+# Maximum number of one client's requests that wait for the session's id.
 _WAITING_MAX: Final = 100
 
 
@@ -56,7 +57,10 @@ class SocketClient:
         self._tokens: dict[Id, str] = {}
         self._is_closed = False
         self.terminals: Final[dict[str, str | None]] = {}
-        """The terminals that the client has created and not released: their ids and names."""
+        """The names of the terminals that the client has created and not released, by their ids.
+
+        The name of a terminal without a name is None.
+        """
         self._endpoint = Endpoint(
             stream,
             "the MCP server",
@@ -81,7 +85,8 @@ class SocketClient:
 
     def _on_request(self, request: RequestReceived) -> None:
         if request.id in self._host_ids or any(one.id == request.id for one in self._waiting):
-            # The id is null: others are checked by the endpoint. Two could not be distinguished.
+            # The id is null, since the endpoint refuses other ids that are in use. Two requests
+            # with a null id cannot be distinguished.
             message = "a request with the id null is pending: use an id that no other request has"
             self._endpoint.fail(request.id, RpcError(INVALID_REQUEST, message))
         elif request.method == "initialize":
@@ -144,14 +149,14 @@ class SocketClient:
         if released in self.terminals:
             del self.terminals[released]
             return
-        # A name may belong to an earlier terminal that has ended, too: the host uses the latest.
+        # Several terminals may have had the name, one after the other: the host uses the latest.
         for terminal, name in reversed(self.terminals.items()):
             if name is not None and name == released:
                 del self.terminals[terminal]
                 return
 
     def _notify(self, method: str, params: dict[str, Any]) -> None:
-        # The client does not read: it may also ask for the state of a terminal.
+        # Drop the event if the client reads too slowly: it can request the terminal's state later.
         if not self._endpoint.is_full:
             self._endpoint.notify(method, params)
 

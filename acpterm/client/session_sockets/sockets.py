@@ -26,7 +26,7 @@ from acpterm.client.session_sockets.session_socket import SessionSocket
 from acpterm.jsonrpc import Id
 
 _NAME_BYTES: Final = 8
-# Length of what is added to the path of the directory's parent.
+# Bytes that a socket's path has after the path of the directory's parent.
 _ADDED_BYTES: Final = len("/acpterm-mcp-") + 8 + 1 + 2 * _NAME_BYTES
 
 _log = structlog.get_logger("acpterm.mcp")
@@ -51,16 +51,17 @@ class SessionSockets:
         self._sockets: dict[str, SessionSocket] = {}
         # The sockets of the requests without a response, by the id of the request.
         self._opening: dict[Id, SessionSocket] = {}
-        # Those that were created for such a request: no session has been opened with them yet.
+        # The sockets that were created for a request without a response.
         self._new: set[SessionSocket] = set()
 
     def opening(
         self, id_: Id, fields: dict[str, Raw], *, session: str | None = None, is_v2: bool = False
     ) -> dict[str, Any]:
-        """Return the params `fields` of a request that opens a session, with the MCP server added.
+        """Create the socket for a session, and return the params with the MCP server added.
 
-        `id_` is the id of the request, and `session` that of the session, if it is known. `is_v2`:
-        the agent speaks version 2 of ACP.
+        `fields` are the params of the request `id_`, which opens the session. `session` is the id
+        of the session, if it is known. `is_v2`: the agent speaks version 2 of ACP. If the socket
+        cannot be created, log the error and return `fields`.
         """
         socket = None if session is None else self._sockets.get(session)
         if socket is None:
@@ -93,8 +94,8 @@ class SessionSockets:
     def failed(self, id_: Id) -> None:
         """Close the socket of the request `id_`, which has failed.
 
-        Leave it open if it is that of a session which was open before, or if another request that
-        opens the session has no response yet.
+        Leave the socket open if its session was open before, or if another request that opens the
+        session has no response yet.
         """
         socket = self._opening.pop(id_, None)
         if socket not in self._new or socket in self._opening.values():
@@ -105,7 +106,7 @@ class SessionSockets:
             self._close(socket)
 
     def close(self, session: str) -> None:
-        """Close the socket of a session, which ends its terminals."""
+        """Close the socket of a session; the terminals that were created over it are released."""
         if (socket := self._sockets.pop(session, None)) is not None:
             self._close(socket)
 
@@ -129,9 +130,10 @@ class SessionSockets:
 async def open_session_sockets(
     host: Endpoint, routes: EventRoutes, options: McpOptions
 ) -> AsyncIterator[SessionSockets]:
-    """Create the sockets' directory for the duration of the block, then close and remove all.
+    """Create the sockets' directory; at the end of the block, close all sockets and remove it.
 
-    `host` is the connection to the host, whose notifications go to `routes`. Raises `OSError`.
+    `host` is the connection to the host, whose notifications go to `routes`. Raises `OSError` if
+    the directory cannot be created.
     """
     parents = [os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir(), tempfile.gettempdir()]
     directory = tempfile.mkdtemp(prefix="acpterm-mcp-", dir=_parent(parents))

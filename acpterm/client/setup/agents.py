@@ -1,7 +1,8 @@
 """The agents that `acpterm setup` knows: their settings, the form of an entry, their skills.
 
-Stateless. Each format is the one that the agent's documentation has, or that its own command
-writes; the comment at each agent names it. All settings are the user's, not a project's.
+Stateless. The form of an entry is the one that the agent's documentation describes, or that the
+agent's own command writes; the comment at each agent names the source. All settings are the user's,
+not a project's.
 """
 
 import os
@@ -14,10 +15,11 @@ from acpterm.client.setup.document import Format
 from acpterm.client.setup.launch import Launch
 
 Entry = Mapping[str, Any]
+"""The value of an entry in the settings, as decoded JSON or TOML."""
 
 
 def home(path: str) -> str:
-    """Return `path` with the user's home directory for `~`."""
+    """Return `path` with `~` replaced by the user's home directory."""
     return os.path.expanduser(path)
 
 
@@ -30,26 +32,35 @@ class Agent:
     """An agent: where its settings are, and what an MCP entry looks like."""
 
     name: str
+    """The name in the command line of `acpterm setup`."""
     title: str
+    """The name that the user sees."""
     programs: tuple[str, ...]
-    """Names of its program, one of which is on the PATH if it is installed."""
+    """The names that the agent's program may have, one of which is usually on the PATH."""
     settings: Callable[[], str]
     """Return the path of the settings file."""
     format: Format
+    """The format of the settings file."""
     servers: str
     """The name of the object in the settings that has the MCP servers."""
     entry: Callable[[Launch], Entry]
+    """Return the MCP entry that starts acpterm in the given way."""
     skills: Callable[[], str] = _shared_skills
     """Return the directory of the user's skills."""
     from_desktop: bool = False
-    """Whether it is usually not started from a shell."""
+    """Whether the agent is usually started by the desktop, not in a shell: its PATH differs."""
     clears_environment: bool = False
-    """Whether MCP servers get only some of its variables."""
+    """Whether the agent passes only a few environment variables on to MCP servers."""
     editor_agents: str | None = None
-    """The name of the object in the settings with the agents that it runs over ACP, if it can."""
+    """For an editor that runs agents over ACP: the name of the object in the settings that has
+    these agents. None for an agent that runs no others."""
 
     def is_installed(self) -> bool:
-        """Return whether its program is on the PATH, or it has settings or a directory for them."""
+        """Return whether the agent seems to be installed.
+
+        It does if its program is on the PATH, if its settings file exists, or if the settings
+        file's directory exists and is not the home directory.
+        """
         if any(shutil.which(program) for program in self.programs):
             return True
         settings = self.settings()
@@ -58,7 +69,10 @@ class Agent:
 
 
 def _in(variable: str, default: str) -> str:
-    """Return the directory that the variable names, or the default one."""
+    """Return the directory that the environment variable names, or else `default`.
+
+    A relative path in the variable is ignored.
+    """
     directory = os.environ.get(variable, "")
     return directory if os.path.isabs(directory) else home(default)
 
@@ -71,7 +85,7 @@ def _claude_settings() -> str:
 
 def _opencode_settings() -> str:
     directory = os.path.join(_in("XDG_CONFIG_HOME", "~/.config"), "opencode")
-    # It merges both; the latter overrides the former.
+    # OpenCode reads both files; opencode.jsonc overrides opencode.json.
     commented = os.path.join(directory, "opencode.jsonc")
     return commented if os.path.exists(commented) else os.path.join(directory, "opencode.json")
 
@@ -133,7 +147,7 @@ AGENTS: Final = (
         clears_environment=True,
     ),
     # https://geminicli.com/docs/tools/mcp-server, and what `gemini mcp add -s user` writes (0.61).
-    # It reads comments. Skills: https://geminicli.com/docs/cli/using-agent-skills.
+    # Gemini accepts comments. Skills: https://geminicli.com/docs/cli/using-agent-skills.
     Agent(
         name="gemini",
         title="Gemini CLI",
@@ -194,8 +208,9 @@ AGENTS: Final = (
     ),
 )
 
-# Agents with the Agent Client Protocol: the name that an editor shows, and how to start them. Some
-# have it in an adapter, which is a program of its own; the first program that is found is used.
+# Agents that speak the Agent Client Protocol: for each, the title that an editor shows, and a
+# command line that starts it. For some agents, a separate adapter program speaks the protocol. If
+# a title has several command lines, the first one whose program is found is used.
 _ACP_AGENTS: Final = (
     ("Claude Code", ("claude-agent-acp",)),
     ("Claude Code", ("claude-code-acp",)),
@@ -210,7 +225,7 @@ ACP_COMMANDS: Final = tuple(" ".join(words) for _, words in _ACP_AGENTS)
 
 
 def acp_agents() -> dict[str, list[str]]:
-    """Return the command line of each installed agent with ACP, by the agent's title."""
+    """Return the command line of each installed agent that speaks ACP, by the agent's title."""
     found: dict[str, list[str]] = {}
     for title, (program, *args) in _ACP_AGENTS:
         if title not in found and (path := shutil.which(program)):

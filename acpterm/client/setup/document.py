@@ -1,8 +1,8 @@
 """The text of a settings file in one of three formats: JSON, JSON with comments, or TOML.
 
-Stateless: a `Document` is the text, and changes return a new one. Each change is checked: the data
-of the new text is that of the old one with exactly this change. What does not pass is a
-`SetupError`, and nothing is written. So a mistake in an edit cannot damage a file.
+A `Document` is immutable: `add` and `remove` return a new one. Each change is checked: the new text
+is parsed, and its data must be the old data with exactly this change. Otherwise `SetupError` is
+raised, and the caller writes nothing. So an edit that goes wrong cannot damage a file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,10 @@ Format = Literal["json", "jsonc", "toml"]
 
 @dataclass(frozen=True)
 class Document:
-    """The text of the settings file at `path`, for messages; empty if there is no file."""
+    """The text of a settings file; empty if there is no file.
+
+    `path` is the path of the file, which is used only in error messages.
+    """
 
     path: str
     format: Format
@@ -27,7 +30,10 @@ class Document:
 
     @classmethod
     def decode(cls, path: str, form: Format, content: bytes | None) -> "Document":
-        """Return the document that the file's bytes are. Raises `SetupError` unless it is valid."""
+        """Return the document for the bytes of a file, which are None if there is no file.
+
+        Raises `SetupError` if the bytes are not UTF-8, or not valid in the format `form`.
+        """
         try:
             document = cls(path, form, (content or b"").decode())
         except UnicodeDecodeError as error:
@@ -37,11 +43,11 @@ class Document:
         return document
 
     def encode(self) -> bytes:
-        """Return the file's bytes."""
+        """Return the bytes to write into the file."""
         return self.text.encode()
 
     def data(self) -> dict[str, Any]:
-        """Return the settings. Raises `SetupError` if the text is not valid."""
+        """Parse the text, and return the settings. Raises `SetupError` if the text is not valid."""
         try:
             found = toml_edit.parse(self.text) if self.format == "toml" else self._json()
         except ParseError as error:
@@ -49,18 +55,22 @@ class Document:
         return found
 
     def get(self, path: Sequence[str]) -> Any:
-        """Return the value at `path`, or None."""
+        """Return the value at `path`, the names of nested objects; None if there is no value."""
         found: Any = self.data()
         for name in path:
             found = found.get(name) if isinstance(found, dict) else None
         return found
 
     def missing_parents(self, path: Sequence[str]) -> int:
-        """Return how many of the objects around `path` do not exist."""
+        """Return how many of the objects around the value at `path` do not exist."""
         return sum(self.get(path[:depth]) is None for depth in range(1, len(path)))
 
     def add(self, path: Sequence[str], entry: Mapping[str, Any]) -> "Document":
-        """Return the document with `entry` at `path`, which must not exist. Raises `SetupError`."""
+        """Return the document with `entry` added at `path`, at which there must be no value.
+
+        Missing objects around it are created. Raises `SetupError` if the text is not valid, a value
+        on the path is not an object, or the entry cannot be added without another change.
+        """
         try:
             if self.format == "toml":
                 text = toml_edit.add(self.text, path, entry)
@@ -78,8 +88,8 @@ class Document:
     def remove(self, path: Sequence[str], parents: int) -> "Document":
         """Return the document without the value at `path`, which must exist.
 
-        Of the objects around it, up to `parents` are removed if they are empty then. Raises
-        `SetupError`.
+        If the object around the value is then empty, remove that too, and so on, up to `parents`
+        objects. Raises `SetupError` if the value cannot be removed without another change.
         """
         if self.format == "toml":
             text = toml_edit.remove(self.text, path, parents=parents)

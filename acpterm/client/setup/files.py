@@ -1,8 +1,8 @@
-"""Reads files of other programs, and replaces them as a whole.
+"""Reads files of other programs, and replaces each of them in one step.
 
-Stateless. A file is replaced in one step by another with the same owner, mode and extended
-attributes; a symbolic link stays, and its target is replaced. A file that has changed since it was
-read is left as it is: the program that it belongs to may have written it meanwhile.
+Stateless. A file is replaced by a new file with the same owner, mode and extended attributes. If
+the path is a symbolic link, the link stays and its target is replaced. A file that has changed
+since it was read is not replaced: the program that it belongs to may have written it meanwhile.
 """
 
 import os
@@ -15,15 +15,15 @@ from acpterm.client.setup.errors import SetupError
 
 
 def read(path: str) -> bytes | None:
-    """Return the contents of the file, or None if it does not exist. Raises `SetupError`.
+    """Return the contents of the file at `path`; None if there is no file.
 
-    It may be a symbolic link to a regular file. Nothing else is opened for longer than it takes to
-    see what it is: the end of a FIFO might never come.
+    A symbolic link is followed. Raises `SetupError` if the link's target does not exist, if the
+    file is not a regular one (reading a FIFO might never end), or if it cannot be read.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise SetupError(f"{path}: is not a regular file")
-        # What was put in its place since must not block either.
+        # Since the check, a FIFO may have replaced the file: opening it must not block either.
         with open(path, "rb", opener=_open_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise SetupError(f"{path}: is not a regular file")
@@ -44,7 +44,7 @@ def _open_without_waiting(path: str, flags: int) -> int:
 
 
 def check_writable(path: str) -> None:
-    """Raise `SetupError` if the file is read-only, as those that another program manages are."""
+    """Raise `SetupError` if the file is read-only, like one that another program generates."""
     with suppress(FileNotFoundError):
         if not os.stat(path).st_mode & 0o222 or not os.access(path, os.W_OK):
             raise SetupError(
@@ -54,7 +54,7 @@ def check_writable(path: str) -> None:
 
 
 def missing_directories(path: str) -> list[str]:
-    """Return the directories that `replace` creates for the file, the outermost first."""
+    """Return the missing directories that `replace` creates for the file, the outermost first."""
     missing: list[str] = []
     directory = os.path.dirname(os.path.realpath(path))
     while not os.path.isdir(directory):
@@ -64,10 +64,10 @@ def missing_directories(path: str) -> list[str]:
 
 
 def replace(path: str, before: bytes | None, after: bytes, mode: int) -> None:
-    """Replace the file's contents `before` by `after`, and create missing directories.
+    """Replace the file's contents `before` by `after`.
 
-    A new file has the permission bits `mode`. Raises `SetupError` if the contents are no longer
-    `before`, or the file cannot be written.
+    If `before` is None, create the file with the permission bits `mode`, and missing directories.
+    Raises `SetupError` if the contents are no longer `before`, or the file cannot be written.
     """
     check_writable(path)
     path = os.path.realpath(path)
@@ -98,7 +98,10 @@ def replace(path: str, before: bytes | None, after: bytes, mode: int) -> None:
 
 
 def delete(path: str, before: bytes | None) -> None:
-    """Delete the file. Raises `SetupError` if its contents are no longer `before`."""
+    """Delete the file.
+
+    Raises `SetupError` if its contents are no longer `before`, or if it cannot be deleted.
+    """
     check_writable(path)
     path = os.path.realpath(path)
     _check_unchanged(path, before)
@@ -109,7 +112,7 @@ def delete(path: str, before: bytes | None) -> None:
 
 
 def remove_directories(paths: list[str]) -> None:
-    """Remove those of the directories that are empty. They are in the order of their creation."""
+    """Remove the directories that are empty. `paths` has a directory before those inside it."""
     for path in reversed(paths):
         with suppress(OSError):
             os.rmdir(path)
@@ -124,9 +127,11 @@ def _check_unchanged(path: str, before: bytes | None) -> None:
 
 
 def _copy_attributes(path: str, fd: int, temporary: str, mode: int) -> None:
-    """Give the file the owner, the mode and the extended attributes of that at `path`.
+    """Copy owner, mode and extended attributes of the file at `path` to the file `temporary`.
 
-    Raises `OSError` if it cannot have the same owner: another one could lock its reader out.
+    `fd` is open for `temporary`. If there is no file at `path`, set the permission bits `mode`.
+    Raises `OSError` if the owner cannot be set: with another owner, the program that the file
+    belongs to might be unable to read it.
     """
     try:
         found = os.stat(path)
@@ -138,5 +143,5 @@ def _copy_attributes(path: str, fd: int, temporary: str, mode: int) -> None:
         os.fchown(fd, found.st_uid, found.st_gid)
     times = (own.st_atime_ns, own.st_mtime_ns)
     shutil.copystat(path, temporary)
-    # Programs that watch the file compare its time.
+    # Restore the times, which `copystat` has copied too: programs notice a change by a new time.
     os.utime(fd, ns=times)

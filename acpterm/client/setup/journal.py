@@ -1,9 +1,9 @@
 """Records what `acpterm setup` has changed, so that `--undo` can restore it byte for byte.
 
-One JSON file for each target in the state directory, with the change as one piece of text that was
-replaced by another one, not the file: settings have secrets. A record is only used while the file
-is as the change has left it. If its program has written it since, the entry is removed from what it
-is now. A record that is lost or damaged is no error.
+Each target has one JSON file in the state directory. It has only the bytes that the change has
+removed, not the whole settings file, which may have secrets. A record is only used as long as the
+settings file is as the change has left it. If the file was written since, `--undo` removes the
+entries from the present contents instead. A record that is lost or damaged is not an error.
 """
 
 import os
@@ -18,7 +18,7 @@ from acpterm.client.setup.errors import SetupError
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One change of a file. The bytes `inserted` are at `offset`, and `removed` were there."""
+    """One change of a file: at `offset`, the bytes `removed` were replaced by other bytes."""
 
     path: str
     digest: str
@@ -28,19 +28,22 @@ class Record(msgspec.Struct, frozen=True):
     inserted: int
     """Number of bytes that were inserted."""
     is_new: bool
-    """Whether there was no file."""
+    """Whether the change has created the file."""
     directories: list[str]
     """Directories that were created for the file."""
     parents: int
-    """Number of objects that were created around the entries."""
+    """Number of objects in the settings that were created around the entries."""
 
 
 def make_record(
     path: str, before: bytes | None, after: bytes, directories: list[str], parents: int
 ) -> Record:
-    """Return the record of a change of the file from `before` to `after`."""
+    """Return the record of a change of the file's contents from `before` to `after`.
+
+    `before` is None if there was no file. `directories` and `parents` are those of `Record`.
+    """
     old = before or b""
-    # The part that differs, from the first difference to the last one.
+    # The change is recorded as one piece, from the first byte that differs to the last one.
     start = common_length(old, after)
     common = common_length(old[start:][::-1], after[start:][::-1])
     return Record(
@@ -56,7 +59,7 @@ def make_record(
 
 
 def common_length(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return the length of the longest common beginning."""
+    """Return the number of equal items at the beginning of both sequences."""
     shorter = min(len(one), len(other))
     return next((at for at in range(shorter) if one[at] != other[at]), shorter)
 
@@ -69,7 +72,10 @@ def matches(record: Record, path: str, content: bytes | None) -> bool:
 
 
 def reverted(record: Record, content: bytes) -> bytes | None:
-    """Return the contents before the change; None if there was no file."""
+    """Return the contents before the change; None if there was no file.
+
+    `content` is the contents after the change; `matches` must have returned True for it.
+    """
     if record.is_new:
         return None
     end = record.offset + record.inserted
@@ -77,13 +83,13 @@ def reverted(record: Record, content: bytes) -> bytes | None:
 
 
 class Journal:
-    """The records in a directory."""
+    """The records in the directory at the path `directory`."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
     def load(self, name: str) -> Record | None:
-        """Return the record of the target `name`, if there is one."""
+        """Return the record of the target `name`; None if it is missing or damaged."""
         try:
             with open(self._file(name), "rb") as file:
                 return msgspec.json.decode(file.read(), type=Record)

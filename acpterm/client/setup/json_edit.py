@@ -1,9 +1,9 @@
 """Adds members to JSON text, and removes them, without a change to anything else in the text.
 
-Stateless. `add` and `remove` return new text in which every other byte is that of the old one:
-comments, order, indentation, line ends, a byte order mark. A new member is written in the style of
-its neighbours: on a line of its own, or on the same line. `remove` is the inverse of `add`, except
-that it cannot know whether an empty object existed before: `add` creates missing ones.
+Stateless. `add` and `remove` return new text and keep the rest of the old text: comments, order,
+indentation, line ends, a byte order mark. A new member is written in the style of its neighbours:
+on a line of its own, or on the same line. `add` creates missing objects around the member. `remove`
+reverts `add`, if its caller passes the number of objects that `add` has created.
 """
 
 import json
@@ -13,14 +13,15 @@ from typing import Any, Final
 
 from acpterm.client.setup.json_parser import Member, Node, ParseError, parse
 
-# What may follow a value on its line and belongs to it: comments.
+# Comments after a value on the same line, which are treated as a part of the value.
 _SAME_LINE: Final = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/))+")
 
 
 def add(text: str, path: Sequence[str], value: object, *, comments: bool) -> str:
-    """Return `text` with `value` as the member at `path`, which must not exist.
+    """Return `text` with `value` as the member at `path`, the names of nested objects.
 
-    Raises `ParseError` if the text is not JSON, or something on the path is no object.
+    With `comments`, the text may have comments. Raises `ParseError` if the text is not JSON, a
+    value on the path is not an object, or the member exists already.
     """
     root = parse(text, comments=comments)
     if root is None:
@@ -48,7 +49,8 @@ def add(text: str, path: Sequence[str], value: object, *, comments: bool) -> str
 def remove(text: str, path: Sequence[str], *, parents: int, comments: bool) -> str:
     """Return `text` without the member at `path`, which must exist.
 
-    Of the objects around it, up to `parents` are removed if they are empty then.
+    If the object around the member is then empty, remove that too, and so on, up to `parents`
+    objects. With `comments`, the text may have comments.
     """
     root = parse(text, comments=comments)
     assert root is not None  # noqa: S101  it has a member
@@ -66,7 +68,7 @@ def remove(text: str, path: Sequence[str], *, parents: int, comments: bool) -> s
 
 
 def node_at(root: Node, path: Sequence[str]) -> Node | None:
-    """Return the value at `path`, or None."""
+    """Return the value at `path`; None if there is no value."""
     node: Node | None = root
     for name in path:
         member = node.member(name) if node else None
@@ -80,7 +82,10 @@ def newline(text: str) -> str:
 
 
 def _innermost(text: str, root: Node, path: Sequence[str]) -> tuple[Node, Sequence[str]]:
-    """Return the innermost object on the path that exists, and the names of those that do not."""
+    """Return the innermost existing object on the path, and the names on the path after it.
+
+    Raises `ParseError` if a value on the path is not an object, or all of the path exists.
+    """
     node = root
     for depth, name in enumerate(path):
         if node.members is None:
@@ -106,7 +111,10 @@ def _dump(value: object, unit: str, end: str) -> str:
 
 
 def _is_inline(text: str, root: Node, parent: Node) -> bool:
-    """Return whether members of `parent` are on one line, as in a file without line ends."""
+    """Return whether to write a member of `parent` on the line of its neighbours.
+
+    If `parent` has no members, the style of `root` decides.
+    """
     for node in (parent, root):
         if node.members:
             return "\n" not in text[node.start : node.members[0].start]
@@ -114,14 +122,14 @@ def _is_inline(text: str, root: Node, parent: Node) -> bool:
 
 
 def _line_indent(text: str, at: int) -> str:
-    """Return the white space at the beginning of the line of the position `at`."""
+    """Return the white space at the beginning of the line that has the position `at`."""
     start = text.rfind("\n", 0, at) + 1
     line = text[start:at].lstrip("\ufeff")
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _unit(text: str, root: Node) -> str:
-    """Return the white space by which each level is indented."""
+    """Return the white space by which each level of objects is indented in `text`."""
     if root.members:
         indent = _line_indent(text, root.members[0].start)
         return indent.removeprefix(_line_indent(text, root.start)) or "  "
@@ -158,13 +166,13 @@ def _insert_line(text: str, parent: Node, written: str, *, comments: bool) -> st
 
 
 def _end_of_comments(text: str, at: int, *, comments: bool) -> int:
-    """Return where the comments end that follow the position `at` on its line."""
+    """Return the position after the comments that follow `at` on the same line; `at` if none do."""
     found = _SAME_LINE.match(text, at) if comments else None
     return found.end() if found else at
 
 
 def _start_of_line(text: str, at: int) -> int:
-    """Return `at` minus the white space before it, and the line end before that, if any."""
+    """Return the position before the white space, and the line end, that precede `at`."""
     at = len(text[:at].rstrip(" \t"))
     if text[:at].endswith("\n"):
         at -= 1
@@ -172,7 +180,7 @@ def _start_of_line(text: str, at: int) -> int:
 
 
 def _without(text: str, parent: Node, member: Member) -> str:
-    """Return `text` without the member and one of the commas beside it."""
+    """Return `text` without `member`, and without the comma that is then superfluous."""
     members = parent.members or []
     index = members.index(member)
     start = _start_of_line(text, member.start)
@@ -185,6 +193,6 @@ def _without(text: str, parent: Node, member: Member) -> str:
         assert comma is not None  # noqa: S101  there is one between two members
         return text[:comma] + text[comma + 1 : start] + text[member.value.end :]
     rest = text[member.value.end : parent.end - 1]
-    # White space around comments stays: a comment can end only at the end of its line.
+    # If there are comments, keep the white space: it has the line end that ends a comment.
     has_comments = (text[parent.start + 1 : start] + rest).strip()
     return text[:start] + (rest if has_comments else "") + text[parent.end - 1 :]

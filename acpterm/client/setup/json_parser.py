@@ -1,8 +1,8 @@
 """Parses JSON, with or without comments, and keeps the position of each value in the text.
 
-Stateless. `parse` returns a tree of `Node`. Text that is not valid raises `ParseError`, with the
-line. Comments and a comma after the last member are accepted only if the caller says so: programs
-that read plain JSON reject them.
+Stateless. `parse` returns a tree of `Node`, or raises `ParseError`, which has the line. Comments
+and a comma after the last member are accepted only if the caller allows them, since programs that
+read plain JSON reject them.
 """
 
 import json
@@ -17,7 +17,7 @@ _DEPTH_MAX: Final = 200
 
 
 class ParseError(ValueError):
-    """The text is not valid; `line` is where, counted from 1."""
+    """The text is not valid; `line` is the number of the invalid line, counted from 1."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class ParseError(ValueError):
 
 @dataclass
 class Node:
-    """A value: its position in the text, and its data."""
+    """A value with its data. `start` is its position in the text, `end` the position after it."""
 
     start: int
     end: int
@@ -35,7 +35,10 @@ class Node:
     """The members of an object, in order; None for other values."""
 
     def member(self, name: str) -> "Member | None":
-        """Return the member `name`, the last one if there are several, as programs read it."""
+        """Return the member `name`; None if there is none.
+
+        If there are several, return the last one, which is the one that JSON parsers use.
+        """
         found = [member for member in self.members or () if member.name == name]
         return found[-1] if found else None
 
@@ -52,9 +55,10 @@ class Member:
 
 
 def parse(text: str, *, comments: bool) -> Node | None:
-    """Return the value that `text` has; None if it is empty or only has comments.
+    """Parse `text` and return its value; None if the text is empty or has only comments.
 
-    Raises `ParseError`.
+    With `comments`, accept comments, and a comma after the last member or item. Raises `ParseError`
+    if the text is not valid.
     """
     parser = _Parser(text, _SPACE_AND_COMMENTS if comments else _SPACE, comments)
     return parser.document()
@@ -124,7 +128,11 @@ class _Parser:
         return Node(start, at + 1, items)
 
     def _after(self, end: int) -> tuple[int, int | None]:
-        """Return where the text continues after a value, and the position of the comma, if any."""
+        """Skip the comma and the space after the value that ends at `end`.
+
+        Return the position at which the text continues, and that of the comma; None if there is no
+        comma.
+        """
         at = self._skip(end)
         if self.text[at : at + 1] != ",":
             return at, None

@@ -1,4 +1,4 @@
-"""The command by which agents start acpterm: its name, or its path if that is not found."""
+"""The command by which agents start acpterm: its name, or its path if the name is not found."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ _VARIABLES: Final = (
 
 
 class Launch(NamedTuple):
-    """How an agent starts acpterm: a command, its arguments, and additional environment."""
+    """How an agent starts acpterm: the command, its arguments, and additional variables."""
 
     command: str
     args: list[str]
@@ -29,8 +29,9 @@ class Launch(NamedTuple):
 def acpterm_words(*, from_desktop: bool) -> list[str]:
     """Return the words that start acpterm: its name, or its path if the name is not found.
 
-    With `from_desktop` the agent has the PATH of the desktop; otherwise that of a shell, without a
-    virtual environment that is activated now.
+    The name is searched on the PATH that the agent will have: with `from_desktop`, on the PATH of
+    programs that the desktop starts; otherwise on the PATH of a shell in which no virtual
+    environment is activated.
     """
     own = _own_path()
     if own is None:
@@ -40,7 +41,10 @@ def acpterm_words(*, from_desktop: bool) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables that acpterm needs from agents which clear the environment."""
+    """Return the environment variables that an agent must pass on to acpterm, with their values.
+
+    Some agents pass on only a few others.
+    """
     found = {name: os.environ[name] for name in _VARIABLES if os.environ.get(name)}
     # acpterm finds this directory without the variable.
     if found.get("XDG_RUNTIME_DIR") == f"/run/user/{os.getuid()}":
@@ -49,7 +53,7 @@ def environment() -> dict[str, str]:
 
 
 def is_acpterm(words: list[str], command: str) -> bool:
-    """Return whether a command line runs `acpterm COMMAND`."""
+    """Return whether the command line `words` runs `acpterm COMMAND`."""
     if words[1:4] == ["-P", "-m", "acpterm"]:
         return words[4:5] == [command]
     name = os.path.basename(words[0]) if words else ""
@@ -57,9 +61,11 @@ def is_acpterm(words: list[str], command: str) -> bool:
 
 
 def _own_path() -> str | None:
-    """Return the absolute path of the acpterm that runs; None if no file on the PATH starts it.
+    """Return the absolute path of the program that has started this process, or a link to it.
 
-    The wrappers of packages run `python -m acpterm`, which does not know their path.
+    This process may have been started as `python -m acpterm`, also by the wrapper script of a
+    package, whose path is then unknown: return the `acpterm` on the PATH then, or None if there is
+    none.
     """
     linked = shutil.which("acpterm", path=_shell_path())
     called = sys.argv[0]
@@ -68,7 +74,8 @@ def _own_path() -> str | None:
     if os.sep not in called:
         called = shutil.which(called) or called
     own = os.path.abspath(called)
-    # A link on the PATH, as pipx makes, outlives the environment that it points to.
+    # Prefer a link on the PATH, such as pipx creates: it stays valid when the environment to which
+    # it points is replaced.
     return linked if linked and os.path.realpath(linked) == os.path.realpath(own) else own
 
 

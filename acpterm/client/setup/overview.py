@@ -10,16 +10,17 @@ from acpterm.client.setup.targets import proxy_target, server_target, skill_targ
 
 
 class AgentState(NamedTuple):
-    """An agent: whether it is installed, and what of acpterm is in its settings."""
+    """An agent: whether it is installed, and which parts of acpterm are set up in it."""
 
     name: str
     title: str
     is_installed: bool
     settings: str
+    """The path of the settings file."""
     parts: list[str]
-    """Of mcp, proxy and skill those that are set up."""
+    """The parts that are set up: any of `mcp`, `proxy` and `skill`."""
     error: str | None
-    """Why the settings cannot be read, if so."""
+    """Why the settings cannot be read; None if they can."""
 
 
 def overview() -> list[AgentState]:
@@ -28,7 +29,7 @@ def overview() -> list[AgentState]:
 
 
 def has_skill(agent: Agent) -> bool:
-    """Return whether the agent has a skill of acpterm's name."""
+    """Return whether the directory of the agent's skills has one with the name `acpterm`."""
     return os.path.exists(skill_target(agent).path)
 
 

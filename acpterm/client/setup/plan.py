@@ -1,8 +1,9 @@
 """Plans a change of one file, and carries it out.
 
 A `Plan` has the contents of the file before and after the change. Nothing is written until `apply`,
-which fails if the file has changed since. `plan_setup` first takes acpterm's earlier entries away,
-so that a second setup replaces the first one, and `--undo` restores what was there before both.
+which fails if the file has changed since the plan was made. `plan_setup` first removes the entries
+of an earlier setup from the contents. So a second setup replaces the first one, and `--undo`
+restores the contents before both.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from acpterm.client.setup.targets import Target
 
 @dataclass(frozen=True)
 class Plan:
-    """A change of a target's file; None is no file."""
+    """A change of a target's file from the contents `before` to `after`; None means no file."""
 
     target: Target
     before: bytes | None
@@ -29,17 +30,22 @@ class Plan:
     original: bytes | None
     """The contents without acpterm's entries, which `--undo` restores."""
     is_undo: bool
+    """Whether the change removes acpterm's entries."""
     parents: int
+    """Number of objects in the settings that are created around the entries."""
     directories: list[str]
     """Directories that acpterm has created for the file."""
 
     @property
     def is_needed(self) -> bool:
-        """Return whether the change is one."""
+        """Whether the contents after the change differ from those before."""
         return self.before != self.after
 
     def diff(self) -> list[str]:
-        """Return the lines of a unified diff. No line is cut: the user decides by what is shown."""
+        """Return the change as the lines of a unified diff.
+
+        Long lines are not shortened, since the user decides by the diff whether to make the change.
+        """
         old, new = (_lines(content) for content in (self.before, self.after))
         path = self.target.path
         names = (
@@ -50,7 +56,11 @@ class Plan:
 
 
 def plan_setup(target: Target, journal: Journal) -> Plan:
-    """Plan to write the target. Raises `SetupError`."""
+    """Plan to write acpterm's entries, or its skill, into the target's file.
+
+    Raises `SetupError` if the file cannot be read or written, is not valid, or has another
+    program's entry under the same name.
+    """
     before = files.read(target.path)
     if target.is_set_up(before):
         return _plan(target, before, before)
@@ -62,7 +72,11 @@ def plan_setup(target: Target, journal: Journal) -> Plan:
 
 
 def plan_undo(target: Target, journal: Journal) -> Plan:
-    """Plan to remove what acpterm has in the target. Raises `SetupError`."""
+    """Plan to remove acpterm's entries, or its skill.
+
+    Raises `SetupError` if the file cannot be read or written, is not valid, or is a skill that the
+    user has changed.
+    """
     before = files.read(target.path)
     original, directories = _original(target, before, journal.load(target.name))
     if before != original:
@@ -71,7 +85,10 @@ def plan_undo(target: Target, journal: Journal) -> Plan:
 
 
 def apply(plan: Plan, journal: Journal) -> None:
-    """Carry the plan out. Raises `SetupError` if the file has changed since, or is not writable."""
+    """Make the change of the plan, and record it for `--undo`; drop the record after an undo.
+
+    Raises `SetupError` if the file has changed since the plan was made, or cannot be written.
+    """
     target = plan.target
     if plan.after is None:
         files.delete(target.path, plan.before)
@@ -84,7 +101,7 @@ def apply(plan: Plan, journal: Journal) -> None:
         return
     directories = [*plan.directories, *files.missing_directories(target.path)]
     record = make_record(target.path, plan.original, plan.after, directories, plan.parents)
-    # First the record, without which the change could not be undone.
+    # Store the record first: without it, the change could not be undone byte for byte.
     with journal.recorded(target.name, record):
         files.replace(target.path, plan.before, plan.after, target.mode)
 
@@ -96,7 +113,11 @@ def _plan(target: Target, before: bytes | None, after: bytes | None) -> Plan:
 def _original(
     target: Target, content: bytes | None, record: Record | None
 ) -> tuple[bytes | None, list[str]]:
-    """Return the contents before acpterm's first change, and the directories that it created."""
+    """Return the contents without acpterm's changes, and the directories that acpterm created.
+
+    `content` is the contents now. They are restored from `record` if the file has not changed since
+    the recorded change; otherwise acpterm's entries are removed from `content`.
+    """
     if content is None:
         return None, []
     if record is None or record.path != target.path:

@@ -1,9 +1,10 @@
-"""What `acpterm setup` writes: MCP entries, proxy lines, and the skill.
+"""What `acpterm setup` writes: MCP entries, proxy entries, and the skill.
 
-A target is one file, and what acpterm has in it. `EntriesTarget` has entries in a settings file,
-next to those of others; `SkillTarget` is a whole file. Both tell what the file is with and without
-them, and know acpterm's own entries, also those that were written by hand. An entry that has the
-same name but runs another program is never changed.
+A target is a file, and the part of it that acpterm writes. For `EntriesTarget` this is entries in a
+settings file, beside entries for other programs; for `SkillTarget` it is the whole file. Both
+return the contents of the file with this part (`within`) and without it (`without`). An entry that
+runs acpterm is acpterm's, even if the user has written it. An entry that has the same name but runs
+another program is never changed.
 """
 
 import os
@@ -27,7 +28,10 @@ Path = tuple[str, ...]
 
 
 class Content(NamedTuple):
-    """A file's contents, None if there is no file, and how many objects `add` had to create."""
+    """The contents of a file, and how many objects were created around the entries.
+
+    `data` is None if there is no file.
+    """
 
     data: bytes | None
     parents: int
@@ -35,39 +39,57 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class EntriesTarget:
-    """Entries in a settings file."""
+    """Acpterm's entries in a settings file."""
 
     name: str
+    """The name of the target's record in the journal."""
     path: str
+    """The path of the settings file."""
     format: Format
     entries: Mapping[Path, Callable[[Any], Entry]]
-    """For each path a function that returns the entry, given what is there now, or None."""
+    """Maps the path of each entry in the settings to a function that returns the new entry. Its
+    argument is acpterm's entry at the path now; None if there is none."""
     container: Path
+    """The path in the settings of the object that has the entries."""
     is_own: Callable[[str, Any], bool]
-    """Return whether acpterm's entry has this name and this value."""
+    """Return whether an entry with this name and this value is acpterm's."""
     mode: int = 0o600
+    """The permission bits of a new settings file."""
 
     def own(self, content: bytes | None) -> dict[Path, Any]:
-        """Return acpterm's entries in the file. Raises `SetupError`."""
+        """Return acpterm's entries in the file's contents `content`, by their paths.
+
+        Raises `SetupError` if the contents are not valid.
+        """
         return dict(self._own(self._decode(content)))
 
     def is_set_up(self, content: bytes | None) -> bool:
-        """Return whether the file has exactly the entries. Raises `SetupError`."""
+        """Return whether acpterm's entries in `content` are exactly those that would be written.
+
+        Raises `SetupError` if the contents are not valid.
+        """
         document = self._decode(content)
         wanted = {path: self._entry(document, path) for path in self.entries}
         return dict(self._own(document)) == wanted
 
     def without(self, content: bytes | None, parents: int) -> bytes | None:
-        """Return the file's contents without acpterm's entries. Raises `SetupError`."""
+        """Return the file's contents `content` without acpterm's entries.
+
+        Up to `parents` objects around an entry are removed too, if they are then empty. Raises
+        `SetupError` if the contents are not valid, or an entry cannot be removed without another
+        change.
+        """
         document = self._decode(content)
         for path, _ in list(self._own(document)):
             document = document.remove(path, parents)
         return content if content is None else document.encode()
 
     def within(self, content: bytes | None, current: bytes | None) -> Content:
-        """Return the contents `content`, which have no entry of acpterm, with the entries.
+        """Return the contents `content`, which have no entry of acpterm, with the entries added.
 
-        Additional members of the entries in the contents `current` are kept. Raises `SetupError`.
+        `current` is the contents of the file now: additional members of acpterm's entries there are
+        kept. Raises `SetupError` if the contents are not valid, there is another program's entry
+        under the same name, or an entry cannot be added without another change.
         """
         document, present = self._decode(content), self._decode(current)
         parents = document.missing_parents(next(iter(self.entries)))
@@ -98,7 +120,10 @@ class EntriesTarget:
 
 @dataclass(frozen=True)
 class SkillTarget:
-    """The skill: a file of its own."""
+    """The file SKILL.md in the directory of an agent's skills.
+
+    The members are those of `EntriesTarget`.
+    """
 
     name: str
     path: str
@@ -109,7 +134,11 @@ class SkillTarget:
         return content == skill()
 
     def without(self, content: bytes | None, parents: int) -> bytes | None:
-        """Return None: no file. Raises `SetupError` if the user has changed the skill."""
+        """Return None, which means no file.
+
+        Raises `SetupError` if `content` is not the skill of this version, since the user may have
+        changed the file.
+        """
         del parents
         if content not in (None, skill()):
             raise SetupError(
@@ -118,7 +147,7 @@ class SkillTarget:
         return None
 
     def within(self, content: bytes | None, current: bytes | None) -> Content:
-        """Return the skill of this version."""
+        """Return the skill of this version, whatever the file has now."""
         del content, current
         return Content(skill(), 0)
 
@@ -127,14 +156,14 @@ Target = EntriesTarget | SkillTarget
 
 
 def skill() -> bytes:
-    """Return the contents of SKILL.md."""
+    """Return the contents of this version's SKILL.md."""
     return (package_files("acpterm") / "skill" / "SKILL.md").read_bytes()
 
 
 def server_target(agent: Agent, tools: str | None) -> EntriesTarget:
     """Return the target for `acpterm mcp` as an MCP server of the agent.
 
-    `tools` is the set of tools; None keeps that of an existing entry.
+    `tools` is the set of tools that the server offers; None keeps the set of an existing entry.
     """
     path = (agent.servers, SERVER)
     return EntriesTarget(
@@ -148,10 +177,11 @@ def server_target(agent: Agent, tools: str | None) -> EntriesTarget:
 
 
 def proxy_target(agent: Agent, *, undo: bool = False) -> EntriesTarget:
-    """Return the target for the agents with ACP that an editor runs, behind the proxy.
+    """Return the target for entries with which the editor `agent` runs agents behind the proxy.
 
-    With `undo` it has no entries: it is the target for their removal. Raises `SetupError` if the
-    agent is no editor that runs others, or no agent with ACP is installed.
+    There is an entry for each installed agent that speaks ACP. With `undo`, the target has no
+    entries to write: it is used to remove existing ones. Raises `SetupError` if `agent` is not an
+    editor that runs agents, or, without `undo`, if no agent that speaks ACP is installed.
     """
     if agent.editor_agents is None:
         raise SetupError(
@@ -178,7 +208,10 @@ def proxy_target(agent: Agent, *, undo: bool = False) -> EntriesTarget:
 
 
 def skill_target(agent: Agent) -> SkillTarget:
-    """Return the target for the skill in the directory that the agent reads."""
+    """Return the target for the skill in the directory of the agent's skills.
+
+    Agents that share the directory have the same target.
+    """
     directory = agent.skills()
     owner = os.path.basename(os.path.dirname(directory)).lstrip(".")
     return SkillTarget(f"{owner}-skill", os.path.join(directory, "acpterm", "SKILL.md"))
@@ -215,7 +248,7 @@ def _is_proxied(name: str, value: Any) -> bool:
 
 
 def _words(value: Any) -> list[str]:
-    """Return the command line of an entry; empty if it has none."""
+    """Return the command line in the value of an entry; empty if there is none."""
     if not isinstance(value, dict):
         return []
     command, args = value.get("command"), value.get("args", [])

@@ -1,8 +1,8 @@
 """Adds tables to TOML text, and removes them, without a change to anything else in the text.
 
-Stateless. A new table is appended, so that all text before it stays as it is. Only if the text has
-the table around it on one line (`servers = {…}`), which cannot be extended at the end, it is added
-there.
+Stateless. A new table is appended, so that all text before it stays unchanged. There is one
+exception: if the table around it is an inline table (`servers = {…}`), which TOML does not allow to
+extend later, the new table is added inside the braces.
 """
 
 import re
@@ -20,20 +20,21 @@ _BOM: Final = "\ufeff"
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Return the data of `text`. Raises `ParseError`."""
+    """Return the data of `text`. Raises `ParseError` if the text is not TOML."""
     try:
         return tomllib.loads(text.removeprefix(_BOM))
     except tomllib.TOMLDecodeError as error:
         found = _LINE.search(str(error))
-        # Without a position it is the end of the text.
+        # If the message has no position, the error is at the end of the text.
         line = int(found[1]) if found else text.count("\n") + 1
         raise ParseError(str(error).partition(" (at ")[0], line) from None
 
 
 def add(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
-    """Return `text` with the table `entry` at `path`, which must not exist.
+    """Return `text` with the table `entry` at `path`, the names of nested tables.
 
-    Raises `ParseError` if the text is not TOML, or something on the path is no table.
+    There must be no value at `path`. Raises `ParseError` if the text is not TOML, or a value on the
+    path is not a table.
     """
     data: Any = parse(text)
     for depth, name in enumerate(path[:-1]):
@@ -57,7 +58,7 @@ def add(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
 def remove(text: str, path: Sequence[str], *, parents: int) -> str:
     """Return `text` without the table at `path`, which must exist.
 
-    Of the tables around it, up to `parents` are removed if they are empty then.
+    If the table around it is then empty, remove that too, and so on, up to `parents` tables.
     """
     bom = _BOM if text.startswith(_BOM) else ""
     document = tomlkit.parse(text.removeprefix(_BOM))
@@ -72,7 +73,10 @@ def remove(text: str, path: Sequence[str], *, parents: int) -> str:
 
 
 def _add_inside(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
-    """Return `text` with `entry` within the table that `text` has on one line."""
+    """Return `text` with `entry` added at `path`, inside an inline table around it.
+
+    Raises `ParseError` if it cannot be added there.
+    """
     bom = _BOM if text.startswith(_BOM) else ""
     try:
         document = tomlkit.parse(text.removeprefix(_BOM))
@@ -86,7 +90,7 @@ def _add_inside(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str
 
 
 def _inline(value: Any) -> Any:
-    """Return `value` for tomlkit, with objects on one line."""
+    """Return `value` in a form for tomlkit, with each object as an inline table."""
     if not isinstance(value, Mapping):
         return value
     table = tomlkit.inline_table()

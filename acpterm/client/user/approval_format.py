@@ -1,4 +1,7 @@
-"""Formats questions to the user as text, for `acpterm approvals`. All results are safe to print."""
+"""Formats questions to the user as text, for `acpterm approvals`.
+
+All results are safe to print: control and invisible characters in them are escaped.
+"""
 
 import time
 from collections.abc import Sequence
@@ -8,10 +11,12 @@ from acpterm.acp.approvals import ApprovalInfo, WithdrawnNotification
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.format import ago, columns, span, summary_line
 
-# Characters shown of an id: more than enough to be unambiguous.
+# Characters shown of an id: enough to be unambiguous.
 _ID_CHARS: Final = 8
+# Maximum length of the agent's name and of the level, in characters.
 _WORD_CHARS_MAX: Final = 24
 _HEADER: Final = ("ID", "AGE", "LEFT", "AGENT", "LEVEL", "DIRECTORY", "COMMAND")
+# How a question was answered, for each value of `ApprovalAnswer.by`.
 _WORDS: Final = {
     "approvals": "with acpterm approve or deny",
     "page": "on the page",
@@ -24,7 +29,10 @@ _WORDS: Final = {
 
 
 def short_id(identifier: str) -> str:
-    """Return the beginning of a question's id, which the commands accept."""
+    """Return the first `_ID_CHARS` characters of a question's id.
+
+    `acpterm approve` and `acpterm deny` accept them in place of the whole id.
+    """
     return summary_line(identifier[:_ID_CHARS])
 
 
@@ -65,7 +73,7 @@ def asked_lines(info: ApprovalInfo) -> str:
 
 
 def closed_line(withdrawn: WithdrawnNotification) -> str:
-    """Return the line that shows how a question was answered."""
+    """Return the line that shows how a question was answered, or why it is no longer asked."""
     answer = withdrawn.answer
     word = "allowed" if answer.decision == "allow" else "refused"
     always = " always" if answer.scope == "always" else ""

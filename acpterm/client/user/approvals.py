@@ -22,11 +22,11 @@ Change: TypeAlias = AskedNotification | WithdrawnNotification
 async def follow_approvals(
     client: UserClient, take: Callable[[Change, Raw], Awaitable[object]]
 ) -> None:
-    """Await `take` with each new question and each answer, decoded and as raw JSON.
+    """Call `take` with each question and each answer, decoded and as raw JSON, and await it.
 
-    The first questions are those that are pending. After the daemon's worker was replaced, pending
-    questions that were passed to `take` before are left out. Runs until cancelled. Raises
-    `RpcError` or `DaemonError` when the daemon ends.
+    The pending questions come first, then new questions and answers. After the daemon's worker was
+    replaced, `take` is not called again for a pending question. Runs until cancelled. Raises
+    `DaemonError` when the daemon ends, and `RpcError` if the daemon refuses the request.
     """
     request = SubscribeApprovalsRequest(client.token())
     known: set[str] = set()
@@ -34,7 +34,7 @@ async def follow_approvals(
         with client.stream("approval/subscribe", request, Empty) as stream:
             try:
                 async for params in stream:
-                    # What cannot be decoded is of a newer daemon, and cannot be shown.
+                    # A newer daemon may send a notification that this command cannot decode.
                     with suppress(ValidationError):
                         change = _decode(params)
                         if isinstance(change, AskedNotification):

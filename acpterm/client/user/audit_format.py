@@ -13,7 +13,7 @@ from acpterm.runtime.command_line import command_line
 _EVENT: Final = 8
 _AGENT: Final = 16
 _SESSION: Final = 12
-# Hexadecimal digits shown of the id of a terminal.
+# Hexadecimal digits that are shown of a terminal's id.
 _ID: Final = 8
 _NONE: Final = "-"
 # Maximum length of a text that an agent chose, in characters. --json shows all of it.
@@ -70,7 +70,7 @@ def _command(entry: Entry) -> str:
 
 
 def _notes(*notes: str | None) -> str:
-    """Return the notes that there are, in parentheses."""
+    """Return the notes in parentheses, separated by commas; "" if all are None or empty."""
     found = [one_line(note) for note in notes if note]
     return f"({', '.join(found)})" if found else ""
 
@@ -112,7 +112,7 @@ def _gap(entry: Entry) -> str:
 
 
 def _other(entry: Entry) -> str:
-    """Return the details of other events: what there is of them."""
+    """Return the details of an event that `_DETAILS` lacks: all common fields of its entry."""
     pid = None if entry.pid is None else f"pid {entry.pid}"
     by = entry.by and f"by {entry.by}"
     notes = _notes(entry.limit, entry.rule)

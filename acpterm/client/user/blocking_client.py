@@ -39,7 +39,8 @@ from acpterm.jsonrpc import (
     RpcError,
 )
 
-# More requests might not fit into the socket: the daemon stops reading while no response is read.
+# Maximum number of requests without a response. The daemon stops reading requests while no response
+# is read, so sending more of them at once might block forever.
 _PENDING_MAX: Final = 100
 
 
@@ -64,8 +65,9 @@ class BlockingClient(BlockingConnection):
         """Send a request and return its result, decoded as `into`.
 
         `method` lacks the prefix `_acpterm/`. `slow` says when and how to report that there is no
-        response yet. Raises `RpcError` (including `LostError`), and `DaemonError` if the response
-        shows that the daemon is of another version.
+        response yet. Raises `RpcError` if the response is an error, `LostError` (a subclass) if the
+        connection is lost and the request is not repeated, `DaemonError` if the daemon has ended or
+        is of another version, and `DeadlineError` at the time `deadline`.
         """
         for _, answer in self.call_each(method, [params], into, slow):
             if isinstance(answer, RpcError):
@@ -79,9 +81,10 @@ class BlockingClient(BlockingConnection):
         """Send one request for each of `params`, up to `_PENDING_MAX` at once.
 
         Yield the index in `params` and the result or error of each request, in the order of the
-        responses. Send no other request before all have been yielded. `method` lacks the prefix
-        `_acpterm/`; results are decoded as `into`; `slow` says when and how to report that there is
-        no response yet. Raises `DaemonError`.
+        responses. The caller must send no other request before all responses were yielded. `method`
+        lacks the prefix `_acpterm/`; results are decoded as `into`; `slow` says when and how to
+        report that there is no response yet. Raises `DaemonError` if the daemon has ended or is of
+        another version, and `DeadlineError` at the time `deadline`.
         """
         repeats = REPEATABLE.get(method, 0)
         waiting = set(range(len(params)))
@@ -102,10 +105,11 @@ class BlockingClient(BlockingConnection):
                 self.reconnect(error)
 
     def _answers(self, sent: Mapping[int, int], slow: Slow | None) -> Iterator[tuple[int, Answer]]:
-        """Yield the id and the response of each request in `sent`.
+        """Yield the id and the response of each request in `sent`, in the order of arrival.
 
         `sent` maps the ids of requests to the indices that are passed to `slow.report`. The caller
-        must remove each yielded id from `sent`; the iteration ends when `sent` is empty.
+        must remove each yielded id from `sent`; the iteration ends when `sent` is empty. Raises
+        `LostError` if the connection is lost, and `DeadlineError` at the time `deadline`.
         """
         slow_at = math.inf if slow is None else time.monotonic() + slow.after_s
         while sent:
@@ -136,29 +140,30 @@ class BlockingClient(BlockingConnection):
     def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
         """Call `_acpterm/terminal/METHOD` for the terminal with the name or id `terminal`.
 
-        METHOD is `method`. Return the result, decoded as `into`. Raises `RpcError`, `DaemonError`.
+        METHOD is `method`. Return the result, decoded as `into`. Raises the errors of `call`.
         """
         return self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
 
-    def own(self, terminal: str) -> TerminalInfo:
-        """Return the terminal with this name or id, for a command that types into the terminal.
+    def get_for_input(self, terminal: str) -> TerminalInfo:
+        """Return the terminal with this name or id, for a command that types into it.
 
-        ``@last`` and a name stand for the user's terminals first, so that nothing is typed into an
-        agent's terminal by mistake.
+        ``@last`` means the newest terminal of the user, and a name means the user's terminal if one
+        has the name, so that nothing is typed into an agent's terminal by mistake. Raises the
+        errors of `call`; an `RpcError` if there is no such terminal.
         """
         return self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
 
     def request_no_params(self, method: str, into: type[W]) -> W:
         """Call `_acpterm/METHOD`, a method without params; return the result, decoded as `into`.
 
-        METHOD is `method`. Raises `RpcError` and `DaemonError`.
+        METHOD is `method`. Raises the errors of `call`.
         """
         return self.call(method, NoParams(), into)
 
     def token(self) -> str:
         """Return a new token for the params of `stream`.
 
-        The notifications that the request causes carry the same token.
+        The daemon puts the token into the notifications that the request causes.
         """
         self._tokens += 1
         return f"t{self._tokens}"
@@ -167,8 +172,9 @@ class BlockingClient(BlockingConnection):
         """Send a request; yield the params of notifications that it causes, and return its result.
 
         `method` lacks the prefix `_acpterm/`. Closing the generator early cancels the request.
-        Raises `RpcError` and `DaemonError`; after a `LostError` the caller may `reconnect` and open
-        another stream.
+        Raises `RpcError` if the response is an error, `DaemonError` if the daemon is ending, and
+        `DeadlineError` at the time `deadline`. Raises `LostError` if the connection is lost; the
+        caller may then `reconnect` and open another stream.
         """
         id_, is_over = self._send(f"_acpterm/{method}", params), False
         try:

@@ -1,6 +1,6 @@
 """A blocking connection to the user's socket: handshake, reconnection, messages, deadline.
 
-`blocking_client` builds requests and streams of notifications on it.
+It does not import trio. `blocking_client` builds requests and streams of notifications on it.
 """
 
 import math
@@ -27,7 +27,7 @@ from acpterm.client.handshake import (
     initialize_timeout,
     no_answer,
 )
-from acpterm.client.user.output.print import STDOUT
+from acpterm.client.user.output.blocking_stdout import STDOUT
 from acpterm.config import Settings, user_socket
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
@@ -128,7 +128,7 @@ class BlockingConnection:
             else:
                 return
             time.sleep(RETRY_PAUSE_S)
-        raise DaemonError(f"{self.name} is gone: {attempts.give_up()}")
+        raise DaemonError(f"{self.name} is gone: {attempts.final_error()}")
 
     def _send(self, method: str, params: Any) -> int:
         id_, line = self._peer.request(method, params)
@@ -152,7 +152,8 @@ class BlockingConnection:
     def _answer(self, until: float) -> tuple[int, Answer] | None:
         """Wait for the next response; return its id, and its result or error. Drop notifications.
 
-        Return None if none has arrived at the time `until`.
+        Return None if no response has arrived at the time `until`. Raises the errors of
+        `_next_event`.
         """
         while (event := self._next_event(until)) is not None:
             match event:
@@ -163,7 +164,7 @@ class BlockingConnection:
         return None
 
     def _next_event(self, until: float) -> Event | None:
-        """Wait for the next message; return None if none has arrived at the time `until`.
+        """Wait for the next message; return None if no message has arrived at the time `until`.
 
         Raises `LostError` if the connection has ended, `RpcError` for an invalid message, and
         `BrokenPipeError` if `watches_stdout` is set and stdout has no reader.

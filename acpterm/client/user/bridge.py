@@ -1,21 +1,27 @@
-"""The local program of a terminal that another host's daemon keeps: `providers.ssh.remote_keeper`.
+"""The bridge: the local program of a terminal whose real program runs on another host.
 
-It runs on the local terminal's PTY, in raw mode: it prints the output of the terminal there from an
-exact position, and passes input and window size on. It connects to a local socket, which leads to
-the user's socket there while the hosts are connected.
+Terminals of an SSH place with the setting `keeper` use it (`providers.ssh.remote_keeper`). The
+daemon of the other host keeps a *remote terminal* with the real program. The bridge is the program
+of the *local terminal* that the agent or the user sees. It runs on the local terminal's PTY in raw
+mode, prints the output of the remote terminal there, and passes input and window size on to the
+remote terminal. It connects to a local socket, which SSH forwards to the user's socket of the other
+host while the hosts are connected.
 
-States: *connecting*, at first and after each loss; *connected*; *ended*, when the program there has
-exited and all its output is printed. It has ended too when it was not connected for the time limit,
-by SIGHUP then, as when a line hangs up.
+States: *connecting*, at first and after each loss of the connection; *connected*; *ended*, when the
+remote program has exited and all its output is printed. The bridge also ends, by SIGHUP as if a
+line had hung up, when it was not connected for `limit_s` seconds.
 
-Rules for losses, of which the program there notices nothing: output continues from the position
-that was printed; if the other daemon has dropped some meanwhile, a line says so. Input that was not
-acknowledged is sent again with the same token, so that it is not typed twice. Nothing is read from
-the PTY while input cannot be sent. The terminal has a name of its own, so that a create whose
-answer was lost is not repeated.
+Rules for a lost connection, which the remote program does not notice:
 
-Unhappy order: the keeper here dies, and the PTY hangs up. Then the terminal there is released if it
-can be reached; otherwise the other host ends it by itself.
+- Output continues from the position that was printed. If the other daemon has dropped output since
+  then, a line says so.
+- Input that was not acknowledged is sent again with the same token, so that it is typed only once.
+  Nothing is read from the PTY while input cannot be sent.
+- The remote terminal has a unique name, so that a terminal is not created twice if the response to
+  the first request was lost.
+
+If the local keeper dies, the PTY hangs up and the bridge gets SIGHUP. It then releases the remote
+terminal if it is connected; otherwise the other host ends that terminal by itself.
 """
 
 import base64
@@ -47,19 +53,22 @@ from acpterm.client.user.output.show import missing
 from acpterm.config import Settings
 from acpterm.jsonrpc import RESOURCE_NOT_FOUND, RpcError
 
+# Seconds between two attempts to connect: the first pause, which doubles after each attempt, and
+# the longest pause.
 _PAUSE_S: Final = 0.1
 _PAUSE_MAX_S: Final = 2.0
 _RELEASE_TIMEOUT_S: Final = 2.0
-# What ssh exits with if it cannot say how the program ended.
+# The exit code of ssh if it does not know how the program ended.
 _UNKNOWN_CODE: Final = 255
 
 _followed: Final = msgspec.json.Decoder(FollowedNotification)
 
 
 class Bridge:
-    """Runs `argv` in a terminal with the name `name`, by the daemon at the end of `socket`.
+    """A bridge between the local terminal `tty` and a remote terminal with the name `name`.
 
-    `limit_s` is the time without a connection after which the terminal is given up.
+    `socket` is the path of the local socket that leads to the other host's daemon. That daemon runs
+    `argv` in the remote terminal. `run` gives up after `limit_s` seconds without a connection.
     """
 
     def __init__(self, tty: Tty, socket: str, name: str, argv: list[str], limit_s: float) -> None:
@@ -74,12 +83,17 @@ class Bridge:
         self._position = 0
         self._size = tty.size
         self._resized: Final = trio.lowlevel.ParkingLot()
-        # The input that was not acknowledged, and its number.
+        # The input that the other daemon has not acknowledged, and its number for the token.
         self._unsent = b""
         self._number = 0
 
     async def run(self) -> int | None:
-        """Return the exit code when the program has exited; None if it was given up."""
+        """Run the remote program, and pass output, input and window size on until it has exited.
+
+        Return its exit code: 255 if it is unknown, if a signal ended the program, or if the other
+        daemon refuses a request; the refusal is printed. Return None if there was no connection for
+        `limit_s` seconds.
+        """
         lost_at, pause = trio.current_time(), _PAUSE_S
         while trio.current_time() - lost_at < self._limit_s:
             code: int | None = None
@@ -102,9 +116,10 @@ class Bridge:
         return None
 
     async def _serve(self, client: UserClient) -> int:
-        """Pass everything on until the program has exited; return its exit code.
+        """Pass output, input and window size on until the program has exited; return its exit code.
 
-        Raises `LostError` when the connection is lost.
+        The exit code is 255 if it is unknown or if a signal ended the program. Raises `LostError`
+        when the connection is lost, and `RpcError` if the other daemon refuses a request.
         """
         terminal = self._terminal = self._terminal or await self._find(client)
         self._client = client
@@ -121,7 +136,7 @@ class Bridge:
         return status.exit_code
 
     async def _find(self, client: UserClient) -> str:
-        """Return the id of the terminal, which is created if that was not done yet."""
+        """Return the id of the remote terminal; create the terminal if there is none yet."""
         if self._is_requested:
             try:
                 request = GetRequest(self._name, own=True)
@@ -157,11 +172,11 @@ class Bridge:
         return stream.response.exit_status
 
     async def _write(self, data: bytes) -> None:
-        """Print `data`; wait for SIGHUP if the PTY has hung up."""
+        """Print `data`; if the PTY has hung up, wait until SIGHUP cancels this task."""
         try:
             await self._tty.write(data)
         except OSError:
-            # An error would end the connection before SIGHUP has released the terminal there.
+            # An error would close the connection before the remote terminal is released on SIGHUP.
             await trio.sleep_forever()
 
     async def _pass_input(self, client: UserClient, terminal: str) -> None:
@@ -196,11 +211,14 @@ class Bridge:
                 await self._resized.park()
 
     def resized(self) -> None:
-        """Pass the size of the local terminal on."""
+        """Pass the size of the local terminal on, after it has changed."""
         self._resized.unpark_all()
 
     async def release(self) -> None:
-        """Release the terminal, if it can be reached."""
+        """Release the remote terminal, if the bridge is connected.
+
+        Wait for at most `_RELEASE_TIMEOUT_S`. Errors are ignored.
+        """
         if self._client is not None and self._terminal is not None:
             with trio.move_on_after(_RELEASE_TIMEOUT_S), suppress(RpcError, DaemonError):
                 await self._client.terminal_request("release", self._terminal, Empty)
@@ -214,7 +232,11 @@ def _message(group: BaseExceptionGroup[RpcError]) -> str:
 
 
 async def _main(words: list[str]) -> int | None:
-    """Run a bridge until it has ended. `words`: socket, limit in seconds, name, and the argv."""
+    """Run a bridge until it has ended.
+
+    `words` are the arguments of `Bridge`: socket, limit in seconds, name, and then the argv. Return
+    the exit code; None on SIGHUP, or if there was no connection for too long.
+    """
     tty = Tty()
     socket, limit, name, *argv = words
     bridge = Bridge(tty, socket, name, argv, float(limit))

@@ -1,7 +1,7 @@
 """Opens a link of the HTTP server in the user's browser.
 
-The first browser that uses a link is logged in, and all users can read the arguments of a process.
-So the browser is started with the path of a private file, which contains the link.
+The link logs in the first browser that uses it, and all users of the machine can read the arguments
+of a process. So the browser gets the path of a private file, which redirects it to the link.
 """
 
 import contextlib
@@ -15,9 +15,10 @@ _NAME: Final = "open.html"
 
 
 def open_in_browser(url: str, directory: str) -> bool:
-    """Open `url` in the user's graphical browser; return False if there is none.
+    """Open `url` in the user's graphical browser; return False if no browser could be started.
 
-    The file with the link is in `directory`, which only this user can read. Raises `OSError`.
+    The private file is written to `directory`, which only this user can read. Raises `OSError` if
+    it cannot be written.
     """
     variables = "DISPLAY", "WAYLAND_DISPLAY"
     if sys.platform != "darwin" and not any(os.environ.get(name) for name in variables):

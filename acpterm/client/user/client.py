@@ -34,21 +34,22 @@ from acpterm.config import Settings, user_socket
 from acpterm.jsonrpc import Event, NotificationReceived, RpcError
 from acpterm.runtime import exec_context
 
-# Notifications that a stream may buffer; while it has that many, no more messages are received.
+# Maximum number of notifications that a stream buffers. While a stream's buffer is full, no more
+# messages are received on the connection.
 _WAITING_MAX: Final = 4
 
 
 class Stream(Generic[W]):
-    """The params of the notifications that a request causes, to iterate over once.
+    """An iterator over the params of the notifications that a request causes.
 
-    `UserClient.stream` creates it. The iteration ends when the response arrives; `response` is then
-    what `decode` returns for it. The iteration raises the exceptions of `UserClient.call`. After a
-    `LostError`, the caller passes `endpoint` (the connection that has ended) to
-    `UserClient.reconnect`, and opens another stream.
+    `UserClient.stream` creates it. The iteration ends when the response to the request arrives;
+    `response` is then the response, decoded by `decode`. If the response is an error, the iteration
+    raises that error. If the connection is lost, it raises `LostError`: the caller may then pass
+    `endpoint`, the connection that has ended, to `UserClient.reconnect`, and open another stream.
     """
 
     response: W
-    """The response; set when the iteration has ended."""
+    """The decoded response; set when the iteration has ended without an error."""
 
     def __init__(self, endpoint: Endpoint, decode: Callable[[Response], W]) -> None:
         self.endpoint: Final = endpoint
@@ -68,7 +69,7 @@ class Stream(Generic[W]):
         raise StopAsyncIteration
 
     async def put(self, params: Raw) -> None:
-        """Append the params of a notification; wait while too many are unread."""
+        """Append the params of a notification; wait while `_WAITING_MAX` are unread."""
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # the reader has stopped
             # A copy, because a Raw value keeps the whole message in memory.
             await self._send.send(params.copy())
@@ -86,8 +87,7 @@ class Stream(Generic[W]):
 class UserClient:
     """A client that sends requests to the daemon over `stream`, which `reconnect` may replace.
 
-    `name` is how error messages refer to the daemon. The tasks that send and receive run in
-    `nursery`.
+    Error messages refer to the daemon as `name`. The tasks that send and receive run in `nursery`.
     """
 
     def __init__(
@@ -105,8 +105,9 @@ class UserClient:
     async def initialize(self, *, remote: bool = False) -> None:
         """Send `initialize` and wait for the response.
 
-        `remote`: the daemon is another host's, where the execution context of this process means
-        nothing. Raises `DaemonError` if the daemon refuses, or does not respond in time.
+        With `remote`, the execution context of this process is not sent, since it means nothing on
+        the other host that runs the daemon. Raises `DaemonError` if the daemon refuses, or does not
+        respond in time.
         """
         context = None if remote else exec_context.current()
         await initialize(self._endpoint, "acpterm", context, self.settings)
@@ -114,8 +115,9 @@ class UserClient:
     async def call(self, method: str, params: Wire, into: type[W]) -> W:
         """Send a request and return its result, decoded as `into`.
 
-        `method` lacks the prefix `_acpterm/`. Raises `RpcError` (including `LostError`), and
-        `DaemonError` if the response shows that the daemon is of another version.
+        `method` lacks the prefix `_acpterm/`. Raises `RpcError` if the response is an error,
+        `LostError` (a subclass) if the connection is lost and the request is not repeated, and
+        `DaemonError` if the daemon has ended or is of another version.
         """
         answer = await self._request(method, params)
         return decode_answer(self.name, method, answer, into)
@@ -144,17 +146,18 @@ class UserClient:
     async def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
         """Call `_acpterm/terminal/METHOD` for the terminal with the name or id `terminal`.
 
-        METHOD is `method`. Return the result, decoded as `into`. Raises `RpcError`, `DaemonError`.
+        METHOD is `method`. Return the result, decoded as `into`. Raises the errors of `call`.
         """
         answer = await self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
         self._names.note(answer, terminal)
         return answer
 
-    async def own(self, terminal: str) -> TerminalInfo:
-        """Return the terminal with this name or id, for a command that types into the terminal.
+    async def get_for_input(self, terminal: str) -> TerminalInfo:
+        """Return the terminal with this name or id, for a command that types into it.
 
-        ``@last`` and a name stand for the user's terminals first, so that nothing is typed into an
-        agent's terminal by mistake.
+        ``@last`` means the newest terminal of the user, and a name means the user's terminal if one
+        has the name, so that nothing is typed into an agent's terminal by mistake. Raises the
+        errors of `call`; an `RpcError` if there is no such terminal.
         """
         answer = await self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
         self._names.note(answer, terminal)
@@ -163,14 +166,14 @@ class UserClient:
     async def request_no_params(self, method: str, into: type[W]) -> W:
         """Call `_acpterm/METHOD`, a method without params; return the result, decoded as `into`.
 
-        METHOD is `method`. Raises `RpcError` and `DaemonError`.
+        METHOD is `method`. Raises the errors of `call`.
         """
         return await self.call(method, NoParams(), into)
 
     def token(self) -> str:
         """Return a new token for the params of `stream`.
 
-        The notifications that the request causes carry the same token.
+        The daemon puts the token into the notifications that the request causes.
         """
         self._tokens += 1
         return f"t{self._tokens}"
@@ -180,9 +183,9 @@ class UserClient:
         """Send a request; yield a `Stream` of the notifications that it causes.
 
         The block iterates over the stream. The response ends the iteration, and is decoded as
-        `into`. Leaving the block before the response cancels the request. While too many
-        notifications are unread, nothing is received on the connection, so the block must not wait
-        for the response to another request.
+        `into`. Leaving the block before the response has arrived cancels the request. While too
+        many notifications are unread, nothing is received on the connection, so the block must not
+        wait for the response to another request.
         """
 
         def decode(answer: Response) -> W:
@@ -227,7 +230,7 @@ class UserClient:
         return endpoint
 
     async def _deliver(self, event: Event) -> None:
-        """Pass a notification to the `Stream` with its token; wait while too many are unread."""
+        """Pass a notification to the `Stream` with its token; wait while that stream is full."""
         match event:
             case NotificationReceived(_, Raw() as params):
                 if (stream := self._streams.get(token_of(params))) is not None:
@@ -241,9 +244,9 @@ async def open_user_client(
     """Connect to the daemon for the duration of the block.
 
     If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. A
-    daemon that is started reads the settings file `config`, if given. `remote` is that of
-    `UserClient.initialize`. Raises `DaemonError` if the daemon cannot be used. Later failures raise
-    `RpcError` from each request.
+    daemon that is started reads the settings file `config`, if given. Set `remote` if the daemon
+    runs on another host. Raises `DaemonError` if the daemon cannot be used. Errors of the handshake
+    and of the block are raised in exception groups.
     """
     stream = await (connect(settings, config, user=True) if start else connect_running(settings))
     if stream is None:
@@ -257,9 +260,11 @@ async def open_user_client(
 async def user_client_on(
     stream: trio.abc.Stream, name: str, settings: Settings, *, remote: bool = False
 ) -> AsyncIterator[UserClient]:
-    """Use an open connection for the duration of the block, and close it then.
+    """Use the open connection `stream` for the duration of the block, and then close it.
 
-    `name` is how error messages refer to the host. Raises `DaemonError` if the host refuses.
+    Error messages refer to the host as `name`. Set `remote` if the host is on another machine.
+    Raises `DaemonError` if the host refuses the handshake. This error and errors of the block are
+    raised in exception groups.
     """
     async with trio.open_nursery() as nursery:
         client = UserClient(stream, name, settings, nursery)

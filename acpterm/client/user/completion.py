@@ -22,10 +22,11 @@ W = TypeVar("W", bound=Wire)
 TIMEOUT_S: Final = 0.3
 """Seconds to wait for the list of terminals or shares."""
 
-# Minimum length of a shown id, even if fewer characters are unique.
+# Minimum length of a shown id in characters, even if fewer characters would be unique.
 _ID_MIN: Final = 8
 # Maximum length of a terminal's description, in characters.
 _DESCRIPTION_MAX: Final = 60
+# The prefix of terminals' ids.
 _KIND: Final = "term_"
 
 

@@ -11,8 +11,10 @@ from acpterm.client.sanitize import one_line
 from acpterm.client.user.format import duration, ended, ended_by, summary_line
 
 RECONNECTED: Final = "reconnected"
-"""Name of the event for a replaced worker. The module `events` creates it, not the daemon."""
-# Hexadecimal digits shown of an id. A fixed number, since ids of later lines are not known yet.
+"""Name of the event which reports that the daemon's worker was replaced. The module `events`
+creates this event; the daemon does not send it."""
+# Hexadecimal digits that are shown of a terminal's id. The number is fixed, since the ids of later
+# lines are not known yet.
 _ID: Final = 8
 # Maximum length of the name of an agent, session or terminal, in characters.
 _WHO: Final = 24
@@ -30,7 +32,7 @@ class EventRow(NamedTuple):
     terminal: str
     owner: str
     who: str
-    """The agent and the session."""
+    """The name of the agent, or else the id of its connection, and the id of the session."""
     what: str
     """Details that depend on the event, such as the exit status or the command."""
 
@@ -65,7 +67,7 @@ def event_row(event: EventNotification) -> EventRow:
 
 
 def _who(event: EventNotification) -> str:
-    """Return the names of the event's agent and session; `-` if it has neither."""
+    """Return the event's agent (or else connection) and session id; `-` if it has none of them."""
     words = [
         one_line(word, _WHO) for word in (event.agent or event.connection, event.session_id) if word
     ]

@@ -1,7 +1,7 @@
 """Follows the daemon's events, and uses them to keep a list of terminals up to date.
 
-A command that follows events exits with status 0 on Ctrl-C, with 128 + N on another signal N, and
-with status 0 once stdout has no reader, as in a pipe to `head`.
+A command that follows events exits with status 0 on Ctrl-C, with 128 + N on another shutdown signal
+N, and with status 0 once stdout has no reader, such as in a pipe to `head`.
 """
 
 import math
@@ -21,17 +21,17 @@ from acpterm.acp.user_streams import EventNotification, EventsRequest
 from acpterm.client.errors import LostError
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.event_format import RECONNECTED
-from acpterm.client.user.output.stdout import while_read
+from acpterm.client.user.output.trio_stdout import while_stdout_is_read
 from acpterm.runtime.shutdown_signals import shutdown_signals
 
-# Seconds between two refreshes, so that a burst of events causes only one.
+# Seconds that `refresh` waits after each refresh, so that a burst of events causes only one more.
 _PAUSE_S: Final = 0.1
 
 
 async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
-    """Run `work` until it is done, a signal arrives or stdout has no reader.
+    """Run `work` until it returns; cancel it on a shutdown signal, or if stdout has no reader.
 
-    Return the exit status: 128 + N for a signal N other than SIGINT, else 0.
+    Return the exit status of the command: 128 + N after a signal N other than SIGINT, else 0.
     """
     status = 0
 
@@ -44,7 +44,7 @@ async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
                 nursery.cancel_scope.cancel()
 
     started = trio.Event()
-    async with while_read(), trio.open_nursery() as nursery:
+    async with while_stdout_is_read(), trio.open_nursery() as nursery:
         nursery.start_soon(watch_signals)
         await started.wait()
         await work()
@@ -55,12 +55,12 @@ async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
 async def follow(
     client: UserClient, take: Callable[[EventNotification, Raw], Awaitable[object]]
 ) -> None:
-    """Await `take` with each event of the daemon, both decoded and as raw JSON, until cancelled.
+    """Call `take` with each event of the daemon, decoded and as raw JSON, and await it.
 
     After the daemon's worker was replaced, `take` first gets an event `RECONNECTED`, since events
-    may be missing. While `take` is slow, only a few events wait here; the daemon drops the others,
-    and `lost` of the next event is their number. Raises `RpcError` or `DaemonError` when the daemon
-    ends.
+    may be missing. While `take` is slow, only a few events are buffered here; the daemon drops
+    further ones, and `lost` of the next event is their number. Runs until cancelled. Raises
+    `DaemonError` when the daemon ends, and `RpcError` if the daemon refuses the request.
     """
     request = EventsRequest(client.token())
     is_reconnected = False
@@ -71,7 +71,7 @@ async def follow(
                 await take(event, Raw(encode(event)))
             try:
                 async for params in stream:
-                    # An event that cannot be decoded is of a newer daemon, and cannot be shown.
+                    # A newer daemon may send an event that this command cannot decode.
                     with suppress(ValidationError):
                         await take(decode(params, type=EventNotification), params)
             except LostError:
@@ -86,10 +86,11 @@ async def refresh(
     everything: bool,
     every: float = math.inf,
 ) -> None:
-    """Await `show` with the current list of terminals: at once, after events, and periodically.
+    """Call `show` with the list of terminals, and await it: at once, after events, and regularly.
 
-    `every` is the period in seconds. If `everything`, the list includes released terminals. Runs
-    until cancelled. Raises `RpcError` or `DaemonError` when the daemon ends.
+    `every` is the longest time between two calls, in seconds. If `everything`, the list includes
+    released terminals. Runs until cancelled. Raises `DaemonError` when the daemon ends, and
+    `RpcError` if it refuses a request; errors are in exception groups.
     """
     happened = trio.Event()
     request = ListRequest(all=everything)

@@ -21,13 +21,15 @@ ENDING: Final = "ending"
 NOTHING: Final = "-"
 
 _KIB: Final = 1024
-# Units of time, in seconds.
+# Units of time: the length in seconds, and the abbreviation.
 _SPANS: Final = ((24 * 3600, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
+# The order of terminals in a list, by their state.
 _ORDER: Final = ("running", "queued", "exited", "released")
-# Values of `ExitInfo.ended_by` that neither user, agent nor limits cause. All but `lost` are from a
-# cluster; `lost` is also a program of this machine whose exit status is unknown.
+# Values of `ExitInfo.ended_by` for a program that was ended neither by the user, nor by the agent,
+# nor by a limit. All except `lost` occur only on a cluster. `lost` means that the exit status is
+# unknown: the connection to another host, or the status of a process of this machine, was lost.
 _REASONS: Final = frozenset(
     ("lost", "node_failure", "time_limit", "preempted", "cancelled", "not_started")
 )
@@ -64,7 +66,10 @@ HEADER: Final = Row(
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return the rows of a table as lines, with the columns aligned; all have equally many."""
+    """Return the rows of a table as lines, with aligned columns.
+
+    All rows must have the same number of columns.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
@@ -78,9 +83,10 @@ def in_list_order(terminals: Iterable[TerminalInfo]) -> list[TerminalInfo]:
 
 
 def row(terminal: TerminalInfo, short: str, now: float) -> Row:
-    """Return the row of a terminal in the list. `short` is the short id to show.
+    """Return the row of a terminal in the list.
 
-    `now` is in seconds since 1970; the row shows times as durations before `now`.
+    `short` is the short id to show. The row shows times as durations before `now`, which is in
+    seconds since 1970.
     """
     return Row(
         id=short,
@@ -98,9 +104,9 @@ def row(terminal: TerminalInfo, short: str, now: float) -> Row:
 
 
 def where(terminal: TerminalInfo) -> str:
-    """Return where a terminal's program runs: the provider, and the host if it has another name.
+    """Return where a terminal's program runs: the provider, and the host's name if it differs.
 
-    Return `-` for a program of this machine without isolation.
+    Return `-` for a program that runs on this machine without isolation.
     """
     if terminal.provider == "local":
         return NOTHING
@@ -115,9 +121,10 @@ def _in_short(command: str) -> str:
 
 
 def state(terminal: TerminalInfo, now: float) -> str:
-    """Return the state of a terminal: running, or how it ended; if released, how long ago.
+    """Return the state of a terminal as text, such as `running` or `exited 0, released 5m ago`.
 
-    `now` is in seconds since 1970.
+    The text says whether the program is queued, is running, waits for input or is ending, or how it
+    ended; and when the terminal was released, if it was. `now` is in seconds since 1970.
     """
     status = terminal.exit_status
     if status is None:
@@ -159,7 +166,7 @@ def duration(seconds: float) -> str:
 
 
 def memory(size: int) -> str:
-    """Return a number of bytes with a unit, such as `1.5 KiB`."""
+    """Return the number of bytes `size` as text with a unit, such as `1.5 KiB`."""
     if size < _KIB:
         return f"{size} B"
     if size < _KIB * _KIB:
@@ -168,7 +175,7 @@ def memory(size: int) -> str:
 
 
 def summary_line(text: str) -> str:
-    """Return untrusted text as one line, uncut, with invisible characters escaped."""
+    """Return untrusted text as one line of any length, with invisible characters escaped."""
     return one_line(text, max(1, 6 * len(text)))
 
 
@@ -177,7 +184,7 @@ def _word(text: str | None) -> str:
 
 
 def title(info: TerminalInfo) -> str:
-    """Return the name of a terminal, or the first eight digits of its id."""
+    """Return the name of a terminal; if it has none, the first eight digits of its id."""
     return info.name or info.terminal_id.removeprefix("term_")[:8]
 
 
@@ -189,12 +196,15 @@ def ended(status: ExitInfo) -> str:
 
 
 def reason(status: ExitInfo) -> str:
-    """Return what ended a program on another host, such as ` (node failure)`; else nothing."""
+    """Return why a program ended if its `ended_by` is in `_REASONS`; otherwise return "".
+
+    The result is in parentheses and begins with a space, such as ` (node failure)`.
+    """
     return f" ({status.ended_by.replace('_', ' ')})" if status.ended_by in _REASONS else ""
 
 
-def loss(info: TerminalInfo, status: ExitInfo) -> str | None:
-    """Return how a program ended, as a sentence, if `reason` has a reason for it; else None."""
+def end_notice(info: TerminalInfo, status: ExitInfo) -> str | None:
+    """Return a sentence that says how a program ended and why; None if `reason(status)` is ""."""
     if status.ended_by == "lost":
         on = "connection to its host" if info.provider.startswith("ssh:") else "exit status"
         return f"{title(info)} {ended(status)}: the {on} is lost"
@@ -202,7 +212,7 @@ def loss(info: TerminalInfo, status: ExitInfo) -> str | None:
 
 
 def queue_notice(info: TerminalInfo) -> str:
-    """Return a note that a terminal's program has not started, since a cluster has no room."""
+    """Return a note that a terminal's program has not started yet, but waits in a queue."""
     return f"{title(info)} waits in the queue of {summary_line(info.provider)}"
 
 
@@ -215,7 +225,10 @@ def ended_by(status: ExitInfo) -> str:
 
 
 def exit_code(status: ExitInfo) -> int:
-    """Return the exit status that a shell would report: 128 + n for signal n; 255 if unknown."""
+    """Return the exit status that a shell would report for a program: 128 + n after signal n.
+
+    Return 255 if the program's exit status is unknown, and 128 for a signal with an unknown number.
+    """
     if status.signal is None:
         return 255 if status.exit_code is None else status.exit_code
     number = getattr(signal, status.signal, None)

@@ -1,4 +1,4 @@
-"""The keyboard of a command that prints: keys are read unbuffered, without echo."""
+"""The keyboard of a command that prints output: reads keys unbuffered and without echo."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ _READ_BYTES_MAX: Final = 1024
 
 
 def has_keyboard() -> bool:
-    """Return whether this process should read keys.
+    """Return whether this process should read keys from stdin.
 
     It should if stdout is a terminal, and if this process is in the foreground process group of the
-    terminal on stdin, so that keys typed there are for this process.
+    terminal on stdin, so that keys typed there are meant for this process.
     """
     try:
         return os.isatty(1) and os.tcgetpgrp(0) == os.getpgrp()
@@ -43,7 +43,7 @@ def quiet_keys() -> Iterator[None]:
 
 
 async def read_keys() -> bytes:
-    """Wait for keys and return them; return empty bytes if there is no keyboard any more."""
+    """Wait for keys and return their bytes; return empty bytes if no more can be read."""
     if not has_keyboard():
         return b""
     await trio.lowlevel.wait_readable(0)
@@ -54,7 +54,7 @@ async def read_keys() -> bytes:
 
 
 async def until_quit(work: Callable[[], Awaitable[object]]) -> None:
-    """Run `work`; cancel it when q is typed. Must be used within `quiet_keys`."""
+    """Run `work` until it returns; cancel it when q is typed. Call this within `quiet_keys`."""
     async with trio.open_nursery() as nursery:
 
         async def cancel_on_quit() -> None:

@@ -1,7 +1,7 @@
 """State of the list that `acpterm ls --watch` shows: selection, scroll position and filter.
 
-No I/O: the caller feeds the bytes of typed keys and gets the rows to draw. The selection is a
-terminal, not an index, because the list changes while it is shown.
+This module does no I/O: the caller feeds the bytes of typed keys and gets the rows to draw. The
+selection is a terminal, not an index, because the list changes while it is shown.
 """
 
 import codecs
@@ -27,14 +27,14 @@ _FILTER_MAX: Final = 200
 
 
 class Action(Enum):
-    """What a key requests from the caller: to quit, or to open the selected terminal."""
+    """An action that a key requests: the caller must quit, or open the selected terminal."""
 
     QUIT = auto()
     OPEN = auto()
 
 
 class Part(NamedTuple):
-    """The rows of the filtered list that fit the window, and where they are in that list."""
+    """The rows of the filtered list that fit the window, and their place in that list."""
 
     rows: list[Row]
     selected: int | None
@@ -50,9 +50,13 @@ class ListView:
 
     def __init__(self) -> None:
         self.filter = ""
+        """The text that a terminal's row must contain, upper and lower case being equal; empty if
+        there is no filter."""
         self.is_typing_filter = False
+        """Whether typed characters change the filter, instead of being commands."""
         self._items: list[Item] = []
         self._selected: str | None = None
+        # Indices in the filtered list: of the selected terminal, and of the first visible row.
         self._place = 0
         self._first = 0
         self._height = 1
@@ -139,7 +143,7 @@ class ListView:
     def _settle(self) -> None:
         """Update the index of the selected terminal after the list or the filter has changed.
 
-        If that terminal is no longer in the list, select the one that is now at its index.
+        If that terminal is no longer in the list, select the terminal that is now at its index.
         """
         items = self.items
         ids = [item.id for item in items]

@@ -1,14 +1,19 @@
-"""Refuses in agents' terminals the commands that change acpterm's or agents' settings.
+"""Refuses, in agents' terminals, the commands that change settings of acpterm or of agents.
 
-Two sources are asked. A running daemon knows by the processes whose terminal this is, whatever the
-environment says: if it refuses this process its user's socket, the command is refused; if it admits
-it, the command is the user's. If no daemon answers, the marks of this process and its ancestors
-decide: with one, the process is in a terminal of another host, such as an embedded one, which may
-be an agent's. No daemon is started. A daemon that is there and has no worker does not answer: its
-user must be able to mend the settings that prevent the worker from starting.
+There are two kinds of evidence:
 
-This keeps agents from changing the policy with one command. It is not a boundary: a program without
-a sandbox can write the files by itself.
+- A running daemon knows the processes of each terminal, whatever their environment. If it refuses
+  this process its user's socket, the command is refused; if it accepts the connection, the command
+  is allowed.
+- If no daemon answers, the marks of this process and its ancestors decide. A mark shows that the
+  process is in a terminal of another host (such as an embedded one), which may be an agent's, so
+  the command is refused.
+
+No daemon is started. A daemon without a worker does not answer either, so its user can repair the
+settings that prevent the worker from starting.
+
+This keeps agents from changing the policy with one command. It is not a security boundary: a
+program without a sandbox can write the files itself.
 """
 
 import os
@@ -27,14 +32,15 @@ _TELL: Final = "only the user changes these settings: ask the user to run this c
 
 
 class NotTheUserError(Exception):
-    """The command runs in a terminal that is, or may be, an agent's; the message says why."""
+    """The command runs in a terminal that is or may be an agent's; the message says why."""
 
 
 def check_user(config: str | None = None) -> None:
-    """Raise `NotTheUserError` if this process is, or may be, in an agent's terminal.
+    """Raise `NotTheUserError` if this process is or may be in an agent's terminal.
 
     `config` is the path of the settings file given on the command line, if any. If the settings are
-    invalid, which the command may be about to mend, the daemon is looked for at the default place.
+    invalid, connect to the daemon at the default sockets: the command may be about to repair the
+    settings.
     """
     try:
         settings = load(config)
@@ -49,7 +55,7 @@ def check_user(config: str | None = None) -> None:
 
 
 def _ask(settings: Settings) -> str | None:
-    """Return why the daemon refuses this process; None if it does not.
+    """Return the daemon's reason for refusing this process; None if the daemon accepts it.
 
     Raises `DaemonError` or `LostError` if no daemon answers.
     """
@@ -69,7 +75,10 @@ def _ask(settings: Settings) -> str | None:
 
 
 def _marked() -> str | None:
-    """Return which mark of a terminal this process or an ancestor of it has; None if none has."""
+    """Return a sentence about the mark of a terminal on this process or on one of its ancestors.
+
+    Return None if there is no mark.
+    """
     pid, youngest = os.getpid(), float("inf")
     while pid > 0:
         process = processes.identity(pid)

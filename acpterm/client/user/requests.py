@@ -1,8 +1,8 @@
-"""Code of both clients of the user's socket: repetition of requests, decoding, error messages.
+"""Rules of both clients of the user's socket: repetition of requests, decoding, error messages.
 
 When a connection is lost, the daemon's worker has died. Pending requests that are safe to repeat
-(`REPEATABLE`) are then sent again on another connection. Of all other pending requests it is
-unknown whether they were executed, and they fail with a message that says so. A stream raises
+(`REPEATABLE`) are then sent again on another connection. It is unknown whether the other pending
+requests were executed, so they fail with a message that says this. A stream of notifications raises
 `LostError`; its reader reconnects, and opens another stream at the position that it has reached.
 """
 
@@ -37,14 +37,15 @@ REPEATABLE: Final = {
     "terminal/screen": 1,
     "terminal/wait": math.inf,
 }
-"""How often a request of a method may be repeated. Most only once, since a request that has killed
+"""How many times a request may be repeated after a lost connection, by method. Requests of other
+methods are never repeated. Most requests are repeated only once, since a request that has killed
 one worker may kill the next one."""
-# How an error message of the daemon names a terminal.
+# The words by which error messages of the daemon refer to a terminal.
 _TERMINAL: Final = re.compile(r"terminal 'term_[0-9a-f]{32}'")
 
 
 class StreamRequest(Protocol):
-    """The params of a request that causes notifications, which carry the token of the request."""
+    """The params of a request that causes notifications; each notification contains `token`."""
 
     token: str
 
@@ -60,15 +61,15 @@ def token_of(params: Raw) -> str | None:
     """Return the token in the params of a notification; None if there is none."""
     try:
         return _notifications.decode(params).token
-    except msgspec.ValidationError:  # other params, of a newer daemon
+    except msgspec.ValidationError:  # a newer daemon sends params of another format
         return None
 
 
 def decode_answer(name: str, method: str, answer: Raw, into: type[W]) -> W:
     """Decode `answer`, the result of `_acpterm/METHOD`, as the type `into`.
 
-    Raises `DaemonError`, which names the daemon by `name`, if `answer` has another format: the
-    daemon is of another version then.
+    Raises `DaemonError` if `answer` does not match `into`, since the daemon is of another version
+    then; the message refers to the daemon as `name`.
     """
     try:
         return msgspec.json.decode(answer, type=into)
@@ -82,7 +83,7 @@ def decode_answer(name: str, method: str, answer: Raw, into: type[W]) -> W:
 def unknown_outcome(name: str, method: str) -> LostError:
     """Return the error for a request that may have been executed before the connection was lost.
 
-    `name` is how the message refers to the daemon.
+    The message refers to the daemon as `name`.
     """
     return LostError(
         f"{name} went away before it answered: it is unknown whether "
@@ -91,12 +92,12 @@ def unknown_outcome(name: str, method: str) -> LostError:
 
 
 def not_running(settings: Settings) -> NotRunningError:
-    """Return the error for a command that starts no daemon, when none is running."""
+    """Return the error of a command that needs a running daemon and does not start one."""
     return NotRunningError(f"no daemon listens at {user_socket(settings)}: there are no terminals")
 
 
 class TypedNames:
-    """The names that the user typed for terminals, to be used in error messages instead of ids."""
+    """The names that the user typed for terminals, for error messages to use instead of ids."""
 
     def __init__(self) -> None:
         self._typed: dict[str, str] = {}
@@ -112,11 +113,12 @@ class TypedNames:
     def failure(self, name: str, error: RpcError, params: object) -> RpcError | DaemonError:
         """Return `error` with the name that the user typed in place of the terminal's id.
 
-        `params` are those of the failed request. If the error means that the daemon is ending,
-        return a `DaemonError` instead; `name` is how its message refers to the daemon.
+        `params` are the params of the failed request. If the error means that the daemon is ending,
+        return a `DaemonError` instead, whose message refers to the daemon as `name`.
         """
         if error.code == REQUEST_CANCELLED:
-            # A client cancels no request that it waits for; the daemon does when it ends.
+            # The client never cancels a request that it waits for, so the daemon has cancelled it,
+            # which it does when it ends.
             return DaemonError(f"{name} is gone")
         terminal = getattr(params, "terminal_id", None)
         if not isinstance(terminal, str):

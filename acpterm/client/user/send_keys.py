@@ -7,13 +7,13 @@ from typing import Final, NamedTuple, TypeAlias
 from acpterm.acp.agent_api import WriteResponse
 from acpterm.acp.user_api import ScreenResponse, UserWriteRequest
 from acpterm.client.user.blocking_client import BlockingClient, Slow
-from acpterm.client.user.output.print import named, note
+from acpterm.client.user.output.blocking_stdout import named, note
 from acpterm.keys import depends_on_cursor_mode, key_bytes
 from acpterm.runtime.blocking_io import read_some
 
-# Maximum bytes per request. Its response comes once they are written to the terminal.
+# Maximum bytes per request. The daemon responds once all bytes are written to the terminal.
 CHUNK_BYTES: Final = 32 * 1024
-# Seconds until the user is notified that the program does not read its input.
+# Seconds without a response after which a note reports that the program does not read its input.
 INPUT_TIMEOUT_S: Final = 2.0
 # Begin and end of a bracketed paste. Pasted text cannot contain them: its ESC is removed.
 _BEGIN: Final = b"\x1b[200~"
@@ -41,7 +41,8 @@ def type_steps(
     """Type the texts and keys `steps`, and wait until they are written to the terminal.
 
     Text is typed unchanged, or if `paste` is true, as a terminal emulator pastes it. Names of keys
-    must be valid. Raises `RpcError`, and `OSError` if stdin cannot be read.
+    must be valid. Raises `RpcError` if there is no such terminal or its program has ended,
+    `DaemonError` if the daemon ends, and `OSError` if stdin cannot be read.
     """
     pastes = paste and any(isinstance(step, Text) for step in steps)
     application = bracketed = False
@@ -78,7 +79,7 @@ def _pieces(text: Text) -> Iterator[bytes]:
             yield held
             return
         data = held + data
-        # A piece does not end between CR and LF, since pasting replaces both by one CR.
+        # Never end a piece between CR and LF, since pasting replaces both by one CR.
         held = data[-1:] if data.endswith(b"\r") else b""
         yield data[: len(data) - len(held)]
 

@@ -1,4 +1,7 @@
-"""Formats shares as text, for `acpterm shares`. All results are safe to print."""
+"""Formats shares (links to terminals) as text, for `acpterm shares`.
+
+All results are safe to print: control and invisible characters in them are escaped.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -26,7 +29,7 @@ def _row(share: ShareInfo, now: float) -> tuple[str, ...]:
 
 
 def description(share: ShareInfo) -> str:
-    """Return a line that describes a share: its terminal, and what it allows."""
+    """Return a line that describes a share: its terminal, and `read` or `write` access."""
     return f"{_terminal(share)}  {_access(share)}"
 
 

@@ -17,7 +17,7 @@ _POLL_S: Final = 0.02
 
 
 class ShutdownResult(NamedTuple):
-    """The outcome of a shutdown: the daemon's process, and whether it has exited."""
+    """The outcome of a shutdown: the daemon's process, its terminals, and whether it has exited."""
 
     pid: int
     """The daemon's process id."""
@@ -28,7 +28,10 @@ class ShutdownResult(NamedTuple):
 
 
 def end_daemon(client: BlockingClient) -> ShutdownResult:
-    """Request the daemon's shutdown, and wait until its process has exited."""
+    """Request the daemon's shutdown, and wait at most `_TIMEOUT_S` until its process has exited.
+
+    Raises `RpcError` or `DaemonError` if the daemon does not report its status.
+    """
     status = client.request_no_params("status", StatusResponse)
     process = _Process(status.pid)
     try:
@@ -43,7 +46,7 @@ def end_daemon(client: BlockingClient) -> ShutdownResult:
 class _Process:
     """The daemon's process, whose exit can be waited for.
 
-    A process in another container is invisible here, and appears to have exited.
+    A process in another container is invisible to this one, and appears to have exited.
     """
 
     def __init__(self, pid: int) -> None:

@@ -4,10 +4,10 @@
 request: `ask_user` then continues the question that an earlier worker has asked, or returns the
 answer that the user has given meanwhile.
 
-An agent cannot answer its own questions: `answer` and `decline` are refused unless the connection
-is that of an approver (see `host.approvals`), which relays none of the agent's messages to them.
-The setting `mcp_elicitation_approves` changes that: then an agent's MCP client may answer, once for
-each question.
+An agent cannot answer its own questions: `answer` and `decline` are refused unless the connection's
+client is an approver (see `host.approvals`), which does not pass on such requests of the agent.
+With the setting `mcp_elicitation_approves`, an agent's MCP client may answer too, but its answers
+are never remembered for later commands.
 """
 
 import time
@@ -38,12 +38,15 @@ class Ask(NamedTuple):
     level: str
     reason: str
     prefix: Prefix | None
-    """The words that an answer for always is for. They must stand for the whole command: every
-    later command of the session with the same prefix gets the same answer without a question."""
+    """The words that the answer "always" applies to; None if that answer is not possible. They must
+    stand for the whole command: every later command of the session with the same prefix gets the
+    same answer without a question."""
     fingerprint: bytes
-    """Identifies the request with everything that matters for its effect."""
+    """A hash of the request, and of everything else that decides what the command does."""
     timeout_s: float | None = None
+    """After how many seconds without an answer the command is refused; None for never."""
     unattended: Unattended = "refuse"
+    """Whether the command is refused at once if no client can ask the user, or waits for one."""
 
 
 async def ask_user(
@@ -52,8 +55,9 @@ async def ask_user(
     """Ask the user whether a command may run, and wait for the answer.
 
     `request` is the JSON-RPC id of the request; None if it cannot be recognised when it is
-    repeated. An earlier answer for the whole session is returned at once. Raises `RpcError`
-    (-32602) if too many questions are pending.
+    repeated. If the user has given an answer for the whole session before, return it at once.
+    Raises `RpcError` (-32602) if too many questions are pending. If this is cancelled, the question
+    is withdrawn.
     """
     host, agent = connection.host, connection.agent
     question = host.approvals.unclaimed(agent.connection_id, request, ask.fingerprint)
@@ -92,7 +96,8 @@ async def ask_user(
 def answer(connection: AgentConnection, params: AnswerRequest) -> Empty:
     """`_acpterm/approval/answer`: answer a question of this connection, as the user.
 
-    Only an approver may send it.
+    Raises `RpcError`: -32600 if the client is no approver, -32002 if the question is not pending,
+    -32602 if the answer is not possible.
     """
     approver = _approver(connection)
     given = Answer(
@@ -110,9 +115,9 @@ def answer(connection: AgentConnection, params: AnswerRequest) -> Empty:
 
 
 def decline(connection: AgentConnection, params: DeclineRequest) -> Empty:
-    """`_acpterm/approval/decline`: report that the user cannot be asked here.
+    """`_acpterm/approval/decline`: record that this client cannot ask the user a question.
 
-    Only an approver may send it.
+    Raises `RpcError`: -32600 if the client is no approver, -32002 if the question is not pending.
     """
     approver = _approver(connection)
     try:
@@ -144,13 +149,19 @@ def _check_own(connection: AgentConnection, approver: Approver, identifier: str)
 
 
 async def expire_unclaimed(connection: AgentConnection) -> None:
-    """Withdraw the questions whose requests the client, which has resumed, does not repeat."""
+    """Wait `resume_timeout` seconds after a resumption; then withdraw unclaimed questions.
+
+    These are the questions whose requests the client has not repeated.
+    """
     await trio.sleep(connection.settings.resume_timeout)
     connection.host.approvals.expire_unclaimed(connection.id)
 
 
 async def send_pending(connection: AgentConnection) -> None:
-    """Send an approver that has reconnected the questions that are pending now."""
+    """Send the pending questions to an approver that has just reconnected.
+
+    The response to its `initialize` is sent before.
+    """
     await trio.lowlevel.checkpoint()
     if connection.answerer is not None:
         connection.answerer.send_pending(connection.host.approvals.pending)

@@ -1,4 +1,4 @@
-"""An approver: asks the user the questions of one agent's connection, through its client."""
+"""Sends the questions of one agent's connection to the connection's client, which asks the user."""
 
 from typing import Final
 
@@ -19,9 +19,10 @@ from acpterm.policy.questions import Answer, Question
 class Approver:
     """Sends the questions of one agent's connection to its client, which asks the user.
 
-    `connection` is the connection's id. Implements `policy.approvals.Observer`. While the client
-    reconnects, nothing is sent; `send_pending` then brings the client up to date. The number of
-    notifications is limited by the agent's requests, which are not read while many are unread.
+    `kind` is the client's kind, such as `editor`, and `connection` the connection's id. Implements
+    `policy.approvals.Observer`. While the client is disconnected, nothing is sent; `send_pending`
+    brings the client up to date after that. Notifications do not pile up in memory: they are caused
+    by the agent's requests, which are not read while the send queue is full.
     """
 
     def __init__(self, kind: AnswererKind, connection: str, sender: Sender) -> None:
@@ -34,16 +35,16 @@ class Approver:
         return question.connection == self._connection
 
     def asked(self, question: Question) -> None:
-        """Send a new question to the client."""
+        """Send a new question to the client, if it is a question of this connection."""
         if self.attends(question):
             self._sender.notify(ASKED, AskedNotification(approval_info(question)))
 
     def closed(self, question: Question, answer: Answer) -> None:
-        """Send the client the answer to a question."""
+        """Send the answer to a question to the client, if it is a question of this connection."""
         if self.attends(question):
             self._sender.notify(WITHDRAWN, WithdrawnNotification(question.id, answer_info(answer)))
 
     def send_pending(self, pending: list[Question]) -> None:
-        """Send all questions of `pending` that are this connection's, after a reconnect."""
+        """Send those of `pending` that are questions of this connection, after a reconnect."""
         own = [approval_info(question) for question in pending if self.attends(question)]
         self._sender.notify(PENDING, PendingNotification(own))

@@ -1,8 +1,8 @@
 """The handler of `_acpterm/command/check`, which judges a command without running it.
 
-With `ask` the user is asked as for a create, and the question has the same states: it is withdrawn
-when the request or the turn is cancelled, and continued when the request is repeated after a
-reconnect.
+If the params have `ask`, the user is asked in the same way as for `terminal/create`: the question
+is withdrawn when the request or the turn is cancelled, and continued when the request is repeated
+after a reconnect.
 """
 
 from collections.abc import Coroutine
@@ -24,7 +24,12 @@ from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 def check(
     connection: AgentConnection, params: CheckRequest, request_id: Id
 ) -> CheckResponse | Coroutine[Any, Any, CheckResponse]:
-    """`_acpterm/command/check`: return the judgement on a command, as for `terminal/create`."""
+    """`_acpterm/command/check`: judge a command as `terminal/create` would, without running it.
+
+    If `ask` is set, also ask the user if necessary; the decision is then `allow`, or the request
+    fails. Raises `RpcError`: -32602 for invalid params, -32603 if no command can be judged, -32600
+    if `ask` is set and the command is refused, -32800 if the turn or the request is cancelled.
+    """
     with gate.recording_refusal(connection, params):
         if params.cwd is not None:
             check_absolute(params.cwd)
@@ -40,7 +45,7 @@ def check(
             with connection.creates.in_flight(request):
                 if session.cancelled == turn:
                     await gate.admit(connection, session, params, judgement, request)
-            # The answer may be older than the end of the turn.
+            # The turn may have been cancelled since the user answered.
             if session.cancelled != turn:
                 raise RpcError(REQUEST_CANCELLED, "cancelled with the turn")
         response = _response(judgement)
@@ -54,7 +59,7 @@ def _response(judgement: Judgement) -> CheckResponse:
     response = checked(judgement.verdict, judgement.profile)
     response.level = judgement.level.value
     if judgement.profile.short_messages and response.decision == "deny":
-        # Such a profile refuses without the reason and the rule.
+        # A profile with `short_messages` does not reveal the reason and the rule of a refusal.
         response.reason, response.rule = BLOCKED, UNSET
         for part in response.parts:
             part.reason = ""

@@ -1,7 +1,6 @@
-"""An agent's connection: the state that lasts while the agent is connected.
+"""The state of one agent's connection: sessions with their terminals, rights, execution context.
 
-The state is the agent's name and execution context, and its sessions with their terminals. (The
-connection's stream is served by `server.connection`, and may be replaced: see `resumption`.)
+(`server.connection` serves the connection's stream, which may be replaced: see `resumption`.)
 
 An agent can use only its own terminals, and each terminal only in the session that created it:
 terminal ids are looked up in the session that a request names, so any other id does not exist.
@@ -9,7 +8,10 @@ terminal ids are looked up in the session that a request names, so any other id 
 States: *open*, then *closed* by `close`, which releases all terminals. A terminal that is still
 being created then is released as soon as it exists.
 
-The file is long because sessions, rights and restoration are states of the same object.
+Longer than 300 lines because the connection's rights (its profiles and approvers) are in the same
+record as the rest of its state, and depend on its holders. In an object of their own they would
+refer back to the connection. Such a reference cycle would keep a closed connection in memory until
+the next garbage collection.
 """
 
 import itertools
@@ -23,7 +25,8 @@ from acpterm.config.profiles import Profile
 from acpterm.host.agent.approver import Approver
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
-from acpterm.host.agent.session import Session, SessionState, no_such_terminal
+from acpterm.host.agent.session import Session, no_such_terminal
+from acpterm.host.agent.session_records import SessionRecords
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.host_state import HostState
 from acpterm.host.launch.request import LaunchRequest
@@ -65,7 +68,7 @@ class Resumer(Protocol):
     def resume(self, fresh: "AgentConnection", secret: str) -> "AgentConnection | None":
         """Move the transport of the new connection `fresh` to the connection that has `secret`.
 
-        Return the connection that has `secret`; None if there is none.
+        Return the connection that has `secret`; None if no connection was resumed.
         """
 
 
@@ -79,9 +82,10 @@ class TerminalParams(Protocol):
 class AgentConnection:
     """The state of one agent's connection.
 
-    `connection` is the connection's id. A peer that sends `secret` can resume the connection: pass
-    the stored secret for a restored connection, or None to generate one. `holders` are the
-    processes that use the connection, each as pid and start time.
+    `context` is the execution context of the agent's terminals, and `connection` the connection's
+    id. A peer that sends `secret` can resume the connection: pass the stored secret for a restored
+    connection, or None to generate one. `holders` are the processes that use the connection, each
+    as pid and start time.
     """
 
     def __init__(
@@ -113,13 +117,13 @@ class AgentConnection:
         """The directory that the agent works in, by which the profile is selected: that of the
         process that connected, which the host has read itself."""
         self.chosen_profile: str | None = None
-        """The name of the profile that the user has chosen for this connection."""
+        """The name of the profile that the user has chosen for this connection; None if none."""
         self.requested_profiles: Final[list[str]] = []
         """The names of the profiles that the client has requested, oldest first. They apply in
         addition to the selected one."""
         self._profile: Profile | None = None
         self.event_requests: Final[dict[str, trio.CancelScope]] = {}
-        """The pending requests for events, by their tokens; see `event_methods`."""
+        """Cancels the pending requests for events; by their tokens. See `event_methods`."""
         self.starts: Final[list[float]] = []
         """When the agent has started terminals, on the boot clock; see `host.quotas`."""
         self._approver: Approver | None = None
@@ -159,9 +163,10 @@ class AgentConnection:
 
     @property
     def profile(self) -> Profile:
-        """The profile of the agent, which is selected when this is first used.
+        """The profile of the agent. It is selected when this property is first used.
 
-        Raises `RpcError` (-32603) if the user has chosen a profile that does not exist any more.
+        Raises `RpcError` (-32603) if the user has chosen a profile that does not exist any more, or
+        if no profile can be selected (`Profiles.select`).
         """
         if self._profile is None:
             if not self.programs:
@@ -178,7 +183,8 @@ class AgentConnection:
     def profiles(self) -> tuple[Profile, ...]:
         """The profiles that apply: the selected one, then those that the client has requested.
 
-        Raises `RpcError` (-32603) if one of them does not exist any more.
+        Raises `RpcError` (-32603) as `profile` does, or if a requested profile does not exist any
+        more.
         """
         selected = self.profile
         requested = [name for name in self.requested_profiles if name != selected.name]
@@ -195,9 +201,9 @@ class AgentConnection:
         return by_name[name]
 
     def request_profile(self, name: str) -> None:
-        """Apply the profile `name`, too, for as long as the connection lasts. Idempotent.
+        """Apply the profile `name` in addition, for as long as the connection lasts. Idempotent.
 
-        Anything on the connection can request a profile: it can only make things stricter.
+        Any peer may request this, because an additional profile can only make decisions stricter.
         """
         if name not in self.requested_profiles:
             self.requested_profiles.append(name)
@@ -206,8 +212,10 @@ class AgentConnection:
     def workspace(self, session: Session) -> str | None:
         """Return the directory in which a session's programs may write, in a sandbox.
 
-        Return None if the connection has an approver that has not opened the session: by naming
-        such a session, the agent could choose the approver's own directory.
+        It is the workspace of the session or, if that is not set, the directory of the agent.
+        Return None if it is not set and the connection has an approver: the directory would then be
+        the approver's own, and the agent could get it by naming a session that the approver has not
+        opened.
         """
         if session.workspace is None and self._approver is not None:
             return None
@@ -215,21 +223,22 @@ class AgentConnection:
 
     @property
     def approver(self) -> Approver | None:
-        """Asks the user this connection's questions; None if the client does not ask the user."""
+        """The approver of this connection; None if its client does not ask the user questions."""
         return self._approver
 
     @property
     def answerer(self) -> Approver | None:
-        """What may answer this connection's questions: the approver, or what `add_elicitor` added.
+        """What may answer this connection's questions; None if its client may not answer them.
 
-        The latter has none of the other rights of an approver.
+        It is the approver, or the elicitor that `add_elicitor` has added. An elicitor has no other
+        rights of an approver.
         """
         return self._approver or self._elicitor
 
     def add_elicitor(self) -> None:
         """Let the agent's own client answer this connection's questions, if the settings allow it.
 
-        It is not recorded: the client requests it again when it resumes.
+        The record does not contain this: the client requests it again when it resumes.
         """
         allowed = self.settings.mcp_elicitation_approves
         if allowed and self.answerer is None and not self._closed:
@@ -237,7 +246,7 @@ class AgentConnection:
             self.host.approvals.add(self._elicitor)
 
     def add_approver(self, request: ApproverRequest) -> None:
-        """Let the client ask the user this connection's questions from now on. Idempotent.
+        """Make the client the connection's approver, which asks the user questions. Idempotent.
 
         `request` has what the user has chosen for the connection.
         """
@@ -255,7 +264,7 @@ class AgentConnection:
         self.host.approvals.add(self._approver)
 
     def restore_rights(self, record: ConnectionRecord | RightsRecord) -> None:
-        """Restore what decides about the agent's commands, from a record of the previous worker."""
+        """Restore what decides which commands the agent may run, from a record."""
         if record.directory is not None:
             self.directory = unpack_text(record.directory)
         self.programs = record.programs
@@ -265,7 +274,10 @@ class AgentConnection:
             self._add_approver(record.approver)
 
     def rights(self, session: Session) -> RightsRecord:
-        """Return what decides about the agent's commands, to be stored with a terminal."""
+        """Return what decides which commands the agent may run, as a record.
+
+        The record is stored with each terminal that is created in `session`.
+        """
         workspace = session.workspace
         return RightsRecord(
             programs=self.programs,
@@ -293,8 +305,8 @@ class AgentConnection:
     def readable(self, params: TerminalParams) -> TerminalEntry:
         """Return the terminal that a request names in its `params`, to read its output.
 
-        It is one of the session, or one that the user created, if the user allows that. Raises
-        `RpcError` (-32002) if there is no such terminal.
+        The terminal is in the session that the request names, or it was created by the user and the
+        settings allow agents to read it. Raises `RpcError` (-32002) if there is no such terminal.
         """
         session = self.sessions.get(params.session_id)
         if session is None or session.find(params.terminal_id) is None:
@@ -348,8 +360,8 @@ class AgentConnection:
         return session
 
     def _new_session(self, identifier: str, number: int) -> Session:
-        state = SessionState(self.host.state_writer, self.agent.connection_id, number)
-        return Session(identifier, self.agent, state, self.creates)
+        records = SessionRecords(self.host.state_writer, self.agent.connection_id, number)
+        return Session(identifier, self.agent, records, self.creates)
 
     def add_relayed_agent(self) -> None:
         """Add the agent's process to `holders`, if the process that connected only relays for it.
@@ -415,14 +427,14 @@ class AgentConnection:
             self._drop(session)
 
     def session_key(self, session: Session) -> str:
-        """Return what identifies a session among those of all connections."""
+        """Return a text that identifies a session among the sessions of all connections."""
         return f"{self.id} {session.id}"
 
     def _drop(self, session: Session) -> None:
         self.host.policy.end_session(self.session_key(session))
         session.closed.set()
         del self.sessions[session.id]
-        session.forget()
+        session.remove_records()
         self._memory.remove(session)
 
     def add(
@@ -447,8 +459,8 @@ class AgentConnection:
         terminal. `by` is recorded as the cause. Raises `RpcError` (-32002) if the id is unknown.
         """
         entry = session.release(identifier)
-        # Before the keeper forgets the terminal: if the worker dies in between, the client repeats
-        # the request, and the next worker has to know the id.
+        # Store the released id before the keeper forgets the terminal: if the worker dies in
+        # between, the client repeats the request, and the next worker has to know the id.
         self.flush_state()
         return self._release(session, entry, by)
 
@@ -478,5 +490,5 @@ class AgentConnection:
                 self._release(session, session.release(identifier), EndedBy.DISCONNECT)
             self.host.policy.end_session(self.session_key(session))
             session.closed.set()
-            session.forget()
+            session.remove_records()
         self.host.state_writer.removed(self._key)

@@ -37,7 +37,7 @@ class Creates:
     """Recognises repeated `terminal/create` requests of one agent's connection.
 
     Requests are identified by their JSON-RPC ids. `on_end` is called with the id of each request
-    that is no longer in flight.
+    that has ended and that the client will not repeat.
     """
 
     def __init__(self, on_end: Callable[[RequestId], None] = lambda _: None) -> None:
@@ -47,9 +47,9 @@ class Creates:
         self._repeatable: set[RequestId] = set()
 
     def add(self, entry: TerminalEntry) -> None:
-        """Record that a request has created the terminal.
+        """Record that a request has created the terminal of `entry`.
 
-        The terminal's record has the request's JSON-RPC id. If the record has none, do nothing.
+        The terminal's record has the request's JSON-RPC id. If the record has no id, do nothing.
         """
         if entry.record.request is not None:
             self._entries[entry.record.request] = entry
@@ -71,10 +71,11 @@ class Creates:
         self._repeatable = self._entries.keys() | self._in_flight.keys()
 
     def repeated(self, request: RequestId | None) -> TerminalEntry | None:
-        """Return the terminal that a repeated request created before; None for a new request.
+        """Return the terminal that a repeated request has created already.
 
-        `request` is the request's JSON-RPC id. If a new request reuses the id of an earlier one,
-        also `confirm` the earlier request's terminal: a client reuses an id only after it has
+        `request` is the request's JSON-RPC id. Return None if the request is new, or if it had not
+        created its terminal when it was first sent. If a new request reuses the id of an earlier
+        one, also `confirm` the earlier request's terminal: a client reuses an id only after it has
         received the response.
         """
         entry = None if request is None else self._entries.get(request)
@@ -88,14 +89,15 @@ class Creates:
         return None
 
     def is_repeatable(self, request: RequestId | None) -> bool:
-        """Return whether the connection was resumed while the request was in flight.
+        """Return whether the client is expected to repeat the request with this JSON-RPC id.
 
-        The client then repeats the request, which has not happened yet.
+        This is the case if the connection was resumed before the client had the response, and the
+        client has not repeated the request since.
         """
         return request in self._repeatable
 
     def continued(self, request: RequestId | None) -> None:
-        """Record that the client has repeated a request that had not created its terminal yet."""
+        """Record that the client has repeated a request whose terminal was not created before."""
         if request is not None:
             self._repeatable.discard(request)
 

@@ -1,11 +1,12 @@
 """The handler of the agents' `_acpterm/events`: events about the terminals of one session.
 
-The request is pending until it is cancelled, until the session is closed or forgotten, or until
-another request on the connection has the same token: a client that has reconnected repeats it,
-perhaps before the host has noticed the loss of the former transport.
+The request is pending until it is cancelled, until the session is closed or forgotten, or until the
+connection receives another request with the same token: a client that has reconnected repeats the
+request, perhaps before the host has noticed the loss of the former transport.
 
-An agent gets no event about a terminal of another session, nor about one that it has given to the
-user and whose id it has released. What only concerns the user is left out, as in `read_methods`.
+An agent gets no event about a terminal of another session. It gets no event about a terminal that
+it has given to the user and whose id it has released. What only concerns the user is left out, as
+in `read_methods`.
 """
 
 from collections.abc import Coroutine
@@ -28,7 +29,10 @@ _USERS_EVENTS: Final = ("attached", "detached")
 
 
 def events(connection: AgentConnection, params: AgentEventsRequest) -> Coroutine[Any, Any, Empty]:
-    """`_acpterm/events`: send every event about the session's terminals from now on."""
+    """`_acpterm/events`: send every event about the session's terminals from now on.
+
+    Raises `RpcError` (-32602) if `REQUESTS_MAX` such requests are pending.
+    """
     requests = connection.event_requests
     if params.token not in requests and len(requests) >= REQUESTS_MAX:
         raise RpcError(

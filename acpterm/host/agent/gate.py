@@ -20,7 +20,8 @@ from hashlib import sha256
 
 import msgspec
 
-from acpterm.acp.agent_api import CheckRequest, CreateMeta
+from acpterm.acp.agent_api import CheckRequest
+from acpterm.acp.agent_meta import CreateMeta
 from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.places import SlurmResources
 from acpterm.host.agent.approvals import COMMAND_CHARS_MAX, Ask, ask_user
@@ -43,7 +44,11 @@ def judge_create(
     params: CreateTerminalRequest,
     options: CreateMeta,
 ) -> Judgement:
-    """Judge a create request. Raises `RpcError`: -32600 if the command is denied."""
+    """Judge a create request, and check the limits on the number and rate of terminals.
+
+    Raises `RpcError`: -32600 if the command is denied, -32603 if a limit is reached, and the errors
+    of `judge`.
+    """
     judgement = judge(connection, session, params, provider=options.provider, shell=options.shell)
     _record(connection, session, params, judgement, "create")
     if judgement.verdict.decision == "deny":
@@ -56,7 +61,8 @@ def judge_create(
 def judge_check(connection: AgentConnection, session: Session, params: CheckRequest) -> Judgement:
     """Judge a command that is only to be checked.
 
-    Raises `RpcError`: -32600 if the command is denied and the request has `ask`.
+    Raises `RpcError`: -32600 if the command is denied and the request has `ask`, and the errors of
+    `judge`.
     """
     judgement = judge(connection, session, params)
     _record(connection, session, params, judgement, "check")
@@ -72,7 +78,7 @@ def _record(
     judgement: Judgement,
     event: str,
 ) -> None:
-    """Record a judgement in the audit log; `event` is its kind."""
+    """Record a judgement in the audit log; `event` is `create` or `check`."""
     verdict = judgement.verdict
     connection.host.trail.agents_request(
         event,
@@ -92,7 +98,7 @@ def _record(
 def recording_refusal(
     connection: AgentConnection, params: CreateTerminalRequest | CheckRequest
 ) -> Iterator[None]:
-    """Record in the audit log that the block raises `RpcError`: the command was refused."""
+    """If the block raises `RpcError`, record in the audit log that the command was refused."""
     try:
         yield
     except RpcError as error:
@@ -115,9 +121,9 @@ async def admit(
 ) -> None:
     """Return if the command may start; ask the user if the verdict says so.
 
-    `request` is the JSON-RPC id of the request, if it can be recognised when it is repeated. Raises
-    `RpcError`: -32600 if the command is refused, -32800 if the question was withdrawn. Cancelling
-    this withdraws the question.
+    `request` is the JSON-RPC id of the request; None if it cannot be recognised when it is
+    repeated. Raises `RpcError`: -32600 if the command is refused, -32800 if the question was
+    withdrawn, -32602 if too many questions are pending. Cancelling this withdraws the question.
     """
     profile, verdict = judgement.profile, judgement.verdict
     if verdict.decision != "ask":
@@ -171,12 +177,13 @@ def placement(
     judgement: Judgement,
     resources: SlurmResources | None,
 ) -> Placement:
-    """Return where the program runs; `resources` are what the request asks of a cluster.
+    """Return the placement of a program; `resources` are what the request asks of a cluster.
 
-    It may write in the session's directory, which the user's client has set. If no client of the
-    user opens the agent's sessions, it may write in the directory of the agent. It may never write
-    in a directory that the request names. Raises `RpcError`: -32600 if the client has not opened
-    the session, and the provider isolates the program; -32603 if the provider cannot be used.
+    The program may write in the session's directory, which the user's client has set. If no client
+    of the user opens the agent's sessions, it may write in the directory of the agent. It may never
+    write in a directory just because the request names it. Raises `RpcError`: -32600 if the
+    provider isolates the program, and the user's client has not opened the session; -32603 if the
+    provider cannot be used; -32602 if the agent may not ask for `resources`.
     """
     provider, workspace = judgement.provider, connection.workspace(session)
     if workspace is None and provider != "local" and not is_place(provider):

@@ -1,9 +1,9 @@
 """The judgement on a command that an agent requests, by all profiles that apply to it.
 
-Each profile of the connection judges the command: the one that the user's settings select, and
-those that the client has requested for itself. The strictest decision counts, so that a requested
-profile can only make things stricter. If several profiles decide alike, an error is in the words of
-the one that was requested last, and a question is that of the selected one.
+Each profile of the connection judges the command: first the profile that the user has chosen or the
+settings select, then those that the client has requested for itself. The strictest decision counts,
+so a requested profile can only make the result stricter. If several profiles come to this decision,
+the last of them words a refusal, and the first of them words a question.
 """
 
 from collections.abc import Iterable
@@ -35,20 +35,22 @@ class Judgement(NamedTuple):
     profiles: tuple[Profile, ...]
     """The profiles that apply: the selected one, then those that were requested."""
     profile: Profile
-    """The profile that has decided."""
+    """The profile whose verdict counts."""
     verdict: Verdict
-    """Its verdict."""
+    """The verdict of `profile`."""
     level: Level
-    """The most dangerous level that a profile has given."""
+    """The most dangerous level in the verdicts of all profiles."""
     must_use_shell: bool
     """Whether the command has to run as the shell text that was judged.
 
-    A program whose path is the whole line, with its spaces, was not judged. But a line that is
-    unknown, and may run as such, may as well be such a program.
+    Otherwise the line runs as a program if it is, as a whole, the path of a program
+    (`launch.command`). If the command was judged as shell text, that program was not judged, so
+    this is False only if the profiles allow unknown commands.
     """
     provider: str
-    """The name of the provider."""
+    """The name of the provider that runs the program."""
     cwd: str
+    """The directory in which the program starts."""
 
     @property
     def where(self) -> str:
@@ -57,17 +59,17 @@ class Judgement(NamedTuple):
 
     @property
     def has_network(self) -> bool:
-        """Whether the program may use the network, in a provider that can deny it."""
+        """Whether the program may use the network. The provider `local` cannot deny it."""
         return _have_network(self.profiles)
 
     @property
     def limits(self) -> Limits:
-        """The limits of the terminal: of each limit the lowest value."""
+        """The limits of the terminal: for each limit, the lowest value of all profiles."""
         return lowest(profile.limits for profile in self.profiles)
 
     @property
     def refuses_unenforceable_limits(self) -> bool:
-        """Whether the program may not start if a limit of its resources cannot be enforced."""
+        """Whether the program must not start if a limit on its resources cannot be enforced."""
         return any(
             profile.unenforceable_limits == "refuse"
             and any(getattr(profile.limits, name) is not None for name in ResourceLimits._fields)
@@ -75,7 +77,10 @@ class Judgement(NamedTuple):
         )
 
     def shell(self, requested: bool | None) -> bool | None:
-        """Return whether the command is to run as shell text; None if the usual rules decide."""
+        """Return whether the command runs as shell text; None if `launch.command` decides.
+
+        `requested` is what the agent has requested; None if it has requested nothing.
+        """
         return True if requested is None and self.must_use_shell else requested
 
 
@@ -89,11 +94,11 @@ def judge(
 ) -> Judgement:
     """Return the judgement on a command; `provider` and `shell` are what the agent requests.
 
-    Raises `RpcError`: -32602 for an invalid command or provider, -32603 if no command can be
-    judged.
+    Raises `RpcError`: -32602 for an invalid command or provider; -32603 if the file of rules is
+    invalid, or if a profile cannot be selected or does not exist.
     """
     check_command(params.command, params.args)
-    # Before judging, whose duration grows with the size.
+    # Check the size first: the duration of the judgement grows with it.
     env = {}
     if isinstance(params, CreateTerminalRequest):
         env = {item.name: item.value for item in params.env}

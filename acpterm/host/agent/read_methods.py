@@ -1,8 +1,9 @@
 """The handlers of the agents' methods that list, describe and read terminals.
 
-An agent sees the terminals of the session that it names: held and promoted ones. With the setting
-`agents_read_user_terminals` it can also read those that the user created, and no other agent's.
-What only concerns the user is left out of descriptions: the connection's id, windows, recordings.
+An agent sees the held and promoted terminals of the session that it names. With the setting
+`agents_read_user_terminals` it can also read terminals that the user created, but never those of
+other agents. Descriptions leave out what only concerns the user: the connection's id, windows and
+recordings.
 """
 
 from collections.abc import Coroutine
@@ -21,7 +22,7 @@ from acpterm.host.host_state import HostState
 
 
 def agents_info(host: HostState, entry: TerminalEntry) -> TerminalInfo:
-    """Describe a terminal for an agent. Checks whether it waits for input, in some 100 µs."""
+    """Describe a terminal for an agent, as `HostState.terminal_info` does for the user."""
     return for_agent(host.terminal_info(entry))
 
 
@@ -33,13 +34,13 @@ def for_agent(info: TerminalInfo) -> TerminalInfo:
 async def list_own(connection: AgentConnection, params: AgentListRequest) -> ListResponse:
     """`_acpterm/terminal/list`: return the session's terminals whose ids are valid.
 
-    Then return those of the user, if the settings allow it, and unless the request excludes them.
+    The user's terminals follow, if the settings allow it and the request does not exclude them.
     """
     found = []
     for entry in _listed(connection, params):
         found.append(agents_info(connection.host, entry))
         await trio.lowlevel.checkpoint()
-    # Some may have been released meanwhile.
+    # Some of the terminals may have been released meanwhile.
     valid = {entry.id for entry in _listed(connection, params)}
     return ListResponse([info for info in found if info.terminal_id in valid])
 

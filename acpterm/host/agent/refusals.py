@@ -23,7 +23,10 @@ def denial(judgement: Judgement) -> RpcError:
 
 
 def too_long_to_ask(judgement: Judgement, length: int, maximum: int) -> RpcError:
-    """Return the error for a command that is too long for a question, in characters."""
+    """Return the error for a command that is too long to ask the user about it.
+
+    `length` is the command's length and `maximum` the maximum, both in characters.
+    """
     return RpcError(
         INVALID_REQUEST,
         f"the command was refused: {_about(judgement)}, and its {length} characters are too many "
@@ -32,9 +35,10 @@ def too_long_to_ask(judgement: Judgement, length: int, maximum: int) -> RpcError
 
 
 def refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError:
-    """Return the error for a command that the answer to a question has refused.
+    """Return the error for a command that `answer` has refused.
 
-    The message says who or what has refused it, and how the user can allow it.
+    The message says what has refused the command, and how the user can allow it. `timeout_s` is how
+    long the user had to answer. The code is -32800 if the question was withdrawn, otherwise -32600.
     """
     why = f": {answer.reason}" if answer.reason else ""
     about = _about(judgement)
@@ -59,7 +63,7 @@ def refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError:
 
 
 def _about(judgement: Judgement) -> str:
-    """Return the level of the command, the reason, the rule and the profile, for an error."""
+    """Return a part of a sentence with the level, the reason, the rule and the profile."""
     verdict = judgement.verdict
     reason = f" ({verdict.reason})" if verdict.reason else ""
     rule = f" by the rule {verdict.rule}" if verdict.rule else ""

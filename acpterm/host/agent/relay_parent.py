@@ -29,7 +29,7 @@ _SERVERS: Final = (
 )
 _SHELLS: Final = (b"sh", b"bash", b"dash", b"zsh", b"fish", b"ksh", b"mksh", b"tcsh", b"csh")
 _WRAPPERS: Final = (b"uv", b"uvx", b"npm", b"npx", b"pnpm", b"yarn", b"pipx", b"env", b"timeout")
-# npm overwrites its arguments, and so its name, with what it is doing.
+# npm replaces its own command line, and so its name, by a description of what it is doing.
 _NPM_TITLE: Final = re.compile(rb"(npm|npx|pnpm|yarn)\b")
 _NPM_SCRIPT: Final = re.compile(rb"(npm|npx|pnpm|yarn)(-cli)?(\.c?js)?")
 _COMMAND_OPTION: Final = re.compile(rb"-[a-zA-Z]*c[a-zA-Z]*")
@@ -37,7 +37,10 @@ _WRAPPERS_MAX: Final = 16
 
 
 def agent_behind(relay: ProcStat) -> ProcStat | None:
-    """Return the agent's process, given the process that relays for it; None if there is none."""
+    """Return the agent's process, given the process that relays for it.
+
+    Return None if the relay was not started by an agent, or if its ancestors cannot be read.
+    """
     process = relay
     for _ in range(_WRAPPERS_MAX):
         # A process that opened a terminal for its child serves the user: agents use pipes.

@@ -111,9 +111,10 @@ class Resumption:
     def resume(self, fresh: AgentConnection, secret: str) -> AgentConnection | None:
         """Move the transport of the new connection `fresh` to the connection that has `secret`.
 
-        Close `fresh`. Return the connection that has `secret`; None if there is none, or if it is
-        an approver's and `fresh` is of another process, which would get the rights of the approver.
-        Raises `RpcError` (-32600) if `fresh` already has sessions.
+        Close `fresh`, and return the connection that has `secret`. Return None, and do nothing, if
+        no connection has it, or if that connection has an approver and `fresh` was opened by
+        another process, which would get the approver's rights. Raises `RpcError` (-32600) if
+        `fresh` already has sessions.
         """
         found = self._find(secret)
         if found is None or found is fresh:

@@ -9,13 +9,12 @@ States of a terminal in its session:
   retained is up to `host.registry`.
 
 The host does not see how the agent and its ACP client create a session, so a `Session` is created
-by the first request that names it. It has a directory only if `_acpterm/session/set` has set one.
-
-The file is long because all methods of `Session` read and change the same states.
+by the first request that names it. It has a directory only if `_acpterm/session/set` or
+`_acpterm/session/open` has set one.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from sys import getsizeof
 from typing import Final
@@ -25,14 +24,13 @@ from msgspec import Raw
 
 from acpterm.acp.terminal_updates import TerminalUpdate, from_meta
 from acpterm.host.agent.creates import Creates
+from acpterm.host.agent.session_records import SessionRecords
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.names import named
 from acpterm.host.sessions.agent_terminals import AgentTerminals
 from acpterm.host.sessions.observed import Observer
 from acpterm.host.sessions.tool_calls import ToolCalls
 from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text, unpack_text
-from acpterm.host.state.store import session_key, tool_call_key
-from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 from acpterm.policy.questions import Answer, Prefix, Question
 from acpterm.policy.session_decisions import SessionDecisions
@@ -49,77 +47,19 @@ _SESSION_BYTES: Final = 2048
 _RELEASED_BYTES: Final = 160
 
 
-class SessionState:
-    """Stores the records of one session and of its tool calls, for the next worker.
-
-    `connection` is the id of the agent's connection, and `number` the session's number in that
-    connection. States: *unstored* until `store`; *stored* until `remove`.
-    """
-
-    def __init__(self, writer: StateWriter, connection: str, number: int) -> None:
-        self._writer: Final = writer
-        self._connection: Final = connection
-        self._number: Final = number
-        self._key: Final = session_key(connection, number)
-        self._is_stored = False
-
-    def store(self, record: Callable[[], SessionRecord]) -> None:
-        """Begin to store the session: schedule its record, which `record` returns, to be stored.
-
-        From now on, `changed` and `call_changed` schedule changes to be stored.
-        """
-        self._is_stored = True
-        self.changed(record)
-
-    def restored(self) -> None:
-        """Record that the store has the session's record already, from the previous worker."""
-        self._is_stored = True
-
-    def changed(self, record: Callable[[], SessionRecord]) -> None:
-        """Schedule the session's record, which `record` returns, to be stored again.
-
-        Do nothing if the session is not stored.
-        """
-        if self._is_stored:
-            self._writer.changed(self._key, lambda: record().encode())
-
-    def call_changed(self, number: int, record: Callable[[], ToolCallRecord] | None) -> None:
-        """Schedule a tool call's record to be stored, or to be removed if `record` is None.
-
-        `number` is the tool call's number. Nothing is stored if the session is not stored.
-        """
-        key = tool_call_key(self._connection, self._number, number)
-        if record is None:
-            self._writer.removed(key)
-        elif self._is_stored:
-            self._writer.changed(key, lambda: record().encode())
-
-    def remove(self, calls: Iterable[int]) -> None:
-        """Remove the records of the session and of its tool calls from the store.
-
-        `calls` are the tool calls' numbers.
-        """
-        if not self._is_stored:
-            return
-        self._is_stored = False
-        for number in calls:
-            self.call_changed(number, None)
-        self._writer.removed(self._key)
-
-
 class Session:
     """A session of an agent's connection: its terminals, its directory and its tool calls.
 
-    `state` stores the session's records. `creates` recognises repeated `terminal/create` requests
+    `records` stores the session's records. `creates` recognises repeated `terminal/create` requests
     of the connection.
     """
 
     def __init__(
-        self, identifier: str, agent: AgentInfo, state: SessionState, creates: Creates
+        self, identifier: str, agent: AgentInfo, records: SessionRecords, creates: Creates
     ) -> None:
         self.id: Final = identifier
         self.agent: Final = agent
-        self._state: Final = state
+        self._records: Final = records
         self._creates: Final = creates
         self._cwd: str | None = None
         self._workspace: str | None = None
@@ -167,15 +107,15 @@ class Session:
         return self._cancelled
 
     def allowed_prefixes(self, directory: str) -> list[Prefix]:
-        """Return the prefixes of commands that the user has allowed always in a directory."""
+        """Return the prefixes of the commands that the user always allows in a directory."""
         return self._decisions.allowed_in(directory)
 
     def decided(self, question: Question) -> Answer | None:
-        """Return the answer that the user has given for the whole session; None without one."""
+        """Return an earlier answer for the whole session that applies to `question`, or None."""
         return self._decisions.find(question)
 
     def remember(self, question: Question, answer: Answer) -> None:
-        """Remember the answer to a question for the whole session, if the user has chosen so."""
+        """Remember the answer to a question if the user has given it for the whole session."""
         if self._decisions.remember(question, answer):
             self._changed()
 
@@ -189,10 +129,10 @@ class Session:
 
         The record is stored before the next response is sent, and again after each change.
         """
-        self._state.store(self._record)
+        self._records.store(self._record)
 
     def _changed(self) -> None:
-        self._state.changed(self._record)
+        self._records.changed(self._record)
 
     @property
     def size(self) -> int:
@@ -205,19 +145,19 @@ class Session:
     def forget_updates(self) -> None:
         """Free memory: forget the tool calls, and the terminals that the agent runs itself."""
         for number in self.tool_calls.forget():
-            self._state.call_changed(number, None)
+            self._records.call_changed(number, None)
         self.agent_terminals.forget()
 
-    def forget(self) -> None:
+    def remove_records(self) -> None:
         """Remove the records of the session and of its tool calls from the store."""
-        self._state.remove(self.tool_calls.numbers())
+        self._records.remove(self.tool_calls.numbers())
 
     def restore(self, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]) -> None:
         """Restore the session from the previous worker's records.
 
         `calls` are the records of the session's tool calls, each with the tool call's number.
         """
-        self._state.restored()
+        self._records.restored()
         self._cwd = None if record.cwd is None else unpack_text(record.cwd)
         self._workspace = None if record.workspace is None else unpack_text(record.workspace)
         self._cancelled = record.cancelled
@@ -230,7 +170,7 @@ class Session:
     def _record(self) -> SessionRecord:
         ids = reversed(self._released)
         released = [*itertools.islice(ids, _STORED_RELEASED_MAX)][::-1]
-        # No directory has a longer path.
+        # A longer path cannot be that of a directory.
         is_stored = self._cwd is not None and len(self._cwd) <= _STORED_CWD_BYTES_MAX
         cwd = pack_text(self._cwd) if is_stored and self._cwd else None
         return SessionRecord(
@@ -254,7 +194,7 @@ class Session:
         self.entries[entry.id] = entry
 
     def find(self, identifier: str) -> TerminalEntry | None:
-        """Return the entry of the held or promoted terminal with this id or name, or None."""
+        """Return the held or promoted terminal with this id or name; None if there is none."""
         return self.entries.get(identifier) or named(self.entries.values(), identifier)
 
     def readable(self, identifier: str) -> TerminalEntry:
@@ -323,7 +263,7 @@ class Session:
         the update shows; None if the update has no content.
         """
         for number, record in self.tool_calls.apply(call, fields, terminals):
-            self._state.call_changed(number, record)
+            self._records.call_changed(number, record)
         changed = self._record_terminal_updates(from_meta(fields.get("_meta")))
         for observer in list(self._observers):
             observer(call, fields, changed)

@@ -1,4 +1,7 @@
-"""The handlers of `initialize`, `session/update`, `session/cancel` and `_acpterm/session/set`."""
+"""The handlers of the agents' methods about sessions, and of `initialize`.
+
+They are `session/update`, `session/cancel`, `_acpterm/session/set` and `_acpterm/session/open`.
+"""
 
 from contextlib import suppress
 from typing import Final
@@ -8,15 +11,8 @@ import trio
 from msgspec import UNSET, Raw, UnsetType
 
 from acpterm import __version__
-from acpterm.acp.agent_api import (
-    EXTENSIONS,
-    OWN,
-    CancelMeta,
-    InitializeMeta,
-    ResumeMeta,
-    SetSessionRequest,
-    own_meta,
-)
+from acpterm.acp.agent_api import EXTENSIONS, SetSessionRequest
+from acpterm.acp.agent_meta import OWN, CancelMeta, InitializeMeta, ResumeMeta, own_meta
 from acpterm.acp.initialize import Implementation, InitializeAnswer, InitializeRequest, host_answer
 from acpterm.acp.raw_json import members
 from acpterm.acp.session import (
@@ -51,6 +47,8 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
     """`initialize`: record the agent's name and execution context, or resume a connection.
 
     If the request contains the secret of an earlier connection, the peer continues that connection.
+    Raises `RpcError`: -32602 for an invalid context or an unknown profile, -32600 if the request
+    resumes a connection although its own connection has sessions already.
     """
     options = own_meta(params.meta, InitializeMeta)
     # Resuming cannot be undone, so an invalid context or profile must be refused before.
@@ -80,7 +78,7 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
 
 
 def _set_rights(connection: AgentConnection, options: InitializeMeta) -> None:
-    """Set what `initialize` says about the agent, and which client asks the user."""
+    """Apply what `initialize` says about the agent's profile and process, and about approvers."""
     if options.profile is not None:
         connection.request_profile(options.profile)
     if options.relay:
@@ -103,9 +101,10 @@ def agent_name(info: Raw | UnsetType) -> str | None:
 
 
 def update(connection: AgentConnection, params: SessionNotification) -> None:
-    """`session/update`: record what the update describes: a tool call or a terminal.
+    """`session/update`: record the tool call that the update describes, and publish an event.
 
-    The terminal is one that the agent runs itself, not one of this host.
+    Updates of ACP v2 that describe terminals which the agent runs itself are recorded without an
+    event. Other updates are ignored.
     """
     received = read_update(params.update)
     if isinstance(received, OtherUpdate):
@@ -145,7 +144,7 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     notification names in `_meta.acpterm.keep`, are not affected.
     """
     kept = CancelMeta()
-    with suppress(RpcError):  # a turn is cancelled whatever else the notification says
+    with suppress(RpcError):  # the turn is cancelled even if `_meta` is invalid
         kept = own_meta(params.meta, CancelMeta) or kept
     session = connection.sessions.get(params.session_id)
     if session is None:
@@ -201,8 +200,8 @@ def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty
 def open_session(connection: AgentConnection, params: SetSessionRequest) -> Empty:
     """`_acpterm/session/open`: set the session's directory, in which its programs may write.
 
-    Only an approver may send it, which has the directory from the user's client. The directory is
-    also that of later `terminal/create` requests without `cwd`.
+    The directory is also that of later `terminal/create` requests without `cwd`. Raises `RpcError`
+    (-32600) unless the peer is an approver, which knows the directory from the user's client.
     """
     if connection.approver is None:
         raise RpcError(

@@ -13,17 +13,8 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from acpterm.acp.agent_api import (
-    OWN,
-    CreatedMeta,
-    CreateMeta,
-    OutputMeta,
-    ResizeRequest,
-    SignalRequest,
-    WriteRequest,
-    WriteResponse,
-    own_meta,
-)
+from acpterm.acp.agent_api import ResizeRequest, SignalRequest, WriteRequest, WriteResponse
+from acpterm.acp.agent_meta import OWN, CreatedMeta, CreateMeta, OutputMeta, own_meta
 from acpterm.acp.terminal import (
     CreateTerminalRequest,
     CreateTerminalResponse,
@@ -59,7 +50,8 @@ def create(
     """`terminal/create`: start a command in a new terminal.
 
     If the client repeats the request after a reconnect, the response names the terminal that the
-    first request created.
+    first request created. If the turn is cancelled meanwhile (`session/cancel`), or the request, no
+    terminal is left, and the error is -32800.
     """
     request = recognisable_id(request_id)
     if entry := connection.creates.repeated(request):
@@ -135,7 +127,7 @@ def _create(
                         connection.host.state_writer,
                         strict=judgement.refuses_unenforceable_limits,
                     )
-                    # Even if the turn was cancelled meanwhile: the program has run, so it counts.
+                    # Even if the turn was cancelled meanwhile, the program counts as started.
                     entry = connection.add(session, terminal, launch, record)
                 if session.cancelled != turn:
                     connection.creates.confirm(entry)
@@ -169,7 +161,7 @@ def _cancelled() -> RpcError:
 def output(
     connection: AgentConnection, params: TerminalRequest
 ) -> TerminalOutputResponse | Coroutine[Any, Any, TerminalOutputResponse]:
-    """`terminal/output`: return the retained output, and the exit status if there is one."""
+    """`terminal/output`: return the retained output, and the exit status if there is one yet."""
     session = connection.find_session(params)
     entry = session.readable(params.terminal_id)
     terminal = entry.terminal
@@ -280,7 +272,8 @@ def signal(
 def promote(connection: AgentConnection, params: TerminalRequest) -> TerminalInfo:
     """`_acpterm/terminal/promote`: give the terminal to the user. Idempotent.
 
-    The agent can then only read it and release its id. Its limits of time end.
+    The agent can then only read the terminal and release its id. The terminal's timeout and its
+    limit `idle` do not apply any more.
     """
     entry = connection.find_session(params).readable(params.terminal_id)
     connection.host.registry.promote(entry, EndedBy.AGENT)

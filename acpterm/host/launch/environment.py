@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from acpterm.acp.agent_api import InitializeMeta, own_meta
+from acpterm.acp.agent_meta import InitializeMeta, own_meta
 from acpterm.acp.initialize import InitializeRequest
 from acpterm.host.launch.validation import check_absolute, check_environment, check_size
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt
@@ -25,8 +25,8 @@ _NOT_INHERITED: Final = (
 )
 _LIMIT_MAX: Final = (1 << 63) - 1
 _ALWAYS_SET: Final = {"TERM": "xterm-256color"}
-# Pagers are disabled, because an agent's terminal has no user to turn pages. These tools ignore
-# PAGER, or prefer their own variable.
+# Pagers are disabled, because an agent's terminal has no user to turn pages. The other variables
+# are for tools that ignore PAGER, or prefer their own variable.
 _PAGER_VARIABLES: Final = (
     "PAGER",
     "AWS_PAGER",
@@ -37,7 +37,8 @@ _PAGER_VARIABLES: Final = (
     "MANPAGER",
     "SYSTEMD_PAGER",
 )
-# LESS is for programs that start less regardless: it quits when the text fits on the screen.
+# LESS is for programs that ignore these variables and start less: with `F`, less quits at once if
+# the text fits on the screen.
 _UNATTENDED: Final = {**dict.fromkeys(_PAGER_VARIABLES, "cat"), "LESS": "FRX"}
 
 

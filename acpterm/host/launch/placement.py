@@ -1,4 +1,4 @@
-"""Where and under which limits a program runs: the provider, and what it has to know.
+"""Where a program runs: chooses its provider, and prepares the program with the provider.
 
 The provider turns the argv, environment and directory of a launch request into what the keeper
 runs. If the provider cannot be used, nothing runs.
@@ -12,7 +12,7 @@ import structlog
 import trio
 from msgspec.structs import asdict
 
-from acpterm.acp.agent_api import ResourcesParams
+from acpterm.acp.agent_meta import ResourcesParams
 from acpterm.config.places import JOB_RESOURCES, Place, SlurmPlace, SlurmResources
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.providers.provider import (
@@ -48,9 +48,9 @@ class Placement(NamedTuple):
     async def prepare(
         self, program: Program, shell: str, requested: Mapping[str, str]
     ) -> tuple[Program, Prepared]:
-        """Return what the keeper runs for a program, and what the provider has prepared.
+        """Return the program that the keeper runs for `program`, and what the provider prepared.
 
-        `shell` is the path of the shell. `requested` is the part of the environment that the
+        `shell` is the path of the shell. `requested` are the variables of the environment that the
         request and the settings have added. Raises `RpcError` (-32603) if the provider cannot be
         used.
         """
@@ -81,13 +81,17 @@ class Placement(NamedTuple):
         return placed, prepared
 
     def remote(self, token: str | None) -> RemoteProgram | None:
-        """Return the program of a terminal if it runs on another host; None if it runs here."""
+        """Return the program of a terminal if it runs on another host; None if it runs here.
+
+        `token` is the terminal's clean-up token (`Prepared.token`).
+        """
         return remote_program(self.provider, token)
 
     async def clean_up(self, token: str | None) -> None:
         """Remove what `prepare` has made for a program that could not be started.
 
-        Does not raise, since the caller reports why the program could not be started.
+        `token` is the clean-up token; None if nothing was made. Errors are logged, not raised: the
+        caller reports why the program could not be started.
         """
         if token is None:
             return
@@ -99,7 +103,10 @@ class Placement(NamedTuple):
 
 
 def remote_program(provider: Provider, token: str | None) -> RemoteProgram | None:
-    """Return the program of a terminal with this token if its provider is that of a place."""
+    """Return the program of the terminal with this clean-up token, if it runs on another host.
+
+    Return None if the provider runs programs on this host, or if there is no token.
+    """
     if token is None or not isinstance(provider, RemoteProvider):
         return None
     return provider.program(token)
@@ -113,9 +120,10 @@ def resources_of(params: ResourcesParams | None) -> SlurmResources | None:
 def check_resources(
     provider: str, place: Place | None, resources: SlurmResources, *, is_agents: bool
 ) -> None:
-    """Raise `RpcError` (-32602) if a request may not ask for `resources` in a provider.
+    """Raise `RpcError` (-32602) if a request may not ask for `resources` of a provider.
 
-    `place` is the provider's place, if it has one, and `is_agents` says whether an agent asks.
+    `provider` is its name, and `place` its settings if it is a place. `is_agents` says whether the
+    request is an agent's, not the user's.
     """
     if not isinstance(place, SlurmPlace):
         raise RpcError(INVALID_PARAMS, f"resources are for Slurm's places, not for {provider!r}")
@@ -140,7 +148,10 @@ def check_resources(
 
 
 def unusable(provider: str, error: ProviderError) -> RpcError:
-    """Return the error for a command whose provider, which has this name, cannot be used."""
+    """Return the error for a command that is not run, because its provider cannot be used.
+
+    `provider` is the provider's name, and `error` the reason.
+    """
     return RpcError(
         INTERNAL_ERROR,
         f"the command was not run: the provider {provider!r} cannot be used: {error}",
@@ -148,9 +159,10 @@ def unusable(provider: str, error: ProviderError) -> RpcError:
 
 
 def strictest(selected: str, others: Iterable[str | None], *, network: bool) -> str:
-    """Return the name of the strictest provider of `selected` and `others`.
+    """Return the name of the strictest provider among `selected` and `others`.
 
-    Those that cannot be compared with `selected` are left out. `network` is as in `stricter`.
+    In `others`, None is ignored, and so is a provider that is neither stricter nor looser than the
+    strictest one so far. `network` is as in `stricter`.
     """
     for other in others:
         if other in stricter_than(selected, network=network):
@@ -159,7 +171,10 @@ def strictest(selected: str, others: Iterable[str | None], *, network: bool) -> 
 
 
 def allowed_places(places: Iterable[str], patterns: Iterable[Sequence[str]]) -> list[str]:
-    """Return those of `places` that each of `patterns`, the lists of the profiles, allows."""
+    """Return the names in `places` that all profiles allow.
+
+    `patterns` has one list for each profile: the patterns of the places that the profile allows.
+    """
     lists = list(patterns)
     return [
         place
@@ -169,9 +184,9 @@ def allowed_places(places: Iterable[str], patterns: Iterable[Sequence[str]]) -> 
 
 
 def directory_text(provider: str, directory: str) -> str:
-    """Return a directory, with the place before it if it is on another host.
+    """Return a directory as the user sees it: preceded by the place if it is on another host.
 
-    So the user sees where a command is to run, and an answer for always holds only there.
+    Answers of the user are remembered with this text, so that "always" holds only for that place.
     """
     return f"{provider}:{directory}" if is_place(provider) else directory
 
@@ -181,10 +196,10 @@ def stricter(
 ) -> str:
     """Return the name of the provider to use: `requested`, if the agent may request it.
 
-    `selected` is the provider of the profile, and `requested` the one that the agent requests; None
-    means that it requests none. The agent may request a stricter one, and one of `places`.
-    `network` says whether the profile allows the network. Raises `RpcError` (-32602) for a provider
-    that is unknown or not allowed.
+    `selected` is the provider of the profile. `requested` is the provider that the agent requests;
+    None if it requests none. The agent may request a provider that is stricter than `selected`, or
+    one of `places`. `network` says whether the profile allows the network. Raises `RpcError`
+    (-32602) if `requested` is unknown or not allowed.
     """
     if requested is None or requested == selected or requested in places:
         return selected if requested is None else requested

@@ -14,13 +14,14 @@ from acpterm.host.launch.placement import Placement
 from acpterm.host.state.records import LimitsRecord, TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
-from acpterm.keeper.client import KeeperLostError
+from acpterm.keeper.reports import KeeperLostError
 from acpterm.pty.limits import NO_LIMITS, LimitError, ResourceLimits
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program
 from acpterm.runtime.exec_context import ExecContext
-from acpterm.terminal.pool import Pool, ShutDownError, TerminalSpec
+from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.remote import RemoteProgram
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
@@ -40,7 +41,9 @@ _ADVICE: Final = {
 class LaunchRequest:
     """A checked request for a terminal.
 
-    `attended`: whether the user sends the request, not an agent. `size` is columns and rows.
+    `context` is the execution context that the program starts with, `env` the variables that the
+    request adds, and `size` columns and rows. `attended`: whether the user sends the request, not
+    an agent.
     `shell` says whether `command` is shell text; None decides by the rules of `launch.command`.
     `stdin` is the path of a file to use as stdin, not the terminal. The constructor checks the
     values without access to the file system, and raises `RpcError` (-32602) for a command or an
@@ -153,7 +156,7 @@ class LaunchRequest:
         record.clean_up_token, record.host = prepared.token, prepared.host
         remote = placement.remote(prepared.token)
         if self._stdin is not None:
-            # Outside of the sandbox, in which the file does not exist.
+            # The shell opens the file outside of the sandbox: inside, the file may not exist.
             argv = with_stdin(self._stdin, program.argv, program.fallback_argv, shell_path=shell)
             program = program._replace(argv=argv, fallback_argv=None)
         try:
@@ -216,9 +219,10 @@ class LaunchRequest:
 
 
 def _unenforced(record: TerminalRecord, limits: ResourceLimits, *, strict: bool) -> list[str]:
-    """Return a sentence for each of `limits`, which another host does not enforce.
+    """Return a sentence about each limit that is set in `limits`.
 
-    If `strict`, raise `LimitError` for the first one.
+    The program runs on another host, which enforces no limits. If `strict`, raise `LimitError` for
+    the first limit instead.
     """
     errors = [
         LimitError(name, value, f"the program runs on {record.host or record.provider}")

@@ -1,4 +1,4 @@
-"""Checks of the values in create requests, before anything is started.
+"""Checks the values of a create request, before anything is started.
 
 Every error message names the invalid value, and says what would be valid.
 """
@@ -31,7 +31,9 @@ _EXCERPT_MAX: Final = 64
 PATH_MAX: Final = 4096
 
 FRESH_S: Final = 1.0
+"""For how long a directory that was valid is not checked again."""
 REMEMBERED_MAX: Final = 64
+"""How many valid directories a `DirectoryCache` remembers."""
 
 # A separate limiter: checks that hang in a dead file system must not use up other threads.
 _threads = trio.CapacityLimiter(16)

@@ -3,4 +3,5 @@
 - `recorder`: records the output of terminals continuously, while the setting `record` is on.
 - `cast_file`: the file of one recording: names, limits, and writing in threads.
 - `asciicast`: converts a terminal's output to lines of asciicast v2, for recordings and exports.
+- `library`: lists and reads the files of recordings, for the user's clients.
 """

@@ -53,7 +53,7 @@ class Walk:
         self.position = position
         #: Columns and rows of the terminal at the first event.
         self.size = timeline.size
-        # The number of the next resize.
+        # The number of the next resize in the timeline.
         self._number = timeline.first_resize
         start = max(position, terminal.ring.start)
         while (resize := timeline.resize_at(self._number)) and resize.position <= start:
@@ -110,7 +110,7 @@ class Encoder:
 
     @property
     def incomplete_bytes(self) -> int:
-        """How many bytes of output are held back until the rest of their character follows."""
+        """How many bytes of output are held back until the rest of their character arrives."""
         return self._utf8[OUTPUT].incomplete_bytes
 
     def encode(self, event: Event) -> bytes:

@@ -57,14 +57,14 @@ class CastFile:
         self._fd = -1
         #: The number of bytes written.
         self.size = 0
-        #: Bytes of output that were taken from `events`, but are not written before the rest of
-        #: their character is there.
+        #: How many bytes of output were taken from `events`, but are not written until the rest of
+        #: their character arrives.
         self.buffered_bytes = 0
 
     def open(self, first: bytes) -> None:
-        """Create the file, with `first` as its first line. Raises `OSError`.
+        """Create the file, with `first` as its first line. Raises `OSError` if that fails.
 
-        First remove the oldest recordings, so that with the new one at most `record_files` exist.
+        Before that, remove the oldest recordings, so that at most `record_files` exist afterwards.
         """
         with self._lock, self._creating:
             if self.closing:
@@ -85,7 +85,7 @@ class CastFile:
     def resume(self, size: int) -> None:
         """Open the file that the previous worker wrote, and truncate it to `size` bytes.
 
-        Raises `OSError`, also if the file is shorter.
+        Raises `OSError` if the file cannot be opened, or has fewer than `size` bytes.
         """
         with self._lock:
             if self.closing:
@@ -103,7 +103,11 @@ class CastFile:
             self.size = size
 
     def write(self) -> bool:
-        """Write the pending events; return whether the file is still open. Raises `OSError`."""
+        """Write the pending events; return whether the file is still open.
+
+        The file is closed when it is full, or after `close` was called. Raises `OSError` if the
+        events cannot be written.
+        """
         with self._lock:
             if self._fd < 0:
                 return False
@@ -125,7 +129,7 @@ class CastFile:
             return self._fd >= 0
 
     def close(self) -> None:
-        """Write the pending events, and close the file. Raises `OSError`."""
+        """Write the pending events, and close the file. Raises `OSError` as `write` does."""
         self.closing = True
         self.write()
 

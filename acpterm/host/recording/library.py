@@ -1,8 +1,8 @@
-"""Lists and reads the recordings in a directory, also those of earlier daemons.
+"""Lists and reads the recordings in a directory, including those of earlier daemons.
 
 All functions block, so they run in threads. Files are found by the names that `cast_file` gives
-them, and opened relative to the directory without following links: no other file can be read.
-A recording may be removed between two calls, or grow.
+them, and are opened relative to the directory without following links, so no other file can be
+read. Between two calls a recording may grow, or may be removed.
 """
 
 import os
@@ -20,8 +20,9 @@ from acpterm.host.recording.cast_file import AGENT_SUFFIX, NAME, SUFFIX
 
 LISTED_MAX: Final = 1000
 PIECE_BYTES: Final = 256 * 1024
-# A header has a title of 1000 characters at most. The last line is a marker, unless it is output of
-# up to 16 KiB, each byte of which may be escaped.
+# How many bytes are read for the first line, whose title has 1000 characters at most, and for the
+# last line. The last line is usually a short marker, but may be 16 KiB of output in which each byte
+# is escaped.
 _HEADER_BYTES: Final = 16 * 1024
 _LAST_LINE_BYTES: Final = (4 * 1024, 128 * 1024)
 _STARTED: Final = "%Y%m%dT%H%M%SZ"
@@ -37,7 +38,11 @@ class Header(msgspec.Struct):
 
 
 class Recording(NamedTuple):
-    """A recording in the directory. `header` and `seconds` are None if they cannot be read."""
+    """A recording: its file's name, the terminal's id, and whether an agent created the terminal.
+
+    `started` is in seconds since 1970, `size` in bytes, and `seconds` is the duration. `header` and
+    `seconds` are None if the file does not have them in a valid form.
+    """
 
     name: str
     terminal: str
@@ -49,14 +54,14 @@ class Recording(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The newest recordings of a directory, and how many more there are."""
+    """The newest recordings of a directory, newest first, and the number of older ones."""
 
     recordings: list[Recording]
     omitted: int
 
 
 class Piece(NamedTuple):
-    """A piece of a recording, where the next one begins, and the size of the file."""
+    """A piece of a recording: its text, the offset of the next piece, and the size of the file."""
 
     text: str
     end: int
@@ -64,9 +69,10 @@ class Piece(NamedTuple):
 
 
 def list_recordings(directory: str) -> Listing:
-    """Return the newest recordings, the newest first. Raises `OSError`.
+    """Return the newest `LISTED_MAX` recordings, newest first.
 
-    A directory that does not exist has none.
+    A directory that does not exist has no recordings. Raises `OSError` if the directory cannot be
+    read.
     """
     try:
         names = sorted(filter(NAME.fullmatch, os.listdir(directory)), reverse=True)
@@ -78,10 +84,10 @@ def list_recordings(directory: str) -> Listing:
 
 
 def read_piece(directory: str, name: str, offset: int) -> Piece:
-    """Return the piece of a recording that begins at `offset`, at most `PIECE_BYTES` bytes.
+    """Return the piece of a recording that begins at `offset`: at most `PIECE_BYTES` bytes.
 
-    A character that the piece does not have whole is left to the next one. Raises `OSError`;
-    `FileNotFoundError` also for a name that is no recording's.
+    A piece ends with a whole character: the rest is left to the next piece. Raises `OSError` if the
+    file cannot be read, such as `FileNotFoundError` if `name` is not that of a recording.
     """
     if not NAME.fullmatch(name):
         raise FileNotFoundError(f"{name!r} is not the name of a recording")
@@ -93,7 +99,7 @@ def read_piece(directory: str, name: str, offset: int) -> Piece:
 
 
 def _recording(directory: int, name: str) -> Recording | None:
-    """Return a recording; None if it cannot be opened, such as one that was removed meanwhile."""
+    """Return a recording; None if its file cannot be read, or was removed meanwhile."""
     is_agents = name.endswith(AGENT_SUFFIX)
     try:
         started = time.strptime(name[: _STAMP_CHARS - 1], _STARTED)
@@ -121,9 +127,12 @@ def _header(line: bytes) -> Header | None:
 
 
 def _last_time(file: int, size: int) -> float | None:
-    """Return the time of the last event, in seconds; 0 if there is none, None if it is damaged."""
+    """Return the time of the last event, in seconds: the duration of the recording.
+
+    Return 0 if there is no event, and None if the last one cannot be read.
+    """
     for most in _LAST_LINE_BYTES:
-        # What follows the last newline is being written.
+        # Skip an incomplete line, which is still being written.
         lines = os.pread(file, most, max(0, size - most)).split(b"\n")[:-1]
         if len(lines) > 1:
             return _time(lines[-1])
@@ -150,7 +159,10 @@ def _opened(directory: str) -> Iterator[int]:
 
 @contextmanager
 def _file(directory: int, name: str) -> Iterator[tuple[int, int]]:
-    """Open a recording during the block; yield its descriptor and its size. Raises `OSError`."""
+    """Open a recording during the block; yield its descriptor and its size in bytes.
+
+    Raises `OSError` if the file cannot be opened, or is no regular file.
+    """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     fd = os.open(name, flags, dir_fd=directory)
     try:

@@ -134,7 +134,10 @@ class Recorder:
 
 
 class _Recording:
-    """The recording of one terminal."""
+    """The recording of one terminal: reads the output with `walk`, and writes it to `file`.
+
+    `has_exit` is whether the file, or an event to be written, has the exit status.
+    """
 
     def __init__(
         self,
@@ -177,7 +180,10 @@ class _Recording:
         self._inputs.append((timeline.end, event))
 
     async def run(self, open_file: Callable[[], None]) -> None:
-        """Open the file by calling `open_file`, and write it until the recording ends."""
+        """Open the file by calling `open_file`, and write it until the recording ends.
+
+        Errors are logged, not raised. When cancelled, first write the pending output.
+        """
         try:
             try:
                 await self._in_thread(open_file)
@@ -226,7 +232,10 @@ class _Recording:
         return terminal.timeline.end - self.walk.position
 
     async def _write(self) -> bool:
-        """Write all that has happened so far; return whether the file is still open."""
+        """Write the output, the input and the exit status up to now.
+
+        Return whether the file is still open.
+        """
         until, status = self._terminal.timeline.end, self._terminal.exit
         while self._queue_batch(until):
             if not await self._write_file():

@@ -50,7 +50,8 @@ from acpterm.runtime.send_queue import (
 )
 
 PENDING_MAX: Final = 4096
-# A pending request counts once more for each of these bytes of its params, which it may retain.
+# A pending request counts once more for every `_PENDING_BYTES` bytes of its params, since it may
+# retain them.
 _PENDING_BYTES: Final = 16 * 1024
 _CHUNK: Final = 64 * 1024
 
@@ -60,9 +61,9 @@ _log = structlog.get_logger("acpterm.connection")
 class _NoContext:
     """A context that does nothing, for a connection that was abandoned (`Connection.abandon`).
 
-    Another connection now serves the former context (the state of the peer), which must not be
-    closed when the abandoned connection ends. Responses to requests that are still pending on the
-    abandoned connection have no effect, since its peer is gone.
+    Another connection now serves the former context (the state of the peer), so that context must
+    not be closed when the abandoned connection ends. Responses to requests that are still pending
+    on the abandoned connection have no effect, since its peer is gone.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -111,7 +112,7 @@ class Connection:
         self._log = _log.bind(connection=name)
 
     def close(self) -> None:
-        """Close the connection as if the peer had ended the stream. Idempotent."""
+        """Begin to close the connection, as if the peer had ended the stream. Idempotent."""
         self._reading.cancel()
 
     def serve_as(self, context: ConnectionContext, name: str) -> None:
@@ -125,7 +126,7 @@ class Connection:
         self._log.info("connection resumed")
 
     def abandon(self) -> None:
-        """Close the connection but not its context, which another connection serves from now on."""
+        """Begin to close the connection but not its context, which another connection serves."""
         self._set_context(_NoContext(self._context.settings))
         self.close()
 
@@ -173,7 +174,7 @@ class Connection:
             self.received += len(data)
             for number, event in enumerate(self._peer.receive_data(data)):
                 if number:
-                    # Let other tasks run between two events, as before the next read.
+                    # Let other tasks run between two events, as they do between two reads.
                     await self._queue.drain()
                 self._take(event, handlers)
             self._context.flush_state()

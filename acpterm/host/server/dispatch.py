@@ -27,15 +27,17 @@ class Method(NamedTuple):
     takes_id: bool = False
     """Whether the handler gets the request's id as its last argument."""
     acts_first: bool = False
-    """Whether the handler has an effect before it waits. While a connection has the maximum number
-    of pending requests, such a handler is not called, since its request would have to fail."""
+    """Whether the handler has an effect before it returns its coroutine. While a connection has the
+    maximum number of pending requests, such a handler is not called: its coroutine could not be
+    run, so the request would fail although it has had an effect."""
     result_at_once: Wire | None = None
-    """The result that is sent, without waiting, while a connection has the maximum number of
-    pending requests. So its client can still kill the terminals that these requests wait for."""
+    """The result that is sent instead of running the handler's coroutine, while a connection has
+    the maximum number of pending requests. So the client can still kill the terminals that these
+    requests wait for. With None, the request fails instead."""
 
 
 class MethodTable(NamedTuple):
-    """The methods that one kind of peer may call: requests and notifications, by their names."""
+    """The methods that one kind of peer may call, by name: those of requests and notifications."""
 
     requests: Mapping[str, Method]
     notifications: Mapping[str, Method]

@@ -27,9 +27,9 @@ _SO_PEERPIDFD: Final = 77
 class PeerProcess:
     """The process that connected, distinguished from later processes with the same pid.
 
-    The process is identified by a pidfd, or by its start time if the system has no pidfds. The
-    constructor raises `OSError` if no descriptor is left, not even a reserved one
-    (`runtime.descriptors`).
+    The process is identified by a pidfd, or by its start time if the system has no pidfds. `pid` is
+    0 if the process cannot be seen. The constructor raises `OSError` if no descriptor is left, not
+    even a reserved one (`runtime.descriptors`).
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
@@ -52,7 +52,7 @@ class PeerProcess:
             found = reserve.borrow(lambda: processes.identity(self.pid))
             is_visible = found is not None and not found.zombie and not self.has_ended()
         except BaseException:
-            # `__exit__` will not be called.
+            # Python does not call `__exit__` if the constructor raises.
             self._close()
             raise
         self.identity = found if is_visible else None
@@ -69,7 +69,7 @@ class PeerProcess:
             self._pidfd = -1
 
     def has_ended(self) -> bool:
-        """Return whether the process has ended."""
+        """Return whether the process is known to have ended."""
         if self._is_gone:
             return True
         if self._pidfd >= 0:

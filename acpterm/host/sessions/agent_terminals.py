@@ -14,7 +14,7 @@ from sys import getsizeof
 from typing import Final
 
 from acpterm.acp.terminal_updates import Exit, Info, Output, ProgramExit, TerminalUpdate
-from acpterm.terminal.ring import Ring
+from acpterm.terminal.private_ring import PrivateRing
 
 TERMINALS_MAX: Final = 200
 ID_MAX: Final = 512
@@ -32,14 +32,16 @@ TOTAL_BYTES_MAX: Final = 2 * 1024 * 1024
 class AgentTerminal:
     """A terminal that an agent runs itself, as the agent's updates describe it.
 
-    `generation` is how many times the terminal's whole output was replaced.
+    `ring` has the output, and `end` is how the program ended (None while it runs). `generation` is
+    how many times the whole output was replaced. `forgotten` is set once the session no longer
+    retains the terminal.
     """
 
     def __init__(self, identifier: str) -> None:
         self.id: Final = identifier
         self.cwd: str | None = None
         self.command: str | None = None
-        self.ring = Ring(RETAINED_BYTES)
+        self.ring = PrivateRing(RETAINED_BYTES)
         self.end: ProgramExit | None = None
         self.generation = 0
         self.forgotten = False
@@ -59,7 +61,7 @@ class AgentTerminal:
                 self.command = command[:COMMAND_MAX] if command else self.command
             case Output(_, data, whole):
                 if whole:
-                    self.ring, self.generation = Ring(RETAINED_BYTES), self.generation + 1
+                    self.ring, self.generation = PrivateRing(RETAINED_BYTES), self.generation + 1
                 self.ring.write(data)
             case Exit(_, end):
                 self.end = end and end._replace(signal=end.signal and end.signal[:_SIGNAL_MAX])
@@ -78,7 +80,7 @@ class AgentTerminals:
         return self._terminals.get(identifier)
 
     def apply(self, updates: Iterable[TerminalUpdate]) -> list[str]:
-        """Apply updates to their terminals, and return the terminals' ids.
+        """Apply updates to their terminals, and return the ids of these terminals, each once.
 
         A terminal that is not known yet is added. Updates with an id that is too long are ignored.
         """

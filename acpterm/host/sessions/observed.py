@@ -15,9 +15,9 @@ from acpterm.host.sessions.agent_terminals import AgentTerminals
 from acpterm.host.sessions.tool_calls import ToolCalls
 
 Observer: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
-"""A function that is called after each session update. The arguments: the id of the tool call that
-the update is about (None if about none), the members of the update, and the ids of the terminals
-that the agent runs itself and the update describes."""
+"""A function that is called after each session update. Its arguments are the id of the tool call
+that the update is about (None if it is about no tool call), the members of the update, and the ids
+of those terminals that the update describes and the agent runs itself."""
 
 
 class ObservedSession(Session, Protocol):

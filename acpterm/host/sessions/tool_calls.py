@@ -30,7 +30,7 @@ TOTAL_BYTES_MAX: Final = 1024 * 1024
 # Bytes of overhead that are counted for a call, and for each of its members and terminals.
 _CALL_BYTES: Final = 256
 _MEMBER_BYTES: Final = 64
-# How many terminals of one tool call, the first, are retained.
+# How many terminals of one tool call are retained at most: the first ones.
 TERMINALS_MAX: Final = 1_000
 # Terminals with longer ids, in characters, are not retained. Tool calls with longer ids are not
 # stored for the next worker.
@@ -40,7 +40,8 @@ STORED_ID_MAX: Final = 512
 class ToolCall:
     """One tool call: its members, its `_meta`, and the ids of the terminals that it shows.
 
-    `number` is unique in the session; numbers grow in the order in which tool calls began.
+    `fields` has the members except `_meta`. `number` is unique in the session; numbers grow in the
+    order in which tool calls began.
     `changes` grows with each change of any tool call of the session: the tool call with the larger
     `changes` was changed more recently.
     """

@@ -7,7 +7,8 @@ new version. Older versions are read; newer versions are refused (`StateVersionE
 A field `…_at` is in seconds of the boot clock, which cannot be set and is the same for all workers.
 A field `…_time` is in seconds since 1970, for display.
 
-The file is long because it has all records: what one worker hands over to the next is in one place.
+Longer than 300 lines because it has all records: whether an older or newer worker can read what a
+worker stores is decided here, and can be reviewed in one place.
 """
 
 from typing import Annotated, ClassVar, Final, Self, TypeAlias
@@ -16,7 +17,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from acpterm import __version__
-from acpterm.acp.agent_api import ResourcesParams
+from acpterm.acp.agent_meta import ResourcesParams
 from acpterm.acp.approvals import ApproverKind
 from acpterm.config.profiles import Limits
 from acpterm.policy.questions import AnswerDecision, AnsweredBy, Scope
@@ -137,8 +138,9 @@ class HttpRecord(Record, kw_only=True, omit_defaults=True):
 class RightsRecord(Struct, kw_only=True, omit_defaults=True):
     """What decides which commands an agent's connection may run, and how the user is asked.
 
-    It is stored with each terminal too, because only the terminals' records survive the death of
-    the keeper: the connection must not have more rights afterwards.
+    The connection's own record has the same fields. They are stored with each terminal too, because
+    only the terminals' records survive the death of the keeper: a connection that is restored from
+    them must not get more rights than it had.
     """
 
     programs: list[str] = []
@@ -146,13 +148,13 @@ class RightsRecord(Struct, kw_only=True, omit_defaults=True):
     directory: bytes
     """The directory that the agent works in, by which its profile is selected."""
     approver: ApproverKind | None = None
-    """What asks the user the connection's questions; None if the connection is just an agent's."""
+    """The kind of client that asks the user the connection's questions; None if no client does."""
     profile: str | None = None
-    """The profile that the user has chosen for the connection; None without one."""
+    """The profile that the user has chosen for the connection; None if the user has chosen none."""
     requested_profiles: list[str] = []
     """The profiles that the client has requested for the connection, in addition."""
     workspace: bytes | None = None
-    """The directory in which the programs of the terminal's session may write; None if not set."""
+    """The directory in which the session's programs may write; None if no client has set it."""
 
 
 class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
@@ -161,9 +163,12 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     KIND: ClassVar[str] = "connection"
 
     secret: str
+    """The secret with which a client can resume the connection."""
     agent: str | None = None
+    """The name that the agent sent in `initialize`; None if it sent none."""
     context: ContextRecord | None = None
-    """None if the environment is too large for any program: the daemon's context is used then."""
+    """The agent's execution context. None if its environment is too large for any program: the
+    daemon's context is used then."""
     holders: list[tuple[int, float]] = []
     """The processes that use the connection, as pid and start time: see `AgentConnection`."""
     programs: list[str] = []
@@ -173,9 +178,9 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     starts: list[float] = []
     """When terminals were started, on the boot clock: see `host.quotas`."""
     approver: ApproverKind | None = None
-    """What asks the user the connection's questions; None if the connection is just an agent's."""
+    """The kind of client that asks the user the connection's questions; None if no client does."""
     profile: str | None = None
-    """The profile that the user has chosen for the connection; None without one."""
+    """The profile that the user has chosen for the connection; None if the user has chosen none."""
     requested_profiles: list[str] = []
     """The profiles that the client has requested for the connection, in addition."""
 
@@ -187,14 +192,17 @@ class SessionRecord(Record, kw_only=True, omit_defaults=True):
 
     id: str
     cwd: bytes | None = None
+    """The directory of `terminal/create` requests without `cwd`; None if it was not set."""
     cancelled: int = 0
+    """How many prompt turns of the session were cancelled."""
     released: list[str] = []
     """The ids of the terminals that were released most recently, oldest first."""
     workspace: bytes | None = None
-    """The directory in which the session's programs may write; None without one."""
+    """The directory in which the session's programs may write; None if no client has set it."""
     allowed: list[list[str]] = []
     """The prefixes of commands that the user has allowed for the session."""
     rejected: list[list[str]] = []
+    """The prefixes of commands that the user has rejected for the session."""
     rejected_commands: list[bytes] = []
     """The SHA-256 of commands that the user has rejected for the session."""
 
@@ -209,7 +217,7 @@ class AnswerRecord(Struct, kw_only=True, omit_defaults=True):
 
 
 class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
-    """A question to the user, until the request that caused it was answered."""
+    """A question to the user (`policy.questions.Question`), until its request was answered."""
 
     KIND: ClassVar[str] = "question"
 
@@ -225,11 +233,13 @@ class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
     fingerprint: bytes
     asked_time: float
     deadline_at: float | None = None
+    """When the question is refused without an answer; None for never."""
     answer: AnswerRecord | None = None
+    """None if the question was not answered yet."""
 
 
 class ToolCallRecord(Record, kw_only=True, omit_defaults=True):
-    """A tool call of a session; the values of its members are JSON."""
+    """A tool call of a session: see `sessions.tool_calls.ToolCall`. Its members are raw JSON."""
 
     KIND: ClassVar[str] = "tool call"
 
@@ -267,14 +277,17 @@ class LimitsRecord(Struct, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_limits(cls, limits: Limits) -> Self | None:
-        """Return the record of those limits that apply while a terminal runs; None without any."""
+        """Return the record of the limits that apply while a terminal runs; None if none is set.
+
+        These are `idle` and the limits of the program's resources.
+        """
         names = ("idle", *ResourceLimits._fields)
         values = {name: getattr(limits, name) for name in names}
         return None if all(value is None for value in values.values()) else cls(**values)
 
     @property
     def resources(self) -> ResourceLimits:
-        """The limits of the terminal's programs."""
+        """The limits of the resources that the terminal's processes use."""
         return ResourceLimits(*(getattr(self, name) for name in ResourceLimits._fields))
 
 
@@ -290,10 +303,13 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     started_at: float
     cols: int
     rows: int
-    """The size that the terminal has while no window is attached."""
+    """`cols` and `rows` are the size that the terminal has while no window is attached."""
     limit: int
+    """How many bytes of text are retained."""
     ring_size: int
+    """How many bytes of raw output are retained."""
     view: str = "text"
+    """The default format of the output: "text", "raw" or "screen"."""
     lifetime_end: float | None = None
     """When the program is killed because of its timeout, on the boot clock; None for never."""
     lifetime_limit: tuple[str, float] | None = None
@@ -301,9 +317,11 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     limits: LimitsRecord | None = None
     """The limits of an agent's terminal; None if it has none."""
     is_users: bool = False
+    """Whether the user owns the terminal."""
     is_given: bool = False
-    """Whether the agent has given the terminal to the user, who has not taken it over himself."""
+    """Whether the user owns the terminal only because its agent has given it to the user."""
     connection: str | None = None
+    """The id of the agent's connection that created the terminal; None if the user did."""
     secret: str | None = None
     """The secret of the agent's connection. It is here too, because only the terminals' records
     survive the death of the keeper."""
@@ -313,13 +331,14 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     session: str | None = None
     """The id of the session that created the terminal; None if the user did."""
     request: RequestId | None = None
-    """The id of the create request, until a later request names the terminal."""
+    """The JSON-RPC id of the create request, until a later request names the terminal."""
     is_held: bool = True
-    """Whether the session may still name the terminal: it has not released the id."""
+    """Whether the agent may still use the terminal's id: it has not released the id."""
     killed_by: EndedBy | None = None
+    """Why the terminal was killed; None if it was not killed. `killed_at` is when."""
     killed_at: float | None = None
     release_at: float | None = None
-    """When the terminal is released after its turn was cancelled; None if it was not."""
+    """When the terminal will be released because its turn was cancelled; None if it will not."""
     released_by: EndedBy | None = None
     released_time: float | None = None
     released_at: float | None = None
@@ -332,17 +351,21 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     recorded: RecordingRecord | None = None
     """The progress of the recording; None if the recording has ended."""
     provider: str = "local"
-    """The name of the provider; `isolation` is the provider's."""
+    """The name of the provider that runs the program."""
     isolation: Isolation = "none"
+    """The isolation of that provider."""
     host: str | None = None
-    """The name of the host that the program runs on; None for this one."""
+    """The name of the host that the program runs on; None for this host, or if not known yet."""
     clean_up_token: str | None = None
     """What `Provider.clean_up` needs once the terminal is closed; None if nothing is left to do."""
     level: str | None = None
     """The level of the command that an agent requested: `safe`, `unknown` or `dangerous`."""
 
     def cause_of(self, by: EndedBy | None) -> Cause | None:
-        """Return the limit because of which `by` ends the program; None if there is none."""
+        """Return the limit, with its value, that ends a program for the cause `by`.
+
+        Return None if `by` is neither `TIMEOUT` nor `IDLE`, or if the limit is not set.
+        """
         if by is EndedBy.TIMEOUT and self.lifetime_limit is not None:
             return Cause(*self.lifetime_limit)
         if by is EndedBy.IDLE and self.limits is not None and self.limits.idle is not None:

@@ -1,8 +1,9 @@
 """The previous worker's records in the store, read and checked before anything is restored.
 
 If any record was written by a newer version of acpterm, nothing is restored (`StateVersionError`):
-a worker of that version must serve. A damaged record is skipped. So are a session's record without
-the record of its connection, and a tool call's record without the record of its session.
+a worker of that version must serve. The following records are skipped: a damaged record, a
+session's record without the record of its connection, and a tool call's record without the record
+of its session.
 """
 
 from collections.abc import Mapping
@@ -64,7 +65,10 @@ class Snapshot:
 
     @classmethod
     def read(cls, entries: Mapping[str, StoredEntry]) -> "Snapshot":
-        """Return the records in `entries`, the entries of a store. Raises `StateVersionError`."""
+        """Return the records in `entries`, the entries of a store.
+
+        Raises `StateVersionError` if a newer version of acpterm wrote one of them.
+        """
         found = cls()
         records = [(*parsed, key) for key in entries if (parsed := parse_key(key))]
         # Parents before their children: connections, sessions, tool calls.
@@ -117,7 +121,10 @@ def _put(into: dict[K, V], key: K, value: V | None) -> bool:
 
 
 def _read(kind: type[R], value: bytes) -> R | None:
-    """Decode a record of the type `kind`; None if it is damaged. Raises `StateVersionError`."""
+    """Decode a record of the type `kind`; return None if it is damaged.
+
+    Raises `StateVersionError` if a newer version of acpterm wrote the record.
+    """
     try:
         return kind.decode(value)
     except StateVersionError:

@@ -72,7 +72,11 @@ def session_key(connection: str, number: int) -> str:
 
 
 def tool_call_key(connection: str, session: int, call: int) -> str:
-    """Return the key of a tool call's record; `session` and `call` are numbers."""
+    """Return the key of a tool call's record.
+
+    `session` is the number of the session in the connection, and `call` that of the tool call in
+    the session.
+    """
     return f"{_TOOL_CALL}{connection}/{session}/{call}"
 
 

@@ -1,12 +1,13 @@
 """Decides whether a connection to the user's socket is the user's or an agent's.
 
-`host.Host` asks this about each connection to the user's socket. A refused connection is not
-closed: every request on it fails with an error that says the reason, so that the client can report
-it. The processes of the user's uid are admitted, except:
+`host.Host` calls `Admission.judge` for each connection to the user's socket. A refused connection
+is not closed: every request on it fails with an error that says the reason, so that the client can
+report the reason. The processes of the user's uid are admitted, except:
 
 - processes in a terminal that an agent created, even if it was promoted;
-- processes that use an agent's connection, and their descendants. A process that asks the user an
-  agent's questions is admitted, since the user has started it; its descendants are not;
+- processes that use an agent's connection, and their descendants; an approver (a process that asks
+  the user an agent's questions) is admitted, since the user has started it, but not its
+  descendants;
 - processes from a terminal of another daemon, and processes whose origin cannot be determined.
 
 This keeps agents from using the user's commands by mistake. It is not a security boundary: see
@@ -29,7 +30,7 @@ Identity: TypeAlias = tuple[int, float]
 
 
 class Verdict(NamedTuple):
-    """Whether a connection to the user's socket is admitted, and which process made it."""
+    """Whether a connection to the user's socket is admitted, and which process opened it."""
 
     pid: int
     """The pid of the process; 0 if the process cannot be seen."""
@@ -66,7 +67,8 @@ class Admission:
     async def judge(self, stream: trio.SocketStream) -> Verdict:
         """Decide whether the connection `stream` is the user's or an agent's.
 
-        The decision depends on the process that made the connection, and on its ancestors.
+        The decision depends on the process that opened the connection, and on its ancestors.
+        Raises `OSError` if no file descriptor is left, not even a reserved one.
         """
         with PeerProcess(stream) as peer:
             if not peer.pid:
@@ -82,7 +84,7 @@ class Admission:
 
             origin = await retry_on_oserror(read_origin)
             found = peer.identity
-            # If the process has ended, the origin may be that of another process with its pid.
+            # If the process has ended, `origin` may be that of another process with the same pid.
             if peer.has_ended():
                 return Verdict(
                     peer.pid,
@@ -125,7 +127,10 @@ class Admission:
         return None
 
     def _holder(self, origin: Origin) -> int | None:
-        """Return the pid of the process because of which the connection is an agent's, if any."""
+        """Return the pid of the nearest process that uses an agent's connection; None if none does.
+
+        The search begins with the process that connected, and continues with its ancestors.
+        """
         ancestry = [(one.pid, one.started) for one in origin.ancestry]
         if ancestry and ancestry[0] in self._approvers():
             del ancestry[0]

@@ -33,7 +33,8 @@ def list_pending(user: UserConnection, params: NoParams) -> ApprovalsResponse:
 def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
     """`_acpterm/approval/answer`: answer a question; return the question.
 
-    The first answer counts. If the question is not pending any more, this is an error.
+    Only the first answer to a question counts: a later one is an error. Raises `RpcError`: -32002
+    if the question is not pending, -32602 if the id is ambiguous or the answer is not possible.
     """
     approvals = user.host.approvals
     given = Answer(
@@ -65,8 +66,8 @@ def approver(user: UserConnection, params: ApproverRequest) -> ApproverResponse:
 async def subscribe(user: UserConnection, params: SubscribeApprovalsRequest) -> Empty:
     """`_acpterm/approval/subscribe`: send the pending questions, then every change.
 
-    A new question is sent as an ``asked`` notification, and its answer as a ``withdrawn`` one. The
-    request ends when it is cancelled.
+    A new question is sent as an ``asked`` notification, and its answer as a ``withdrawn``
+    notification. The request lasts until it is cancelled.
     """
     follower = _Follower()
     with user.ongoing_request(params.token), user.host.approvals.subscribe(follower):
@@ -84,7 +85,7 @@ async def subscribe(user: UserConnection, params: SubscribeApprovalsRequest) -> 
 class _Follower:
     """Queues the questions of all agents for one client. Implements `policy.approvals.Observer`.
 
-    A question that is withdrawn before the client has read it is dropped. So the queue has at most
+    A question that is answered or withdrawn before it was sent is dropped. So the queue has at most
     one item for each pending question, and one for each question that was sent.
     """
 
@@ -93,7 +94,7 @@ class _Follower:
         self._has_items = trio.Event()
 
     def attends(self, question: Question) -> bool:
-        """Return True: the user can answer each question."""
+        """Return True: the user can answer every question through this client."""
         del question
         return True
 
@@ -113,7 +114,7 @@ class _Follower:
         self._has_items.set()
 
     async def next(self) -> tuple[Question, Answer | None]:
-        """Wait for the next item: a question, and its answer or None if it is new."""
+        """Wait for the next item, and return it: a question, and its answer (None if it is new)."""
         while not self._queue:
             self._has_items = trio.Event()
             await self._has_items.wait()

@@ -64,10 +64,12 @@ async def attach(
 ) -> AttachResponse:
     """Show a terminal in a window until its program ends or the terminal is released.
 
-    `share` is the id of the share that a visitor uses.
-    Raises `RpcError` (-32602) if the client runs in the terminal, or in one that is attached inside
-    the terminal (`Windows.is_shown_in`); if the terminal is too large for a screen; or if showing
-    it needs an emulator and none is installed.
+    `share` is the id of the share that a visitor uses; None for the user.
+
+    Raises `RpcError` (-32602) if the client runs in this terminal, or in another terminal that this
+    terminal shows (`Windows.is_shown_in`); if this terminal is too large for a screen; or if an
+    emulator is needed to show it and none is installed. Raises `RpcError` (-32800) if the
+    connection closes.
     """
     nested_in = user.terminals
     if user.host.windows.is_shown_in(nested_in, entry):
@@ -133,13 +135,14 @@ class _Attachment:
             except RpcError:
                 if not self._size[0]:
                     raise
-                # The terminal is too large for a screen: the window is unchanged until it fits.
+                # The terminal has become too large for a screen: keep the window unchanged until
+                # the terminal is smaller.
                 self._position, more = None, False
             if more:
                 continue
             if ended:
                 return
-            # Check again, since painting takes a while.
+            # Check again, since the terminal may have changed during the painting.
             if terminal.ring.end == seen and not self._needs_redraw() and not self._ended():
                 await terminal.wait_changed()
             if self._position is None:

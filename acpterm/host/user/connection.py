@@ -1,4 +1,4 @@
-"""A connection of a user's client, which may use every terminal of the host.
+"""The state of one connection of a user's client, which may use every terminal of the host.
 
 Attached windows, subscriptions and other ongoing requests end with the connection. The terminals
 that the user created do not.
@@ -47,7 +47,7 @@ class UserConnection:
         self.context = context
         self.process: Final = process
         self.answers_as: Final = answers_as
-        """How the client answers questions about commands."""
+        """The origin that is recorded with the client's answers to questions about commands."""
         self._terminals: Final = frozenset(terminals)
         self.host: Final = host
         self.sessions: Final = sessions
@@ -72,7 +72,7 @@ class UserConnection:
     def terminals(self) -> frozenset[str]:
         """The ids of the terminals, of this daemon or another one, that the client runs in.
 
-        There are several if they are nested. The terminal that is named in the client's environment
+        There are several if one runs in another. The terminal that the client's environment names
         is included, since the process tree alone may not show it.
         """
         named = self.context.env.get(marks.TERMINAL)
@@ -94,10 +94,10 @@ class UserConnection:
             self.release_output(terminal)
 
     def hold_output(self, terminal: Terminal, position: int) -> None:
-        """Prevent the terminal's ring from dropping output from `position` on.
+        """Prevent the terminal's ring from dropping the output that begins at `position`.
 
         The program blocks once the ring is full. A later call for the same terminal replaces the
-        position. Does nothing after `close`.
+        position. After `close`, do nothing.
         """
         if self._closed:
             return
@@ -125,7 +125,8 @@ class UserConnection:
 
         The client chooses the token; the request's notifications contain it. For an attach request,
         `attached` is its terminal and its window: `window` returns them. The block is cancelled
-        when the connection closes. Raises `RpcError` (-32602) if the token is in use.
+        when the connection closes; then raise `RpcError` (-32800). Raises `RpcError` (-32602) if
+        the token is in use.
         """
         if token in self._tokens:
             raise RpcError(INVALID_PARAMS, f"token {quote(token)} is in use: choose another")
@@ -138,7 +139,7 @@ class UserConnection:
 
     @contextmanager
     def cancel_on_close(self) -> Iterator[None]:
-        """Cancel the block when the connection closes; raise `RpcError` in that case."""
+        """Cancel the block when the connection closes; then raise `RpcError` (-32800)."""
         if self._closed:
             # The connection closed after the request was received, but before its task ran.
             raise _closing()

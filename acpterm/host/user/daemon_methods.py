@@ -1,6 +1,6 @@
-"""The handlers of the user's methods about the host as a whole.
+"""The handlers of the user's methods about the host as a whole, not about one terminal.
 
-They report status, events and sessions, and restart or shut down the daemon.
+They report status, events and agents' sessions, and restart or shut down the daemon.
 """
 
 import os
@@ -18,7 +18,7 @@ from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
 from acpterm.host.user.subscribe.subscriber import Subscriber
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
-from acpterm.keeper.client import KeeperLostError, RestartError
+from acpterm.keeper.reports import KeeperLostError, RestartError
 from acpterm.pty import linux
 
 # How many sessions an error message names.
@@ -28,7 +28,8 @@ _NAMED_MAX: Final = 10
 def initialize(user: UserConnection, params: InitializeRequest) -> InitializeAnswer:
     """`initialize`: set the execution context of the client; return the host's capabilities.
 
-    The capabilities say that the user's methods are available on this socket.
+    The capabilities say that the user's methods are available on this socket. Raises `RpcError`
+    (-32602) for an invalid context.
     """
     user.context = requested_context(user.context, params)
     return host_answer(__version__, {"user": True})
@@ -65,7 +66,7 @@ def status(user: UserConnection, params: NoParams) -> StatusResponse:
 
 
 def shutdown(user: UserConnection, params: NoParams) -> Empty:
-    """`_acpterm/shutdown`: end the terminals, then the daemon."""
+    """`_acpterm/shutdown`: begin to end all terminals, then the daemon; respond without waiting."""
     del params
     user.host.daemon_info.end()
     return Empty()
@@ -119,7 +120,11 @@ def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:
 
 
 async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
-    """`_acpterm/session/subscribe`: send a session's updates until the agent has disconnected."""
+    """`_acpterm/session/subscribe`: send a session's updates until the agent has disconnected.
+
+    Raises `RpcError`: -32002 if there is no such session, -32602 if several connections have one or
+    the token is in use.
+    """
     session = _find_session(user, params.session_id, params.connection)
     with user.ongoing_request(params.token):
         encoder = V1MetaEncoder() if params.format == "meta" else V2Encoder(session.cwd)

@@ -1,4 +1,4 @@
-"""Following a terminal: sends its output live to one client, as bytes.
+"""Sends the output of a terminal to one client of the user, live and as bytes.
 
 No byte is sent twice. If the client reads more slowly than the program prints, the ring drops
 output, and the next notification has the number of missing bytes. With `hold` the program blocks
@@ -37,8 +37,10 @@ async def follow(
     """Send the output of a terminal, from the position or time that `params` names, then live.
 
     Without `stay`, return once the current output was sent; otherwise once the program has ended
-    and all output was sent. The response has the position just past the sent output. Raises
-    `RpcError` (-32602) if the output has not reached the position `since`.
+    and all output was sent. The response has the position just past the sent output.
+
+    Raises `RpcError`: -32602 if `since` is after the end of the output, or if the token is in use;
+    -32800 if the connection closes, or if a later request has the same holder.
     """
     terminal = entry.terminal
     if params.since_time is not None:
@@ -77,7 +79,11 @@ async def follow(
 
 @contextmanager
 def _replace_earlier(entry: TerminalEntry, holder: str | None) -> Iterator[None]:
-    """Cancel the earlier request of the same holder; raise `RpcError` if a later one comes."""
+    """Cancel the earlier request of `holder`; register the block as the holder's request.
+
+    If a later request of the same holder arrives, the block is cancelled; then raise `RpcError`
+    (-32800). Do nothing if `holder` is None.
+    """
     if holder is None:
         yield
         return

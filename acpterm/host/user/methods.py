@@ -1,7 +1,7 @@
 """The dispatch table of the user's socket: each method with its params and its handler.
 
-A connection that `user.admission` refuses is not closed: it gets the table that `refusing` returns,
-so that the client is sent the reason.
+A connection that `user.admission` refuses is not closed. It is served with the table that
+`refusing` returns, so that every request is answered with the reason.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user import (
     approval_methods,
     daemon_methods,
-    launches,
+    launch_methods,
     policy_methods,
     review_methods,
     share_methods,
@@ -60,7 +60,7 @@ USER_METHODS = MethodTable(
         "initialize": Method(InitializeRequest, daemon_methods.initialize),
         "_acpterm/terminal/list": Method(ListRequest, terminal_methods.list_all),
         "_acpterm/terminal/get": Method(GetRequest, terminal_methods.get),
-        "_acpterm/terminal/create": Method(UserCreateRequest, terminal_methods.create),
+        "_acpterm/terminal/create": Method(UserCreateRequest, launch_methods.create),
         "_acpterm/terminal/read": Method(UserReadRequest, terminal_methods.read),
         "_acpterm/terminal/output": Method(UserTerminalRequest, terminal_methods.output),
         "_acpterm/terminal/follow": Method(FollowRequest, terminal_methods.follow),
@@ -69,8 +69,8 @@ USER_METHODS = MethodTable(
         ),
         "_acpterm/terminal/resize": Method(UserResizeRequest, terminal_methods.resize),
         "_acpterm/terminal/rename": Method(RenameRequest, terminal_methods.rename),
-        "_acpterm/terminal/inspect": Method(UserTerminalRequest, launches.inspect),
-        "_acpterm/terminal/restart": Method(UserTerminalRequest, launches.restart),
+        "_acpterm/terminal/inspect": Method(UserTerminalRequest, launch_methods.inspect),
+        "_acpterm/terminal/restart": Method(UserTerminalRequest, launch_methods.restart),
         "_acpterm/terminal/signal": Method(UserSignalRequest, terminal_methods.signal),
         "_acpterm/terminal/wait": Method(UserTerminalRequest, terminal_methods.wait),
         "_acpterm/terminal/kill": Method(
@@ -112,7 +112,7 @@ USER_METHODS = MethodTable(
 
 
 def refusing(reason: str) -> MethodTable:
-    """Return a dispatch table in which every method fails with an error that says `reason`."""
+    """Return a dispatch table in which every method raises `RpcError` (-32600) with `reason`."""
 
     def refuse(*_: object) -> NoReturn:
         raise RpcError(INVALID_REQUEST, f"this is the user's endpoint: {reason}")

@@ -1,4 +1,7 @@
-"""The handlers of the user's methods about the policy for agents: nothing is run or recorded."""
+"""The handlers of the user's methods about the policy for agents: check a command, list profiles.
+
+They run no command, and write nothing to the audit log.
+"""
 
 from msgspec.structs import asdict
 
@@ -17,10 +20,10 @@ from acpterm.policy.rules import RulesError
 
 
 def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
-    """`_acpterm/command/check`: return the policy's judgement on a command of an agent.
+    """`_acpterm/command/check`: return how a command would be judged if an agent requested it.
 
-    Raises `RpcError`: -32602 for an invalid command or an unknown profile, -32603 if the file of
-    rules is invalid.
+    Raises `RpcError`: -32602 for an invalid command or directory, or an unknown profile; -32603 if
+    the file of rules is invalid.
     """
     check_command(params.command, params.args)
     check_size((params.command, *(params.args or ())), {}, user.context.rlimits)

@@ -40,7 +40,8 @@ _threads = trio.CapacityLimiter(_THREADS)
 async def read_audit(user: UserConnection, params: AuditReadRequest) -> AuditReadResponse:
     """`_acpterm/audit/read`: return entries of the audit log, the newest first.
 
-    Raises `RpcError`: -32602 if `before` or `after` is no place, -32603 if the log cannot be read.
+    Raises `RpcError`: -32602 if `before` or `after` is not a place in the log as earlier responses
+    name it, -32603 if the log cannot be read.
     """
     directory = user.settings.audit_dir or default_audit_dir()
     selection = Selection(
@@ -138,7 +139,12 @@ def _recording_info(found: Recording, is_written: bool) -> RecordingInfo:
 
 
 async def _in_thread(user: UserConnection, work: Callable[[], T], what: str) -> T:
-    """Call `work` in a thread; raise `RpcError` that names `what` instead of `OSError`."""
+    """Call `work` in a thread; return its result.
+
+    Raises `RpcError` if `work` raises `OSError`: -32002 if the file does not exist, otherwise
+    -32603. `what` names the file in the message. Raises `RpcError` (-32800) if the connection
+    closes.
+    """
     try:
         with user.cancel_on_close():
             return await run_blocking(work, abandon_on_cancel=True, limiter=_threads)

@@ -24,7 +24,9 @@ from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 async def create(user: UserConnection, params: ShareCreateRequest) -> ShareCreateResponse:
     """`_acpterm/share/create`: make a link to one terminal; start the HTTP server if needed.
 
-    A name, and `@last`, mean a terminal that the user has created or taken over, if there is one.
+    A name or `@last` means a terminal that the user has created or taken over, if there is one,
+    rather than an agent's. Raises `RpcError` (-32602) if the terminal was released, or if the share
+    would allow typing into an agent's terminal.
     """
     door = door_of(user)
     entry = user.entry(params.terminal_id, own=True)
@@ -60,9 +62,12 @@ def list_all(user: UserConnection, params: NoParams) -> SharesResponse:
 
 
 def revoke(user: UserConnection, params: ShareRevokeRequest) -> Empty:
-    """`_acpterm/share/revoke`: end a share, and close the pages that use it."""
+    """`_acpterm/share/revoke`: end a share, and close the pages that use it.
+
+    Raises `RpcError`: -32002 if no share matches the id, -32602 if several match.
+    """
     door, wanted = door_of(user), params.share_id
-    # Those that have ended, but are still stored, can be revoked again, to store that.
+    # A share whose end could not be stored can be revoked again, to store it.
     ids = [*(share.id for share in door.shares()), *sorted(door.revoked_shares())]
     found = [wanted] if wanted in ids else [one for one in ids if wanted and one.startswith(wanted)]
     if not found:

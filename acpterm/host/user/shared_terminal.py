@@ -1,9 +1,8 @@
-"""What a visitor, who has the link of a share, may call: a few methods, for one terminal.
+"""The methods of a visitor, who has the link of a share, and their handlers: for one terminal.
 
-Each connection has a dispatch table of its own (`share_methods_table`). A method that names another
-terminal fails, and so does every method that is not in the table. Windows do not change the size of
-the terminal, unless the share allows to write. What is typed is recorded in the audit log as typed
-by `share`.
+Each connection has a dispatch table of its own (`share_methods_table`). A request that names
+another terminal fails. A visitor's window changes the size of the terminal only if the share allows
+typing. Input is recorded in the audit log with `by` = `share`.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -31,7 +30,11 @@ WINDOWS_MAX: Final = 4
 
 
 def share_methods_table(share: str, terminal_id: str, *, write: bool) -> MethodTable:
-    """Return the methods of one connection that uses a share of a terminal; both are ids."""
+    """Return the dispatch table of one connection of a visitor.
+
+    `share` is the id of the share, and `terminal_id` that of its terminal. `write` says whether the
+    share allows typing.
+    """
     shared = _SharedTerminal(share, terminal_id, write=write)
     return MethodTable(
         {
@@ -65,7 +68,7 @@ class _SharedTerminal:
         self._windows = 0
 
     def get(self, user: UserConnection, params: GetRequest) -> SharedTerminalInfo:
-        """`_acpterm/terminal/get`: return what may be known about the terminal."""
+        """`_acpterm/terminal/get`: return what a visitor may know about the terminal."""
         entry = self._entry(user, params.terminal_id)
         info = user.host.terminal_info(entry)
         names = (name for name in SharedTerminalInfo.__struct_fields__ if name != "write")
@@ -73,7 +76,10 @@ class _SharedTerminal:
         return SharedTerminalInfo(**fields, write=self._write and entry.is_users)
 
     async def attach(self, user: UserConnection, params: AttachRequest) -> AttachResponse:
-        """`_acpterm/terminal/attach`: show the terminal in a window."""
+        """`_acpterm/terminal/attach`: show the terminal in a window.
+
+        The window is read-only unless the share allows typing and the user owns the terminal.
+        """
         entry = self._entry(user, params.terminal_id)
         read_only = params.read_only or not self._write or not entry.is_users
         with self._window():
@@ -83,7 +89,10 @@ class _SharedTerminal:
     def write(
         self, user: UserConnection, params: UserWriteRequest
     ) -> Coroutine[Any, Any, WriteResponse]:
-        """`_acpterm/terminal/write`: write keyboard input, if the terminal is the user's."""
+        """`_acpterm/terminal/write`: write keyboard input.
+
+        Raises `RpcError` (-32602) if an agent owns the terminal.
+        """
         entry = self._entry(user, params.terminal_id)
         if not entry.is_users:
             raise RpcError(

@@ -1,4 +1,8 @@
-"""The handlers of the user's methods about terminals, `_acpterm/terminal/*`."""
+"""The handlers of the user's methods about existing terminals, `_acpterm/terminal/*`.
+
+`launch_methods` has those that create, restart and inspect a terminal. A handler raises `RpcError`
+if the terminal's name has no match (-32002) or is ambiguous (-32602): see `UserConnection.entry`.
+"""
 
 import base64
 import binascii
@@ -17,7 +21,6 @@ from acpterm.acp.user_api import (
     RenameRequest,
     ScreenResponse,
     TerminalInfo,
-    UserCreateRequest,
     UserReadRequest,
     UserResizeRequest,
     UserSignalRequest,
@@ -35,16 +38,12 @@ from acpterm.acp.user_streams import (
 )
 from acpterm.host import terminal_ops
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.launch.command import summary
-from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.recording import asciicast
 from acpterm.host.terminal_info import exit_info
 from acpterm.host.user.attach import attach as attach_window
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.follow import follow as follow_output
-from acpterm.host.user.launches import launch_of, users_placement
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
-from acpterm.providers.provider import is_place
 from acpterm.terminal.status import EndedBy
 
 # Bytes of an asciicast in one notification.
@@ -54,7 +53,7 @@ _EXPORT_CHUNK_BYTES = 64 * 1024
 async def list_all(user: UserConnection, params: ListRequest) -> ListResponse:
     """`_acpterm/terminal/list`: return all terminals that are not released.
 
-    With `all`, return released terminals that are retained as well.
+    With `all`, also return released terminals that are retained.
     """
     user.host.registry.expire()
     found = []
@@ -68,44 +67,6 @@ async def list_all(user: UserConnection, params: ListRequest) -> ListResponse:
 def get(user: UserConnection, params: GetRequest) -> TerminalInfo:
     """`_acpterm/terminal/get`: return one terminal."""
     return user.host.terminal_info(user.entry(params.terminal_id, own=params.own))
-
-
-async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInfo:
-    """`_acpterm/terminal/create`: create a terminal that the user owns."""
-    host, settings = user.host, user.settings
-    request = LaunchRequest(
-        settings,
-        user.context,
-        command=params.command,
-        args=params.args,
-        env=[(item.name, item.value) for item in params.env],
-        cwd=params.cwd or user.context.cwd,
-        size=(params.cols or settings.cols, params.rows or settings.rows),
-        attended=True,
-        stdin=params.stdin,
-    )
-    with host.registry.reserve_name(params.name) as name:
-        if not is_place(params.provider or "local"):
-            await user.directories.check(request.cwd)
-        record = request.record(summary(params.command, params.args))
-        record.name, record.is_removed_at_end = name, params.remove
-        placement = users_placement(
-            host,
-            params.provider,
-            request.cwd,
-            has_stdin=params.stdin is not None,
-            resources=params.resources,
-        )
-        host.trail.users_create(
-            params.command, params.args, directory=request.cwd, provider=placement.provider.name
-        )
-        terminal = await request.start(host.pool, record, placement, host.state_writer)
-        if params.hold:
-            user.hold_output(terminal, 0)
-        launch = launch_of(params, user.context, request)
-        entry = TerminalEntry(terminal, record, host.state_writer, launch=launch)
-        host.add(entry, request.env)
-    return host.terminal_info(entry)
 
 
 async def read(user: UserConnection, params: UserReadRequest) -> ReadResponse:
@@ -138,7 +99,11 @@ async def _output(user: UserConnection, entry: TerminalEntry) -> OutputResponse:
 
 
 def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, FollowResponse]:
-    """`_acpterm/terminal/follow`: send the output after a position, then live output, as bytes."""
+    """`_acpterm/terminal/follow`: send the output after a position, then live output, as bytes.
+
+    Raises `RpcError` (-32602) for `hold` if an agent owns the terminal, and in the cases of
+    `follow_output`.
+    """
     entry = user.entry(params.terminal_id)
     if params.hold and not entry.is_users:
         raise RpcError(
@@ -148,9 +113,10 @@ def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, F
 
 
 def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any, WriteResponse]:
-    """`_acpterm/terminal/write`: write keyboard input.
+    """`_acpterm/terminal/write`: write keyboard input; respond once the terminal has taken it.
 
-    A name, and `@last`, mean a terminal that the user has created or taken over, if there is one.
+    A name or `@last` means a terminal that the user has created or taken over, if there is one,
+    rather than an agent's.
     """
     data = input_of(params)
     entry = user.entry(params.terminal_id, own=True)
@@ -168,7 +134,10 @@ async def _written(data: bytes) -> WriteResponse:
 
 
 def input_of(params: UserWriteRequest) -> bytes:
-    """Return the bytes to write. Raises `RpcError` (-32602) if they are not base64, but must be."""
+    """Return the bytes that a write request contains.
+
+    Raises `RpcError` (-32602) if the request says that `data` is base64, and `data` is not valid.
+    """
     if params.encoding is None:
         return params.data.encode()
     try:
@@ -235,7 +204,8 @@ async def screen(user: UserConnection, params: UserTerminalRequest) -> ScreenRes
 def attach(user: UserConnection, params: AttachRequest) -> Coroutine[Any, Any, AttachResponse]:
     """`_acpterm/terminal/attach`: show a terminal in a window, and keep the window up to date.
 
-    A name, and `@last`, mean a terminal that the user has created or taken over, if there is one.
+    A name or `@last` means a terminal that the user has created or taken over, if there is one,
+    rather than an agent's.
     """
     return attach_window(user, user.entry(params.terminal_id, own=True), params)
 

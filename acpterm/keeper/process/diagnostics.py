@@ -28,7 +28,10 @@ LOCK_KEY = "lock"
 
 
 def log(message: str) -> None:
-    """Write one line of at most `PIPE_BUF` bytes to the log; drop it if writing would block."""
+    """Write `message` to the log as one line; drop it if writing would block.
+
+    The line is cut off at `PIPE_BUF` bytes: up to that size, writing to a pipe is atomic.
+    """
     line = f"acpterm keeper[{os.getpid()}]: {message}".encode(errors="backslashreplace")
     with contextlib.suppress(OSError):
         if can_log():
@@ -58,7 +61,8 @@ def log_location() -> str:
 def write_lock_file(store: Store, message: str) -> None:
     """Write the keeper's pid, and `message` on the second line, into the daemon's lock file.
 
-    acpterm's commands read this file. `message` is an error, or empty while the daemon works.
+    acpterm's commands read this file. `message` is an error, or empty while the daemon works. Does
+    nothing if no worker has stored the lock file.
     """
     entry = store.entries.get(LOCK_KEY)
     fds = None if entry is None else entry.descriptors()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 
-from acpterm.keeper import ring
+from acpterm.keeper import ring_file
 from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, TREES_NAME
 from acpterm.keeper.programs import system
 from acpterm.keeper.programs.reaping import Child, read_exit
@@ -40,7 +40,8 @@ def adopt_all(
 ) -> None:
     """Adopt all descriptors that the service manager has passed to this process.
 
-    PTY masters and rings become `terminals`; all others become entries of `store`, for the worker.
+    Adds a terminal to `terminals` for each ring, with its PTY master; stores all other descriptors
+    in `store`, for the worker.
     """
     masters: dict[str, int] = {}
     rings: dict[str, int] = {}
@@ -90,18 +91,18 @@ def _listen_fds(environ: Mapping[str, str]) -> list[tuple[str, int]]:
 
 def _adopt(terminals: Terminals, store: Store, name: str, ring_fd: int, master: int | None) -> bool:
     try:
-        mapped = ring.map_ring(ring_fd)
-    except (ring.RingError, OSError, ValueError):
+        mapped = ring_file.map_ring(ring_fd)
+    except (ring_file.RingError, OSError, ValueError):
         os.close(ring_fd)
         if master is not None:
             os.close(master)
         return False
     header = mapped.header
     mapped.recover()
-    header[ring.STALLED] = header[ring.ARMED] = 0
+    header[ring_file.STALLED] = header[ring_file.ARMED] = 0
     store.put(f"t/{name}", mapped.record(), [])
-    pid = header[ring.PID]
-    child = Child(pid, header[ring.STARTED] / 1e6, system.open_pidfd(pid))
+    pid = header[ring_file.PID]
+    child = Child(pid, header[ring_file.STARTED] / 1e6, system.open_pidfd(pid))
     terminal = Terminal(terminals, name, child, master, (ring_fd, mapped))
     report = read_exit(header)
     if report is not None:

@@ -7,7 +7,7 @@ import errno
 import os
 import sys
 
-from acpterm.keeper import ring
+from acpterm.keeper import ring_file
 from acpterm.keeper.process.diagnostics import log
 from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, TREES_NAME, Notifier
 from acpterm.keeper.process.store import Store
@@ -153,7 +153,7 @@ class Keeper:
         if name in self.terminals.by_name:
             raise OSError(errno.EEXIST, f"there is a terminal of the name {name}")
         cgroup = message.fds[0] if message.fds else None
-        ring_fd, mapped = ring.create_ring(ring_size)
+        ring_fd, mapped = ring_file.create_ring(ring_size)
         try:
             self._write_record(mapped, name, record)
             pid, master, way = spawn.spawn(program, cols, rows, cgroup)
@@ -162,8 +162,8 @@ class Keeper:
             os.close(ring_fd)
             raise
         started = system.started_at(pid)
-        mapped.header[ring.PID] = pid
-        mapped.header[ring.STARTED] = round(started * 1e6)
+        mapped.header[ring_file.PID] = pid
+        mapped.header[ring_file.STARTED] = round(started * 1e6)
         self.store.put(_record_key(name), record, [])
         child = Child(pid, started, system.open_pidfd(pid) if self._pidfds else None)
         self._notifier.store(RING_PREFIX + name, ring_fd)
@@ -181,15 +181,15 @@ class Keeper:
             self._notifier.store(TREES_NAME, fds[0])
         if key.startswith("t/"):
             terminal = self.terminals.by_name.get(key[2:])
-            # Only a new keeper that gets the rings from the service manager reads these records.
-            # The ring of a closed terminal is not mapped.
+            # The record in a ring is only read by a new keeper that gets the ring from the service
+            # manager. The ring of a closed terminal is not mapped.
             if terminal is not None and (terminal.ring is not None or self._notifier.stores):
-                mapped = terminal.ring or ring.map_ring(terminal.ring_fd)
+                mapped = terminal.ring or ring_file.map_ring(terminal.ring_fd)
                 self._write_record(mapped, terminal.name, value)
                 if mapped is not terminal.ring:
                     mapped.close()
 
-    def _write_record(self, mapped: ring.RingFile, name: str, record: bytes) -> None:
+    def _write_record(self, mapped: ring_file.RingFile, name: str, record: bytes) -> None:
         if not mapped.write_record(record) and self._notifier.stores:
             log(
                 f"the state of {name} does not fit into its ring ({len(record)} bytes): a new"

@@ -48,6 +48,7 @@ class Link:
         self._queue: collections.deque[tuple[bytes, Descriptors | None]] = collections.deque()
         self._retrying = False
         self.open = True
+        """Whether the socket is open. It is closed by `close`, or just before `lost` is called."""
         sock.setblocking(False)
         os.set_inheritable(sock.fileno(), False)
         loop.add_reader(sock.fileno(), self._readable)
@@ -73,7 +74,7 @@ class Link:
             self._queue.clear()
 
     def drain(self) -> None:
-        """Receive all messages that have arrived."""
+        """Receive and handle all messages that have arrived, without waiting for more."""
         while self.open and self._receive_one():
             pass
 
@@ -95,7 +96,7 @@ class Link:
             self.close()
             self._lost("")
             return False
-        # After an invalid message, the messages that follow it must still be handled.
+        # `Loop.call` logs an exception of the handler, so that the following messages are handled.
         self._loop.call(lambda: self._receive(message))
         message.close()
         return True

@@ -1,8 +1,8 @@
 """The keeper's event loop: descriptors, timers and signals, in a single thread.
 
-A reader is called when its descriptor is readable, hung up or in error; a writer when its
-descriptor is writable. The loop logs an exception that a handler raises, and continues: a defect in
-the handling of one message must not end the user's programs.
+A *reader* is a handler that is called when its descriptor is readable, hung up or in error. A
+*writer* is called when its descriptor is writable. The loop logs an exception that a handler
+raises, and continues: a defect in the handling of one message must not end the user's programs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Handler: TypeAlias = Callable[[], None]
 
-# Linux gives epoll's bits the same values.
+# On Linux, the event bits of epoll have the same values as those of poll.
 _READABLE = select.POLLIN
 _WRITABLE = select.POLLOUT
 _BATCH_MAX = 256
@@ -100,7 +100,10 @@ class Loop:
             self._poller.remove(fd)
 
     def add_writer(self, fd: int, handler: Handler) -> None:
-        """Call `handler` once, when `fd` is writable. Raises `OSError` (EMFILE)."""
+        """Call `handler` once, when `fd` is writable. Does nothing if `fd` has a writer already.
+
+        Raises `OSError` (EMFILE) if no descriptor is free for a duplicate of `fd`.
+        """
         if fd not in self._writers:
             duplicate = os.dup(fd)
             self._poller.add(duplicate, write=True)
@@ -108,7 +111,7 @@ class Loop:
             self._readers[duplicate] = lambda: self._written(fd)
 
     def remove_writer(self, fd: int) -> None:
-        """Do not call the handler of `add_writer` for `fd` any more. Idempotent."""
+        """Cancel `add_writer` for `fd`. Must be called before `fd` is closed. Idempotent."""
         if fd in self._writers:
             duplicate, _ = self._writers.pop(fd)
             self.remove_reader(duplicate)
@@ -169,8 +172,8 @@ class Loop:
             timeout_s = wait if timeout_s is None else min(wait, timeout_s)
         ready = self._poller.wait(timeout_s)
         self.batch_size = len(ready)
-        # Look up all handlers before calling any: one may close a descriptor and another open a new
-        # one with the same number, to which this turn's event does not apply.
+        # Look up all handlers before calling any of them: a handler may close a descriptor, and the
+        # next may open a new descriptor with the same number, to which this event does not apply.
         handlers = [(fd, self._readers.get(fd)) for fd, _ in ready]
         for fd, handler in handlers:
             if handler is not None and self._readers.get(fd) is handler:

@@ -67,8 +67,8 @@ def prepare_process() -> tuple[int, int]:
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    # The keeper creates no reference cycles, and a collection writes to pages that forked children
-    # share.
+    # The keeper creates no reference cycles. A garbage collection would write to memory pages that
+    # forked children share.
     gc.disable()
     gc.freeze()
     return soft, hard
@@ -105,7 +105,7 @@ class Embedded:
     def _watch_parent(self) -> None:
         """Stop the loop when the parent, the worker, exits.
 
-        The socket may stay open then, because another process may have the worker's end, too.
+        To watch the socket is not enough: it stays open while another process has the worker's end.
         """
         pidfd = system.open_pidfd(self._parent)
         if os.getppid() != self._parent:

@@ -1,7 +1,7 @@
 """Notifications to the service manager (systemd), and its store of descriptors.
 
 Implements sd_notify(3): datagrams to the socket that `NOTIFY_SOCKET` names; a leading `@` means the
-abstract namespace. If the variable is not set, nothing is sent. No method raises, and only `close`
+abstract namespace. If the variable is not set, nothing is sent. No method raises, and only `flush`
 waits, so the keeper also works if no manager listens.
 
 With `FDSTORE=N` in the environment the manager stores up to N descriptors and passes them to the
@@ -123,7 +123,7 @@ class Notifier:
         with contextlib.suppress(OSError):
             self._queue.append((data, None if fd is None else os.dup(fd)))
             if len(self._queue) == 1:
-                self._loop.call_later(_RETRY_S, self._flush)
+                self._loop.call_later(_RETRY_S, self._send_queued)
 
     def _try(self, data: bytes, fd: int | None) -> bool:
         """Try to send a message; return False if it has to be sent again later.
@@ -142,21 +142,24 @@ class Notifier:
             return True
         return True
 
-    def _flush(self) -> None:
+    def _send_queued(self) -> None:
         while self._queue:
             data, fd = self._queue[0]
             if not self._try(data, fd):
-                self._loop.call_later(_RETRY_S, self._flush)
+                self._loop.call_later(_RETRY_S, self._send_queued)
                 return
             self._queue.popleft()
             if fd is not None:
                 os.close(fd)
 
-    def close(self, timeout_s: float) -> None:
-        """Send all queued messages. Waits at most `timeout_s` seconds."""
+    def flush(self, timeout_s: float) -> None:
+        """Try to send the queued messages; block for at most `timeout_s` seconds.
+
+        Messages that are still queued then are not sent.
+        """
         deadline = time.monotonic() + timeout_s
         while self._queue and time.monotonic() < deadline:
-            self._flush()
+            self._send_queued()
             time.sleep(_RETRY_S if self._queue else 0)
 
 

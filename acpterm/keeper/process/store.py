@@ -1,4 +1,4 @@
-"""What a worker stores in the keeper for the next worker: entries by key.
+"""The entries that a worker stores in the keeper for the next worker, by key.
 
 An *entry* is a value, bytes that the keeper does not interpret, with descriptors.
 """

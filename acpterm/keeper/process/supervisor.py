@@ -19,7 +19,9 @@ A *candidate* is a new worker that is to replace the serving one. States:
 SIGUSR1 does the same as the worker's `restart` message, except that a failure is logged, since no
 client waits for a response.
 
-One long file, since it is one state machine, whose transitions all read and change its state.
+Longer than 300 lines because a replacement can be interrupted at each step by the death of either
+worker, by a timeout and by a shutdown. So restarting, replacing and ending share their transitions:
+`_gone` and `_roll_back` belong to all three.
 """
 
 from __future__ import annotations
@@ -101,7 +103,10 @@ class Supervisor:
         loop.on_signal(_signal.SIGCHLD, self._child_signal)
 
     def run(self) -> int:
-        """Serve until the daemon shuts down; return the exit status."""
+        """Serve until the daemon shuts down; return the exit status of this process.
+
+        The status is 0, or that of the first worker if this worker ended before it was ready.
+        """
         self._loop.run(self._keeper.before_wait)
         if self._served_count:
             self._notifier.stopping()
@@ -109,7 +114,7 @@ class Supervisor:
                 worker.signal(_signal.SIGKILL)
             end_programs(self._keeper.terminals)
             self._notifier.remove_all()
-            self._notifier.close(_NOTIFY_TIMEOUT_S)
+            self._notifier.flush(_NOTIFY_TIMEOUT_S)
         return self._status
 
     # -- workers

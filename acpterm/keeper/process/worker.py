@@ -45,7 +45,9 @@ class Worker:
     """A running worker process.
 
     Calls `receive` with each message of the worker. Calls `gone` once, with the wait status, when
-    the process was reaped and all its messages were received.
+    the process was reaped and all its messages were received. The supervisor sets `hello_received`
+    and `is_ready` when it receives `hello` and `ready`. `ended` is true once the process was
+    reaped.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class Worker:
         self.hello_received = False
         self.is_ready = False
         self.refusal: str | None = None
-        """The reason in its `refuse` message, such as `refuses: …`; None without such a message."""
+        """The reason in the worker's `refuse` message; None if the worker has sent no `refuse`."""
         self.ended = False
         self.link = Link(loop, sock, lambda message: receive(self, message), self._on_lost)
         self._pidfd = system.open_pidfd(pid)
@@ -87,7 +89,7 @@ class Worker:
             return
         self.ended = True
         self._close_pidfd()
-        # Handle the messages that it sent before it died.
+        # Handle the messages that the worker sent before it died.
         self.link.drain()
         self.link.close()
         self._gone(self, status)
@@ -100,7 +102,7 @@ class Worker:
     def is_stopped(self) -> bool:
         """Return whether the process is stopped (by SIGSTOP) or has exited."""
         if sys.platform == "darwin":
-            return self.ended  # Python has no waitid there before 3.13.
+            return self.ended  # Python has no waitid on macOS before 3.13.
         options = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
         return self.ended or os.waitid(os.P_PID, self.pid, options) is not None
 
@@ -125,7 +127,7 @@ def start_worker(
     """Start a worker process; return its pid and the keeper's end of the socket to it.
 
     `open_files` is the worker's soft and hard limit of open files. With `nohup` the worker ignores
-    SIGHUP. Raises `OSError`.
+    SIGHUP. Raises `OSError` if the worker cannot be started.
     """
     keeper_end, worker_end = protocol.socket_pair()
     try:

@@ -4,7 +4,7 @@
 - `spawn`: starts a program on a new PTY; `cgroup_spawn`: `posix_spawn` into a control group;
   `child`: the code that runs in a forked child before its program is executed;
 - `reading`: reads PTYs into rings;
-- `reaping`: the exit of a program;
+- `reaping`: detects that a program has ended, reaps its process, and reports the exit;
 - `shutdown`: kills all programs;
 - `system`: system calls that Python has no function for.
 """

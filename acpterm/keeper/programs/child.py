@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NOT_FOUND = 127
 CANNOT_RUN = 126
 
-# execvp uses it for a script that names no interpreter (POSIX, "exec", RATIONALE).
+# The interpreter of scripts that name no interpreter, as in execvp (POSIX, "exec", RATIONALE).
 _SHELL = "/bin/sh"
 
 
@@ -81,7 +81,7 @@ def reset_signals() -> None:
         try:
             _signal.signal(number, _signal.SIG_DFL)
         except (OSError, ValueError):
-            continue  # SIGKILL, SIGSTOP, and two that the C library reserves
+            continue  # SIGKILL, SIGSTOP, and two signals that the C library reserves
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
@@ -89,7 +89,7 @@ def _set_limit(limit: int, soft: int, hard: int) -> None:
     try:
         resource.setrlimit(limit, (soft, hard))
     except (OSError, ValueError):
-        # The hard limit is above this process's, which cannot be raised: keep this process's.
+        # This process cannot raise its hard limit to the requested one, so it keeps its own.
         _, ours = resource.getrlimit(limit)
         if ours != resource.RLIM_INFINITY:
             soft = ours if soft == resource.RLIM_INFINITY else min(soft, ours)
@@ -97,7 +97,7 @@ def _set_limit(limit: int, soft: int, hard: int) -> None:
 
 
 def _exec(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Execute `argv`. Returns only if there is no such file; other failures end this process."""
+    """Execute `argv`. Returns only if no such program is found; other failures end this process."""
     refused: OSError | None = None
     paths = search_path(argv[0], env)
     # A failed exec costs ten times as much as a check with access(2), so likely paths come first.

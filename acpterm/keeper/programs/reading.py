@@ -1,4 +1,4 @@
-"""Reading PTY masters into rings.
+"""Read the output of programs from the masters of their PTYs into rings.
 
 On Linux a kernel thread moves output from a PTY's slave to its master, in steps of 4 KiB. A reader
 that sleeps and is woken for each step is 25 % slower than a reader that stays awake. So there are
@@ -15,21 +15,22 @@ import os
 import termios
 import time
 
-from acpterm.keeper.ring import CONSUMED, HEAD, RESERVED
+from acpterm.keeper.ring_file import CONSUMED, HEAD, RESERVED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acpterm.keeper.process.loop import Loop
-    from acpterm.keeper.ring import RingFile
+    from acpterm.keeper.ring_file import RingFile
 
 # Ways to read.
 PLAIN = 0
-"""Read until the PTY is empty. Before the kernel reports that, it waits for the thread that moves
-output from the slave to the master. Only this way is certain to read all output written before."""
+"""Read until the PTY is empty. Before the kernel reports an empty PTY, it waits for the thread that
+moves output from the slave to the master. So only this way is certain to read all output that was
+written before the read."""
 GATHER = 1
-"""Read until the PTY stays empty, or another descriptor is ready, for throughput. Once 1 KiB or
-more was read, an empty PTY gets some time to fill again: the reader yields the CPU up to
-`_YIELDS_MAX` times, or until one yield takes long. `EMPTY` means that no output came in that time.
+"""For throughput, read until the PTY stays empty or another descriptor is ready. Once 1 KiB or more
+was read, an empty PTY gets some time to fill again: the reader yields the CPU up to `_YIELDS_MAX`
+times, or until one yield takes long. `EMPTY` means that no output came in that time.
 """
 AVAILABLE = 2
 """Read only output that has arrived at the master. Never waits for the kernel's thread that moves

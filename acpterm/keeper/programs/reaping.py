@@ -1,4 +1,6 @@
-"""The process of a terminal's program: the detection of its end, its reaping, and the exit report.
+"""Detect that the process of a terminal's program has ended, reap it, and report its exit.
+
+Other children, such as orphans, are reaped by `process.keeper`.
 
 End and reaping are two steps. A child that has *ended* is a zombie, and its pid cannot be reused.
 Once it is *reaped*, its pid may belong to another process. The exit report (exit status, CPU time
@@ -12,7 +14,7 @@ import sys
 import time
 
 from acpterm.keeper.programs import system
-from acpterm.keeper.ring import (
+from acpterm.keeper.ring_file import (
     EXIT_AT,
     EXIT_CPU,
     EXIT_END,
@@ -69,9 +71,9 @@ class Child:
     def exists(self) -> bool:
         """Return whether the process still exists, running or as a zombie; True if unknown.
 
-        While it exists, its pid cannot belong to another process. A child of this keeper exists
-        until the keeper reaps it; a program that an earlier keeper started may be reaped by another
-        process at any time.
+        While the process exists, its pid cannot belong to another process. A child of this keeper
+        exists until the keeper reaps it. A process that an earlier keeper started may be reaped by
+        another process at any time.
         """
         try:
             os.getpgid(self.pid)
@@ -102,8 +104,9 @@ class Child:
     def reap(self, end: int) -> Exit | None:
         """Reap the process, which has ended, and return the report of its exit.
 
-        `end` is the position at which the process's output ends. Returns None while a debugger
-        traces the process, because the keeper cannot reap it yet.
+        `end` is the position at which the process's output ends. The status in the report is None
+        if the process is not a child of this keeper. Returns None instead of a report while a
+        debugger traces the process, because the keeper cannot reap it yet.
         """
         try:
             if self._wait_result is None or self._wait_result[0] == 0:
@@ -131,7 +134,7 @@ def write_exit(header: memoryview, report: Exit) -> None:
 
 
 def read_exit(header: memoryview) -> Exit | None:
-    """Return the report of an exit from the header of a ring; None if there is none."""
+    """Return the report of an exit from the header of a ring; None if the header has no report."""
     exited = header[EXITED]
     if not exited:
         return None

@@ -29,8 +29,8 @@ def end_programs(terminals: Terminals) -> None:
     in the next round. Returns when no process is left, or after `ENDING_MAX_S` seconds.
     """
     unreaped = terminals.by_pid
-    # A session has the pid of the program that created it. Each has the program's start time, and
-    # the time until which the pid was not reused.
+    # By the id of the session, which is the pid of the program that created it: the program's start
+    # time, and the time until which the pid was not reused.
     sessions = {
         terminal.child.pid: (terminal.child.started, terminal.exit[3])
         for terminal in terminals.by_name.values()
@@ -48,7 +48,7 @@ def end_programs(terminals: Terminals) -> None:
 
 
 def _kill_round(sessions: dict[int, tuple[float, float]], unreaped: dict[int, Terminal]) -> bool:
-    """Kill all programs and all children of the keeper, and reap those that have ended.
+    """Kill all programs and all children of the keeper, and reap the children that have ended.
 
     Returns whether any process may be left. `sessions` is as for `_session_members`.
     `unreaped` has the terminals whose program is not reaped yet, by pid; this call removes those
@@ -77,11 +77,13 @@ def _session_members(sessions: dict[int, tuple[float, float]]) -> Iterator[int]:
     """Yield the pids of the running processes in the programs' sessions.
 
     `sessions` maps the id of each session to two times in seconds since boot: the start of the
-    program that created it, 0.0 if unknown; and the time until which the id was not reused. The
-    second is too late for a program that ended while no keeper was running. So a session is skipped
-    if the process with its id was started at another time, or if none of its members was started
-    before the second time. Otherwise the id was not reused, because the kernel reuses no id of a
-    session that has members.
+    program that created the session (0.0 if unknown), and the time at which a keeper reaped the
+    program (infinity if not yet). Until the program is reaped, no other session can get the id.
+    Later, the kernel does not reuse the id while the session has members.
+
+    So the id was reused, and the session is skipped, if all its members were started after the
+    second time. It is also skipped if the process with this id was started at another time than the
+    program: a program that ended while no keeper was running was reaped before the second time.
     """
     if not system.LINUX or not sessions:
         return

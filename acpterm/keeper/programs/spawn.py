@@ -4,7 +4,8 @@ There are three ways; the first way that supports the request is used.
 
 1. `posix_spawn`: the child runs no Python code. The keeper changes its own directory, umask and
    limits around the call, which is safe because the keeper has a single thread. This way is used
-   only if these limits are harmless to the keeper, and, for a control group, only with glibc 2.39.
+   only if these limits are harmless to the keeper. To start in a control group, it needs glibc 2.39
+   or newer.
 2. `clone3` into the control group, or `fork`: `child.exec_program` runs in the child, and prints on
    the terminal why a program cannot be executed. Also used if `posix_spawn` fails.
 3. `ptyprocess`: on systems other than Linux, where a session leader that opens a PTY's slave does
@@ -55,9 +56,9 @@ def spawn(program: Program, cols: int, rows: int, cgroup: int | None) -> tuple[i
     """Start a program on a new PTY; return its pid, the PTY's master, and the way that was used.
 
     The way is `posix_spawn`, `clone3`, `fork` or `ptyprocess`. `cgroup` is a descriptor of the
-    directory of the control group to start in; None for the keeper's. If the program cannot be
-    found or executed, the child prints a message, and exits with 127 or 126. Raises `OSError`, and
-    leaves nothing behind, if no PTY, process or descriptor is available.
+    directory of the control group to start in; None for the keeper's group. If the program cannot
+    be found or executed, the child prints a message, and exits with 127 or 126. Raises `OSError`,
+    and leaves nothing behind, if no PTY, process or descriptor is available.
     """
     _require_descriptors()
     if not system.LINUX:
@@ -162,7 +163,8 @@ def _limit_changes(
 ) -> list[tuple[int, tuple[int, int], tuple[int, int]]] | None:
     """Return the limits to change in the keeper around a spawn, since the child inherits them.
 
-    Each has the resource, the program's soft and hard limit, and the keeper's, to be restored.
+    Each item has the resource, the soft and hard limit of the program, and the soft and hard limit
+    of the keeper, to be restored after the spawn.
 
     Returns None if a change could harm the keeper: use another way to spawn.
     """
@@ -186,7 +188,7 @@ def _fork(program: Program, slave: int, cgroup: int | None) -> int:
         os.close(settling)
         settling = -1
         # Wait until the child has the terminal or has exited, so that a signal or a Ctrl-C right
-        # after the response finds it in the foreground.
+        # after the response finds the child in the foreground.
         wait = select.poll()
         wait.register(settled, select.POLLIN)
         wait.poll(_SETTLE_TIMEOUT_MS)
@@ -215,8 +217,8 @@ def ptyprocess_spawn(program: Program, cols: int, rows: int) -> tuple[int, int, 
         child.reset_signals()
         child.exec_program(program)
 
-    # `exec_program` never returns, so /bin/sh is never run. It is named because ptyprocess checks
-    # that the program exists.
+    # `exec_program` never returns, so /bin/sh is never run. ptyprocess requires the name of a
+    # program that exists.
     process = ptyprocess.PtyProcess.spawn(
         ["/bin/sh"], preexec_fn=run_in_child, dimensions=(rows, cols), pass_fds=()
     )

@@ -32,7 +32,7 @@ def become_subreaper() -> None:
 
 
 def protect_memory() -> None:
-    """Prevent the user's other processes from tracing this one and copying its descriptors.
+    """Prevent other processes of the user from tracing this process and copying its descriptors.
 
     Programs do not inherit this protection, because exec resets it.
     """
@@ -43,8 +43,9 @@ def protect_memory() -> None:
 def clone_into(cgroup: int) -> int:
     """Fork into the control group whose directory is open as `cgroup`.
 
-    Returns the child's pid, or 0 in the child. Raises `OSError`. Because CLONE_VM is not set, this
-    call behaves like fork: the child has one thread, and its memory is copied on write.
+    Returns the child's pid, or 0 in the child. Raises `OSError` if no child can be created in the
+    group. Because CLONE_VM is not set, this call behaves like fork: the child has one thread, and
+    its memory is copied on write.
     """
     signal = _signal.SIGCHLD
     arguments = _CLONE_ARGS.pack(_CLONE_INTO_CGROUP, 0, 0, 0, signal, 0, 0, 0, 0, 0, cgroup)

@@ -26,13 +26,13 @@ import os
 
 from acpterm.keeper.programs import reading
 from acpterm.keeper.programs.reaping import write_exit
-from acpterm.keeper.ring import CLOSED, HEAD, STALLED
+from acpterm.keeper.ring_file import CLOSED, HEAD, STALLED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acpterm.keeper.programs.reaping import Child, Exit
     from acpterm.keeper.programs.terminals import Terminals
-    from acpterm.keeper.ring import RingFile
+    from acpterm.keeper.ring_file import RingFile
 
 TRACED_RETRY_S = 0.02
 IDLE_RETRY_S = 0.05
@@ -44,10 +44,12 @@ _TRIM_BYTES = 64 * 1024
 
 
 class Terminal:
-    """One terminal in the keeper. Owns the PTY's `master` and the ring's descriptor.
+    """One terminal in the keeper. Owns the PTY's `master` and the ring's descriptor `ring_fd`.
 
-    The constructor adds the terminal to `terminals`. The attribute `ring` is None once the ring is
-    unmapped.
+    The constructor adds the terminal to `terminals`. `master` is None once it is closed, and `ring`
+    is None once the ring is unmapped. `ended` is whether the child has ended. `exit` is the report
+    of the child's exit; None until the child is reaped. `closed_end` is the position at which the
+    output ends; None until the terminal is closed.
     """
 
     __slots__ = (
@@ -195,7 +197,7 @@ class Terminal:
                 self._terminals.trim_when_idle(self)
         if stopped == reading.RING_FULL:
             self._stall()
-            # A worker that has freed space before `STALLED` was set sends no wake-up.
+            # A worker that freed space just before `STALLED` was set has sent no wake-up.
             if self.ring.free_bytes() > 0:
                 self._unstall()
                 self._poll()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 
-from acpterm.keeper.ring import ARMED, EMULATOR, EMULATOR_KILLS, HEAD
+from acpterm.keeper.ring_file import ARMED, EMULATOR, EMULATOR_KILLS, HEAD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from acpterm.keeper.programs.reaping import Exit
     from acpterm.keeper.programs.terminal import Terminal
 
-# Waiting for a quarter of the ring costs less than reading again and again into a few free bytes.
-# A timer finds smaller free space, and space that the worker has freed without a wake-up.
+# Reading resumes when a quarter of the ring is free: that costs less than reading again and again
+# into a few free bytes. A timer finds smaller free space, and space that the worker has freed
+# without a wake-up.
 _RESUME_FRACTION = 0.25
 _STALLED_RETRY_S = 0.05
 # The memory of a ring's free space is released when nothing was written for this long.
@@ -91,9 +92,9 @@ class Terminals:
         """Clear `ARMED` in all rings that have new output and whose consumer waits for output.
 
         A consumer in the worker sets this word in the ring's header before it waits. Returns
-        whether there was such a ring: the worker must then be woken. Each ring with new output is
-        checked by two calls, because its consumer may set `ARMED` just after the first check,
-        without having seen the new output.
+        whether the word was set in any ring: the worker must then be woken. Each ring with new
+        output is checked by two calls, because its consumer may set `ARMED` just after the first
+        check, without having seen the new output.
         """
         wake = False
         for terminal, checks in tuple(self._written.items()):
@@ -127,7 +128,7 @@ class Terminals:
                 _write_word(terminal.ring_fd, EMULATOR, 0)
 
     def stall(self, terminal: Terminal) -> None:
-        """Check a terminal's full ring repeatedly; resume reading when it has free space."""
+        """Check a terminal's full ring repeatedly; resume reading the PTY when space is free."""
         self._stalled[terminal] = None
         self._retry_later()
 

@@ -1,5 +1,5 @@
 """Detection of whether a program waits for input from its terminal.
 
 - `detect`: finds the terminal's threads, and checks whether one waits for the terminal;
-- `syscalls`: decodes which descriptors a thread is blocked on.
+- `syscalls`: decodes on which descriptors a thread is blocked.
 """

@@ -1,15 +1,15 @@
-"""Detect whether a terminal waits for input: whether a program is at a prompt, or merely slow.
+"""Detect whether a terminal waits for input: whether its program is at a prompt, or merely busy.
 
-A terminal waits for input if a thread of its foreground process group is blocked until the terminal
-has input. `syscalls` decodes which descriptors a thread is blocked on. This module finds the
-threads, and checks whether one of those descriptors is this terminal.
+A terminal *waits for input* if a thread of its foreground process group is blocked until the
+terminal has input. `syscalls` decodes on which descriptors a thread is blocked. This module finds
+the threads, and checks whether one of those descriptors is this terminal.
 
 A system call with a timeout does not show the timeout's purpose: `top` redraws when its timeout
 expires, while the prompt of Python 3.13 polls for input ten times a second and does nothing else.
 Only the time without output distinguishes the two; see `waits_for_input`.
 
-Programs that forward input hide the program at their other end: ssh and script always wait for
-input, whatever that program does; tmux, whose server reads the input, never waits.
+Programs that forward input to another program hide whether that program waits. ssh and script
+always appear to wait for input; tmux never does, since its server reads the input.
 """
 
 import contextlib
@@ -51,20 +51,20 @@ _REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.
 def waits_for_input(master: int, quiet: float = 0.0) -> bool | None:
     """Return whether a terminal waits for input; `master` is the descriptor of its master side.
 
-    Returns None if that cannot be known: on systems other than Linux, on machines whose system
-    calls are not in `syscalls`, for programs that this process may not inspect, and if there are
-    more processes or threads than one check reads (64 and 128). Raises nothing, never blocks, and
-    takes some 100 µs for a prompt, at most some milliseconds.
+    Returns None if this cannot be determined: on systems other than Linux, on machines whose system
+    calls are not in `syscalls`, for most programs that this process may not inspect, and if there
+    are more processes or threads than one check reads (64 and 128). Raises nothing, and never
+    blocks. Takes some 100 µs for a prompt, and at most some milliseconds.
 
-    `quiet` is the number of seconds without output. A program that waits with a timeout below 4
-    seconds is treated as waiting only if `quiet` is at least twice the timeout and at least 1
-    second, so that its timeouts expired without output.
+    `quiet` is the number of seconds since the last output. A program in a system call with a
+    timeout below 4 seconds is treated as waiting only if `quiet` is at least twice the timeout and
+    at least 1 second: then its timeouts have expired without output.
 
     The processes of the foreground group are found as descendants of its leader, or of the session
     leader. A process whose parent has ended is not found.
 
-    A program that may not be inspected, such as sudo, is treated as waiting if it sleeps and the
-    terminal is in line mode with echo off, as when a program prompts for a password.
+    A program that this process may not inspect, such as sudo, is treated as waiting if it sleeps
+    and the terminal is in line mode with echo off, as when a program prompts for a password.
     """
     if not syscalls.KNOWN:
         return None
@@ -80,9 +80,10 @@ def waits_for_input(master: int, quiet: float = 0.0) -> bool | None:
 
 
 class _Terminal:
-    """The identity and modes of one terminal, to check whether a process waits for it.
+    """The identity and modes of one terminal, to check whether a process waits for its input.
 
-    `master` is the descriptor of its master side, and `quiet` the number of seconds without output.
+    `master` is the descriptor of the terminal's master side, and `quiet` the number of seconds
+    since the last output.
     """
 
     def __init__(self, master: int, quiet: float) -> None:
@@ -98,7 +99,7 @@ class _Terminal:
         return bool(self._local & termios.ICANON) and not self._local & termios.ECHO
 
     def waited_for(self, pid: int, reading: BlockedRead) -> bool:
-        """Return whether `reading`, a call of process `pid`, waits for this terminal's input."""
+        """Return whether process `pid` waits for this terminal's input in the call `reading`."""
         timeout = self._read_timeout() if reading.plain else reading.timeout
         return self._is_patient(timeout) and any(self._is_at(pid, fd) for fd in reading.fds)
 
@@ -110,7 +111,7 @@ class _Terminal:
         )
 
     def _read_timeout(self) -> float | None:
-        """Return the seconds after which a read(2) ends without input; None if it never does."""
+        """Return the seconds after which read(2) ends without input; None if it never does so."""
         if self._local & termios.ICANON or self._cc[termios.VMIN]:
             return None
         return float(self._cc[termios.VTIME] / 10)
@@ -118,7 +119,7 @@ class _Terminal:
     def _is_at(self, pid: int, fd: int) -> bool:
         """Return whether descriptor `fd` of process `pid` is open on this terminal."""
         path = f"/proc/{pid}/fd/{fd}"
-        # Check the name first: the stat of a file on an unreachable file server would block.
+        # Check the name first: stat(2) of a file on an unreachable file server would block.
         if not os.readlink(path).startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
             return False
         found = os.stat(path)
@@ -147,8 +148,9 @@ def _any_waits(processes: Iterator[_Process], group: int, terminal: _Terminal) -
     for count, process in enumerate(processes):
         if count >= _PROCESSES_MAX:
             return None
-        # A process without a controlling terminal may read from any terminal, because job control
-        # does not apply to it. The command of `su -c` does.
+        # Skip background processes. But a process without a controlling terminal may read from any
+        # terminal, because job control does not apply to it; the command of `su -c` is such a
+        # process.
         is_foreground = process.group == group
         if process.terminal and not is_foreground:
             continue
@@ -164,7 +166,7 @@ def _any_waits(processes: Iterator[_Process], group: int, terminal: _Terminal) -
         threads += process.threads
         if threads > _THREADS_MAX:
             return None
-    # If no process of the group was found, their parents have ended, or they are hidden.
+    # If no process of the group was found, their parents have ended, or `/proc` hides them.
     return False if found and not unknown else None
 
 
@@ -174,7 +176,7 @@ def _waits(process: _Process, tid: int, terminal: _Terminal) -> bool | None:
         reading = syscalls.blocked_for(process.pid, tid)
         if reading is None or not terminal.waited_for(process.pid, reading):
             return False
-        # A stopped thread also shows the call that it was in.
+        # A stopped thread shows its call too, but it is in state T.
         return stat_fields(f"/proc/{process.pid}/task/{tid}/stat")[0] == b"S"
     except UndecidedError:
         return None
@@ -186,7 +188,7 @@ def _waits(process: _Process, tid: int, terminal: _Terminal) -> bool | None:
 
 
 def _threads(process: _Process, max_count: int) -> list[int]:
-    """Return at most `max_count` thread ids of a process, the main thread's first."""
+    """Return at most `max_count` thread ids of a process; the first is that of the main thread."""
     if process.threads == 1:
         return [process.pid]
     try:
@@ -211,7 +213,7 @@ def _descendants(group: int, session: int) -> Iterator[_Process]:
         while pending:
             pid = pending.popleft()
             process = None if pid in seen else _find(pid)
-            # Descendants of a process with another terminal do not have this one.
+            # Omit the descendants of a process with another terminal: they have that one too.
             if process is None or (process.session != session and process.terminal):
                 continue
             seen.add(pid)

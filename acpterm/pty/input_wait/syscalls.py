@@ -1,12 +1,12 @@
-"""Decode from `/proc/PID/task/TID/syscall` which descriptors a thread is blocked on for input.
+"""Decode from `/proc/PID/task/TID/syscall` on which descriptors a thread waits for input.
 
 That file has the number and arguments of the system call that a sleeping thread is in. The memory
 that the arguments point to is in `/proc/PID/mem`, and the descriptors that an epoll descriptor
 watches are in `/proc/PID/fdinfo`. Reading these files requires the permission to trace the process,
 but the process is neither traced nor stopped.
 
-System call numbers depend on the architecture; `KNOWN` says whether this module has those of this
-machine.
+System call numbers depend on the architecture. `KNOWN` is true if this module has the numbers of
+this machine's architecture.
 """
 
 import errno
@@ -23,7 +23,7 @@ class BlockedRead(NamedTuple):
     """A system call in which a thread is blocked until there is input."""
 
     fds: tuple[int, ...]
-    """Descriptors of the thread's process. Input on any of them ends the call."""
+    """Descriptors, in the thread's process, of which any ends the call when it has input."""
     timeout: float | None = None
     """The seconds after which the call ends even without input; None for never."""
     plain: bool = False
@@ -38,7 +38,7 @@ _Decode = Callable[[int, list[int]], BlockedRead]
 
 # The events of input: POLLIN and POLLRDNORM (poll(2)). epoll has the same numbers for them.
 _READABLE: Final = 0x01 | 0x40
-# The number of descriptors of one call that are decoded: an interactive program has a handful.
+# The maximum number of descriptors of one call that are decoded. Interactive programs have few.
 _FDS_MAX: Final = 1024
 _FDINFO_BYTES_MAX: Final = 65_536  # enough for some thousand descriptors in an epoll
 _TIMEVAL_UNIT_S: Final = 1e-6
@@ -51,14 +51,14 @@ _ADDRESS_MASK: Final = (1 << 56) - 1
 
 
 def blocked_for(pid: int, tid: int) -> BlockedRead | None:
-    """Return the system call in which the thread `tid` of process `pid` waits for input, or None.
+    """Return the system call in which the thread `tid` of process `pid` waits for input.
 
-    Raises `PermissionError` if this process may not inspect the thread; another `OSError` if the
-    thread or its call has ended, or if no file descriptor is free; and `UndecidedError` if the call
-    cannot be decoded.
+    Returns None if the thread is not in such a call. Raises `PermissionError` if this process may
+    not inspect the thread; another `OSError` if the thread or its call has ended, or if no file
+    descriptor is free; and `UndecidedError` if the call cannot be decoded.
     """
-    # The format is `NUMBER ARG0 … ARG5 STACK PC` in a call, `-1 STACK PC` outside any call, or
-    # `running`.
+    # The file contains `NUMBER ARG0 … ARG5 STACK PC` in a call, `-1 STACK PC` outside any call, and
+    # `running` for a thread that does not sleep.
     words = read_once(f"/proc/{pid}/task/{tid}/syscall", 256).split()
     if len(words) != 9:
         return None
@@ -66,7 +66,8 @@ def blocked_for(pid: int, tid: int) -> BlockedRead | None:
     if arguments[6] < _32_BITS:
         raise UndecidedError
     number = int(words[0])
-    # A poll that was interrupted, such as by a suspend of the machine, continues as another number.
+    # A poll that was interrupted, such as by a suspend of the machine, continues as
+    # restart_syscall(2).
     if number == _RESTART and b"poll" in read_once(f"/proc/{pid}/task/{tid}/wchan", 256):
         return _poll(pid, arguments)
     if number == _IO_URING_ENTER and arguments[2]:
@@ -121,7 +122,7 @@ def _select_in(unit: float) -> _Decode:
 
 def _fds_polled_for_input(pid: int, arguments: list[int]) -> tuple[int, ...]:
     count = min(arguments[1], _FDS_MAX)
-    if count == 0:  # only sleeps; the address may be anything
+    if count == 0:  # a call that only sleeps: the address may be invalid
         return ()
     entries = struct.iter_unpack("=ihh", _memory(pid, arguments[0], count * 8))
     return tuple(fd for fd, events, _ in entries if fd >= 0 and events & _READABLE)

@@ -4,10 +4,11 @@ A *tree* is all processes of one terminal. The *first child* is the terminal's p
 is a process whose parent has ended.
 
 - `trees`: creates and adopts the trees of all terminals; the entry point of this package;
-- `tree`: the protocol `ProcessTree` of one tree, and `end`, which kills it;
+- `tree`: the protocol `ProcessTree` of one tree, and `end`, which ends all its processes;
 - `cgroup`: the directory of control groups of a daemon; `cgroup_tree`: a tree by control group;
-- `subreaper`: the process that adopts all orphans; `descendant_tree`: a tree by descent;
+- `controllers`: enables controllers for these groups; `cgroup_limits`: sets the groups' limits;
+- `subreaper`: finds the tree to which an orphan belongs; `descendant_tree`: a tree by descent;
 - `marks`: environment variables and a limit by which a terminal's processes are recognised;
-- `origin`: which terminals a given process comes from;
-- `leftovers`: kills the processes of daemons that were killed.
+- `origin`: the terminals from which a given process may come;
+- `leftovers`: kills the processes that killed daemons have left.
 """

@@ -1,19 +1,20 @@
-"""The control groups of one daemon (version 2, cgroups(7)), which track processes exactly.
+"""The directory of a daemon's control groups (version 2, cgroups(7)): creates, locks, clears it.
 
-If this process may create control groups below its own, each terminal gets a group (`cgroup_tree`).
-A forked process is in the group of its parent. It stays there until it ends, or until a system
-manager, or the process itself, moves it to another group (see `trees`).
+If this process may create control groups below its own, each terminal gets a group, which tracks
+the terminal's processes (`cgroup_tree`). A forked process is in the group of its parent. It stays
+there until it ends, or until a system manager or the process itself moves it to another group (see
+`trees`).
 
-Layout: OWN/acpterm-PID-RANDOM/TERMINAL. The middle part, the daemon's directory, is locked as long
-as the daemon lives. The lock belongs to an open file (flock(2)): it lasts until all duplicates of
-its descriptor are closed, so it can be passed to the next worker (`Cgroups.handover`,
-`Cgroups.adopt`). Processes in a directory without a lock belonged to a daemon that was killed;
-they are killed (`leftovers`). If a limit needs a controller, the daemon's own processes move to
-OWN/acpterm-daemon (`controllers`).
+Layout: OWN/acpterm-PID-RANDOM/TERMINAL, where OWN is this process's control group. The second part,
+the daemon's directory, is locked as long as the daemon lives. The lock belongs to an open file
+(flock(2)) and lasts until all duplicates of its descriptor are closed, so it can be passed to the
+next worker (`Cgroups.handover`, `Cgroups.adopt`). Processes in a directory without a lock belong to
+a daemon that was killed; they are killed (`leftovers`). If a limit needs a controller, the daemon's
+own processes move to OWN/acpterm-daemon (`controllers`).
 
-systemd requires that a process creates groups only where they were delegated to it. Permissions do
-not show that for root, which may create groups everywhere. So root's group must have the attribute
-that systemd sets for delegation, or be the root of the visible hierarchy.
+systemd requires that a process creates groups only where they were delegated to it. For root,
+permissions do not show the delegation, since root may create groups everywhere. So root's group
+must have the attribute that systemd sets for delegation, or be the root of the visible hierarchy.
 """
 
 import contextlib
@@ -33,14 +34,19 @@ from acpterm.pty.tracking import controllers
 from acpterm.pty.tracking.cgroup_tree import CgroupTree, remove_groups
 from acpterm.runtime.descriptors import EXHAUSTED
 
-# How often to try to create a directory: another daemon may remove it before it is locked.
+# The maximum number of attempts to create a directory: another daemon may remove it before it is
+# locked.
 _CREATE_ATTEMPTS_MAX: Final = 20
-# The name of a daemon's directory. systemd units are called `acpterm-…` as well.
+# The name of a daemon's directory. It must not match systemd units, such as `acpterm-….scope`.
 _BASE_NAME: Final = re.compile(r"acpterm-[0-9]+-[0-9a-f]+")
 
 
 class Cgroups:
-    """The directory of this daemon's control groups, created by `find` or taken over by `adopt`."""
+    """The directory of this daemon's control groups; use `find` or `adopt` to get one.
+
+    `base` is the directory's path, and `lock` a descriptor that holds its lock, which this object
+    then owns.
+    """
 
     def __init__(self, base: str, lock: int) -> None:
         self._base = base
@@ -48,11 +54,11 @@ class Cgroups:
 
     @classmethod
     def find(cls, held: Collection[str] = ()) -> "Cgroups | None":
-        """Create the directory of this daemon's groups, and kill processes of killed daemons.
+        """Create the directory of this daemon's groups, and kill the processes of killed daemons.
 
-        `held` are the ids of terminals that outlived a killed daemon. If a directory with their
+        `held` are the ids of terminals that outlived a killed daemon. If a directory that has their
         groups exists, it is used instead of a new one. Returns None if this process may not create
-        groups, or the system has no control groups of version 2.
+        groups, or if the system has no control groups of version 2.
         """
         own = _own_directory()
         if own is None or not _is_delegated(own):
@@ -80,8 +86,8 @@ class Cgroups:
     def adopt(cls, base: str, lock: int) -> "Cgroups | None":
         """Take over the directory `base` of the previous worker, and its lock.
 
-        `lock` is an open descriptor of the directory, which holds the lock. If `base` does not
-        exist any more or is not that directory, closes `lock` and returns None.
+        `lock` is an open descriptor of the directory, which holds the lock. If `base` no longer
+        exists, or is now another directory, closes `lock` and returns None.
         """
         try:
             if os.path.samestat(os.stat(base), os.fstat(lock)):
@@ -99,13 +105,16 @@ class Cgroups:
         return self._base, self._lock
 
     def new(self, name: str) -> "CgroupTree":
-        """Create the control group of the terminal with id `name`. Raises `OSError`."""
+        """Create the control group of the terminal with id `name`, and return its tree.
+
+        Raises `OSError` if the group cannot be created.
+        """
         return CgroupTree.make(os.path.join(self._base, name))
 
     def existing(self, name: str) -> "CgroupTree":
         """Return the tree of the terminal with id `name`, whose group a previous worker created.
 
-        The group may have been removed; the tree is then empty.
+        If the group was removed, the tree is empty.
         """
         return CgroupTree(os.path.join(self._base, name))
 
@@ -116,28 +125,30 @@ class Cgroups:
     def enable(self, controller: str, own_pids: Collection[int]) -> str | None:
         """Enable a controller for the groups of terminals; see `controllers.enable`.
 
-        Returns the reason if that is impossible.
+        Returns None, or the reason why that is impossible.
         """
         return controllers.enable(controller, self._base, own_pids)
 
     def disable_controllers(self) -> None:
-        """Disable all controllers, which ends all limits; see `controllers.disable`."""
+        """Disable all controllers, and so remove all limits; see `controllers.disable`."""
         controllers.disable(self._base)
 
     @property
     def name(self) -> str:
-        """The last component of the directory's path, by which `terminals_of` names a daemon."""
+        """The last component of the directory's path, as in the results of `terminals_of`."""
         return os.path.basename(self._base)
 
     def close(self) -> None:
-        """Remove the directory if it has no groups any more, and unlock it."""
+        """Remove the directory if no groups are left in it, and unlock it."""
         with contextlib.suppress(OSError):
             os.rmdir(self._base)
         os.close(self._lock)
 
 
 def _path_of(pid: int | str) -> str | None:
-    """Return the path of a process's control group (version 2), as `/proc` has it, or None.
+    """Return the path of a process's control group (version 2), as in `/proc/PID/cgroup`.
+
+    Returns None if the file cannot be read or names no such group.
 
     Raises `OSError` if no file descriptor is free.
     """
@@ -153,9 +164,9 @@ def _path_of(pid: int | str) -> str | None:
 def terminals_of(pid: int | str) -> set[tuple[str, str]]:
     """Return the terminals in whose control groups a process is.
 
-    Each is a pair: the name of the daemon's directory, and the terminal's id. There are several if
-    the terminal's daemon itself runs in a terminal of another daemon. `pid` may be `self`. Raises
-    `OSError` if no file descriptor is free.
+    Each terminal is a pair: the name of its daemon's directory, and the terminal's id. There are
+    several if the daemon itself runs in a terminal of another daemon. `pid` may be `self`, for this
+    process. Raises `OSError` if no file descriptor is free.
     """
     parts = (_path_of(pid) or "").split("/")
     return {pair for pair in itertools.pairwise(parts) if _BASE_NAME.fullmatch(pair[0])}
@@ -164,7 +175,8 @@ def terminals_of(pid: int | str) -> set[tuple[str, str]]:
 def _own_directory() -> str | None:
     """Return the directory of the daemon's control group; None if no mount shows the group.
 
-    That is this process's group, or the parent of the group that the daemon has moved to.
+    It is OWN in the module's docstring: this process's control group, or its parent if the daemon's
+    processes have moved to `DAEMON_GROUP`.
     """
     path = _own_path()
     return None if path is None else _directory_of(path)
@@ -178,7 +190,7 @@ def _own_path() -> str | None:
 
 
 def _directory_of(path: str) -> str | None:
-    """Return the directory of the control group `path`; None if no mount shows the group."""
+    """Return the directory of the control group `path`; None if no mount shows that group."""
     try:
         with open("/proc/self/mountinfo") as file:
             mounts = [line.split() for line in file if " - cgroup2 " in line]
@@ -192,7 +204,7 @@ def _directory_of(path: str) -> str | None:
 
 
 def _is_delegated(directory: str) -> bool:
-    """Return whether this process may create control groups in a directory."""
+    """Return whether this process may create control groups in `directory`."""
     if not os.access(directory, os.W_OK) or not os.access(f"{directory}/cgroup.procs", os.W_OK):
         return False
     if os.geteuid() != 0:
@@ -215,8 +227,9 @@ def _has_attribute(directory: str, attribute: str) -> bool:
 def _lock(base: str, how: int) -> int:
     """Lock the directory `base`; return the descriptor that holds the lock while it is open.
 
-    `how` is `fcntl.LOCK_SH` or `LOCK_EX`. Raises `OSError`: `BlockingIOError` if the directory is
-    locked already, `FileNotFoundError` if it does not exist.
+    `how` is `fcntl.LOCK_SH` or `LOCK_EX`. Raises `BlockingIOError` if another lock on the directory
+    prevents this one, `FileNotFoundError` if the directory does not exist, and `OSError` in other
+    cases.
     """
     lock = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -231,7 +244,8 @@ def _lock(base: str, how: int) -> int:
 def stale_base_of(pid: int) -> str | None:
     """Return the directory of the killed daemon in whose control groups the process `pid` is.
 
-    Returns None if the process is in no group of a killed daemon.
+    Returns None if the process is not in the groups of a killed daemon, or if they are another
+    user's.
     """
     parts = (_path_of(pid) or "").split("/")
     index = next((i for i, part in enumerate(parts) if _BASE_NAME.fullmatch(part)), None)
@@ -248,9 +262,10 @@ def stale_base_of(pid: int) -> str | None:
 def clear_stale(base: str) -> bool:
     """Kill all processes in a killed daemon's control groups, and remove the groups.
 
-    `base` is the daemon's directory. Returns False if groups remain because the killed processes
-    have not ended yet; the caller then calls this again later. If `base` is locked, it belongs to a
-    running daemon, perhaps in another container; nothing is done, and the result is True.
+    `base` is the daemon's directory. Returns True if it was removed. Returns False if groups remain
+    because the killed processes have not ended yet; then call this again later. If `base` cannot be
+    locked, nothing is done, and the result is True: it belongs to another user, or to a running
+    daemon, perhaps in another container.
     """
     try:
         lock = _lock_stale(base)
@@ -268,9 +283,10 @@ def clear_stale(base: str) -> bool:
 
 
 def _lock_stale(base: str) -> int:
-    """Lock the directory `base` of a killed daemon's control groups; return the lock's descriptor.
+    """Lock the directory `base` of a killed daemon's groups; return the lock's descriptor.
 
-    Raises `OSError` if a running daemon has locked the directory, or if it is another user's.
+    Raises `OSError` if a running daemon has locked the directory, or if the directory belongs to
+    another user.
     """
     if os.stat(base).st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, f"{base} belongs to another user")

@@ -1,15 +1,16 @@
-"""The limits of one terminal's control group: setting them, and asking what they ended.
+"""The limits of one terminal's control group: sets them, and finds out whether one ended a program.
 
-The files are those of version 2 (Documentation/admin-guide/cgroup-v2.rst of Linux). A limit needs
-its controller enabled for the group, which `controllers.enable` does.
+The files are those of version 2 (Documentation/admin-guide/cgroup-v2.rst of Linux). A limit works
+only if its controller is enabled for the group, which `controllers.enable` does.
 
-- `memory`: `memory.max`, with no swap beyond it. At the limit the kernel kills all processes of the
-  group at once (`memory.oom.group`), so no program continues without one of its parts.
+- `memory`: `memory.max`, without swap space in addition. At the limit the kernel kills all
+  processes of the group at once (`memory.oom.group`), so no program continues with some of its
+  processes missing.
 - `cpu`: `cpu.max`. The group is paused when its share of a period is used up.
-- `processes`: `pids.max`. A fork beyond it fails; no process ends.
+- `processes`: `pids.max`. At the limit, a fork fails; no process is killed.
 - `disk_io`: `io.max` of each block device. The kernel attributes delayed writes to the group only
-  if the memory controller is enabled too, and on ext4, btrfs, xfs and f2fs. Devices that are added
-  later, and file systems without a block device of their own (tmpfs, NFS), are not limited.
+  if the memory controller is enabled too, and only on ext4, btrfs, xfs and f2fs. Devices that are
+  added later, and file systems without a block device of their own (tmpfs, NFS), are not limited.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ CONTROLLERS: Final[Mapping[str, tuple[str, ...]]] = {
     "processes": ("pids",),
     "disk_io": ("io", "memory"),
 }
-"""The controllers that each limit of a control group needs."""
+"""The names of the controllers that each limit of a control group needs, by the limit's name."""
 _CPU_PERIOD_US: Final = 100_000
 # The kernel refuses a smaller quota.
 _CPU_QUOTA_MIN_US: Final = 1_000
@@ -38,10 +39,10 @@ _NO_GROUPS: Final = (
 
 
 class Enforcement:
-    """The limits that are enforced on one terminal, and those that cannot be.
+    """Which limits are enforced on one terminal, and which ones cannot be enforced.
 
-    `limits` are the enforced ones, and `unenforced` has an error for each of the others.
-    `directory` is the terminal's control group; None if it has none.
+    `limits` are the enforced limits, and `unenforced` has an error for each of the others.
+    `directory` is the path of the terminal's control group; None if the terminal has none.
     """
 
     def __init__(
@@ -55,10 +56,10 @@ class Enforcement:
         self._directory: Final = directory
 
     def cause(self, code: int | None, signal_name: str | None) -> Cause | None:
-        """Return the limit that ended the program; None if none did.
+        """Return the limit that ended the program; None if no limit did.
 
-        `code` and `signal_name` are the program's exit status. Call this before the group is
-        removed.
+        `code` and `signal_name` are the program's exit status; one of them is None. Call this
+        before the group is removed.
         """
         limits = self.limits
         was_killed = signal_name == "SIGKILL" or code == 137
@@ -80,10 +81,10 @@ class Enforcement:
 def enforce(
     limits: ResourceLimits, directory: str | None, enable: Callable[[str], str | None]
 ) -> Enforcement:
-    """Set the limits of the control group `directory`, which has no process yet.
+    """Set the limits of the control group `directory`; return which ones are enforced.
 
     `directory` is None if the terminal has no control group. `enable` enables a controller for the
-    group, and returns the reason if that is impossible.
+    group; it returns None, or the reason why that is impossible.
     """
     enforced, failed = limits, []
     for name, controllers in CONTROLLERS.items():
@@ -102,7 +103,7 @@ def enforce(
 
 
 def _set(directory: str, name: str, value: float) -> str | None:
-    """Set one limit of a control group; return the reason if that is impossible."""
+    """Set the limit `name` of a control group; return None, or the reason if that is impossible."""
     try:
         if name == "memory":
             return _set_memory(directory, int(value))
@@ -143,7 +144,7 @@ def _set_disk_io(directory: str, value: int) -> str | None:
 
 
 def _block_devices() -> list[str]:
-    """Return the whole block devices of the system as MAJOR:MINOR; partitions are part of them."""
+    """Return the numbers (MAJOR:MINOR) of the system's block devices, without partitions."""
     found = []
     with contextlib.suppress(OSError):
         for name in sorted(os.listdir(_BLOCK_DEVICES)):

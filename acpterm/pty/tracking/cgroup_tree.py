@@ -1,4 +1,4 @@
-"""One terminal's processes as a Linux control group, version 2 (cgroups(7)).
+"""One terminal's process tree, tracked by a Linux control group of version 2 (cgroups(7)).
 
 `descendant_tree` tracks the same processes by descent; `trees` combines both.
 """
@@ -15,19 +15,20 @@ import trio
 from acpterm.pty import processes
 from acpterm.pty.tracking.tree import retry_on_oserror
 
-# The errors of the files of a group that was removed: on opening them, and on reading open ones.
+# The errors if a group was removed: on opening one of its files, and on reading an open file.
 _GONE: Final = (errno.ENOENT, errno.ENODEV)
-# The number of processes that are signalled between two reads of the group's members.
+# The number of processes that are signalled after each read of the group's members.
 _SIGNAL_BATCH_SIZE: Final = 256
 _FIRST_KILL_POLL_S: Final = 0.005
 _LAST_KILL_POLL_S: Final = 0.1
 
 
 class CgroupTree:
-    """The processes in one terminal's control group; implements parts of `tree.ProcessTree`.
+    """The processes in one terminal's control group; has some methods of `tree.ProcessTree`.
 
     `directory` is the path of the group. `cgroup` is an open descriptor of that directory, which
-    this object then owns; None if no process will be started in the group.
+    this object then owns; None if no process will be started in the group. `trees.CombinedTree`
+    adds the methods that are missing.
     """
 
     def __init__(self, directory: str, cgroup: int | None = None) -> None:
@@ -36,11 +37,14 @@ class CgroupTree:
 
     @classmethod
     def make(cls, directory: str) -> "CgroupTree":
-        """Create the control group `directory`, and return its tree. Raises `OSError`."""
+        """Create the control group `directory`, and return its tree.
+
+        Raises `OSError` if the group cannot be created or opened.
+        """
         try:
             os.mkdir(directory, 0o755)
         except FileNotFoundError:
-            # Another pool of this process has removed the parent directory, as its own.
+            # Another `Cgroups` of this process has removed the parent directory by `close`.
             os.makedirs(directory, 0o755)
         try:
             return cls(directory, os.open(directory, os.O_RDONLY | os.O_DIRECTORY))
@@ -56,18 +60,25 @@ class CgroupTree:
     def started(self, pid: int, started: float | None = None) -> None:
         """Close the descriptor `cgroup`, which is not needed once the program was started.
 
-        The arguments, which `ProcessTree` requires, are ignored.
+        The arguments are ignored; `ProcessTree` requires them.
         """
         del pid, started
         self._close_directory()
 
     async def empty(self) -> bool:
-        """Return whether no process is in the group or its subgroups."""
+        """Return whether no process is in the group or its subgroups.
+
+        Raises `OSError` if the group's state cannot be read; a removed group is empty.
+        """
         await trio.lowlevel.checkpoint()
         return not self._is_populated()
 
     async def signal(self, number: int) -> None:
-        """Send the signal `number` to each process in the group and its subgroups."""
+        """Send the signal `number` to each process in the group and its subgroups.
+
+        Raises `OSError` if the processes cannot be read, or if not even one can be signalled for
+        lack of file descriptors.
+        """
         pids = self.pids()
         size = _SIGNAL_BATCH_SIZE
         while pids:
@@ -83,10 +94,10 @@ class CgroupTree:
                 pids = pids[size:]
 
     async def kill(self) -> None:
-        """Kill all processes in the group until it is empty.
+        """Kill the processes in the group in rounds, until the group is empty.
 
-        This uses `cgroup.kill`, which also kills processes that are just being forked. Where that
-        is not possible, such as before Linux 5.14, sends SIGKILL to each process instead.
+        Uses `cgroup.kill`, which also kills processes that are just being forked. If that fails,
+        such as before Linux 5.14, sends SIGKILL to each process.
         """
         pause = _FIRST_KILL_POLL_S
         while not await retry_on_oserror(self.empty):
@@ -96,7 +107,7 @@ class CgroupTree:
             pause = min(2 * pause, _LAST_KILL_POLL_S)
 
     async def close(self) -> None:
-        """Remove the group, and the subgroups that processes in it have created."""
+        """Remove the group, and the subgroups that its processes have created."""
         self._close_directory()
         with contextlib.suppress(OSError):
             os.rmdir(self._directory)
@@ -104,7 +115,7 @@ class CgroupTree:
         remove_groups(self._directory)
 
     def kill_at_once(self) -> bool:
-        """Kill all processes in the group through `cgroup.kill`; return whether that worked."""
+        """Kill all processes in the group by its file `cgroup.kill`; return whether that worked."""
         try:
             with open(os.path.join(self._directory, "cgroup.kill"), "wb", buffering=0) as file:
                 file.write(b"1")
@@ -113,7 +124,10 @@ class CgroupTree:
         return True
 
     def pids(self) -> list[int]:
-        """Return the pids of the processes in the group and its subgroups. Raises `OSError`."""
+        """Return the pids of the processes in the group and its subgroups.
+
+        Raises `OSError` if they cannot be read; a removed group has none.
+        """
         found: list[int] = []
         for directory, _, _ in os.walk(self._directory, onerror=_raise_unless_gone):
             try:
@@ -121,7 +135,7 @@ class CgroupTree:
                     found += map(int, procs.read().split())
             except OSError as error:
                 _raise_unless_gone(error)
-        # A process that another pid namespace hides is listed as 0.
+        # A process of a pid namespace that is not visible here is listed as 0.
         return [pid for pid in found if pid > 0]
 
     def _is_populated(self) -> bool:
@@ -140,7 +154,7 @@ class CgroupTree:
 
 
 def remove_groups(directory: str) -> None:
-    """Remove the control group `directory` and its subgroups, except groups that have processes."""
+    """Remove the control group `directory` and its subgroups, except those with processes."""
     for path, _, _ in os.walk(directory, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(path)

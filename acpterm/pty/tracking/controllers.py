@@ -1,18 +1,20 @@
-"""Enables controllers for the control groups of terminals.
+"""Controllers of the control groups of terminals: enables the ones that limits need.
 
-A controller applies to a group only if all its ancestors pass it on (`cgroup.subtree_control`):
+A controller, such as `memory` or `cpu`, applies to a group only if all ancestors of the group pass
+it on (`cgroup.subtree_control`):
 
     OWN ──passes it on──▶ acpterm-PID-RANDOM ──passes it on──▶ TERMINAL
 
-A group other than the root of the hierarchy cannot both pass controllers on and have processes of
-its own (the rule of no internal processes). So the processes of the daemon are moved from OWN to
-the group `DAEMON_GROUP` below it, when a limit needs a controller for the first time. With
-`DelegateSubgroup=` systemd starts them there. If OWN has processes of others, such as the user's
-shell, nothing is moved, and the controller is not available.
+Only the root of the hierarchy can both pass controllers on and have processes of its own; all other
+groups must choose (the rule of no internal processes). So when a limit needs a controller for the
+first time, the processes of the daemon are moved from OWN to the group `DAEMON_GROUP` below it. If
+the unit has `DelegateSubgroup=`, systemd has started them there. If OWN has other processes, such
+as the user's shell, nothing is moved, and the controller is not available.
 
-If the keeper is killed, and programs outlive it, systemd starts the service again in OWN. It can do
-that only if OWN passes nothing on (systemd before 254 does not know `DelegateSubgroup=`). So the
-last worker calls `disable`, and the next worker enables the controllers and sets the limits again.
+If the keeper is killed and programs outlive it, systemd starts the service again in OWN. Before
+version 254, which introduced `DelegateSubgroup=`, this fails if OWN passes a controller on. So the
+worker that loses its keeper calls `disable`, and the next worker enables the controllers and sets
+the limits again.
 """
 
 import contextlib
@@ -23,14 +25,15 @@ from typing import Final
 from acpterm.pty import linux
 
 DAEMON_GROUP: Final = "acpterm-daemon"
-"""The name of the group of the daemon's own processes, once it has one."""
+"""The name of the group to which the daemon's own processes are moved."""
 _MOVE_ROUNDS_MAX: Final = 10
 
 
 def enable(controller: str, base: str, own_pids: Collection[int]) -> str | None:
-    """Enable a controller for the groups in `base`; return the reason if that is impossible.
+    """Enable a controller for the groups in `base`; return None, or why that is impossible.
 
-    `own_pids` are the pids of the daemon's processes: they may be moved, and so may their children.
+    `base` is the daemon's directory of control groups. `own_pids` are the pids of the daemon's
+    processes; these and their children may be moved to another group.
     """
     try:
         if controller in _words(f"{base}/cgroup.subtree_control"):
@@ -43,8 +46,9 @@ def enable(controller: str, base: str, own_pids: Collection[int]) -> str | None:
                 f"{own}/cgroup.controllers has {' '.join(available) or 'none'}"
             )
         if controller not in _words(f"{own}/cgroup.subtree_control"):
-            # Not only if it fails otherwise: the kernel lets a group with processes pass on a
-            # controller of threads, such as `pids`, but then no process can enter the groups below.
+            # Move the processes in any case: the kernel would let a group with processes pass on a
+            # controller of threads, such as `pids`, but then no process could enter the groups
+            # below.
             if not _is_root(own) and (reason := _move_processes(own, own_pids)):
                 return reason
             _pass_on(own, controller)
@@ -55,9 +59,9 @@ def enable(controller: str, base: str, own_pids: Collection[int]) -> str | None:
 
 
 def disable(base: str) -> None:
-    """Disable all controllers for the groups in `base`, so that a process can enter its parent.
+    """Disable all controllers for the groups in `base`, which removes the groups' limits.
 
-    The limits of the groups are lost.
+    Then a process can be started in the parent group of `base`. Errors are ignored.
     """
     own = os.path.dirname(base)
     if _is_root(own):
@@ -70,7 +74,7 @@ def disable(base: str) -> None:
 
 
 def _is_root(directory: str) -> bool:
-    """Return whether a group is the root of the hierarchy, which may have processes of its own."""
+    """Return whether a group is the root of the hierarchy, which can always have processes."""
     return not os.path.exists(f"{directory}/cgroup.events")
 
 
@@ -79,9 +83,9 @@ def _pass_on(directory: str, controller: str) -> None:
 
 
 def _move_processes(own: str, own_pids: Collection[int]) -> str | None:
-    """Move the daemon's processes out of `own`; return the reason if that is impossible."""
+    """Move the daemon's processes out of the group `own`; return None, or why this failed."""
     group = os.path.join(own, DAEMON_GROUP)
-    # A process that is not moved yet may start another one in `own` meanwhile.
+    # Repeat: before a process is moved, it may start another one in `own`.
     for _ in range(_MOVE_ROUNDS_MAX):
         pids = [int(word) for word in _words(f"{own}/cgroup.procs")]
         if not pids:

@@ -1,7 +1,7 @@
-"""One terminal's processes, known by descent, session, identity and marks.
+"""One terminal's process tree, tracked by descent: by parent, session, identity and marks.
 
-`subreaper` describes the rules of membership, and their limits. `cgroup_tree` tracks the same
-processes by control group.
+`subreaper` describes which processes belong to a tree, and the limits of these rules. `cgroup_tree`
+tracks the same processes by control group.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.marks import Daemon
 from acpterm.pty.tracking.tree import Rlimits, collect, retry_on_oserror
 
-# The tolerance for start times, which are rounded to clock ticks (10 ms).
+# The tolerance when start times are compared: they are rounded to clock ticks (10 ms).
 START_SLACK_S: Final = 0.02
 
-# The time limit for killing the orphans that can be attributed to a tree only when it is closed.
+# How long `close` kills orphans that can be attributed to the tree only when it is closed.
 _CLOSE_TIMEOUT_S: Final = 1.0
-# A tree of more processes than this, or one that has grown since it was signalled, is stopped
-# before it is killed. Otherwise its forks replace the killed processes.
+# A tree of more processes than this, or one that has grown since the previous round of signals, is
+# stopped before it is killed. Otherwise it could fork faster than its processes are killed.
 _SMALL_TREE_PROCESSES: Final = 16
 _STOP_ROUNDS_MAX: Final = 10
 _FIRST_KILL_POLL_S: Final = 0.002
@@ -32,7 +32,7 @@ _LAST_KILL_POLL_S: Final = 0.1
 
 
 class Adopter(Protocol):
-    """What a `DescendantTree` needs of the `subreaper.Subreaper` that created it."""
+    """The members of `subreaper.Subreaper` that a `DescendantTree` uses."""
 
     @property
     def daemon(self) -> Daemon:
@@ -45,24 +45,24 @@ class Adopter(Protocol):
         """Return the orphans among `found`, the processes that `scan` returned."""
 
     def owner(self, orphan: ProcStat, closing: "DescendantTree") -> "DescendantTree | None":
-        """Return the tree that an orphan belongs to; None if that is not certain.
+        """Return the tree to which `orphan` belongs; None if that is not certain.
 
-        The result is `closing`, which may be in the middle of its `close`, or a tree that has not
-        been closed.
+        The trees considered are the open ones and `closing`, whose `close` may be running.
         """
 
     def has_orphans_of(self, tree: "DescendantTree") -> bool | None:
         """Return whether any running orphan belongs to `tree`; None if that is unknown."""
 
     def discard(self, tree: "DescendantTree") -> None:
-        """Remove `tree`, which is being closed, from the trees that may own orphans."""
+        """Remove `tree`, which is being closed, from the open trees."""
 
 
 class DescendantTree:
     """The processes of the terminal with id `name`, tracked by descent.
 
-    Implements `tree.ProcessTree`. The *first child* is the terminal's program, and an *orphan* is a
-    process whose parent has ended.
+    Implements `tree.ProcessTree`, without a control group. `tag` is the soft `RLIMIT_LOCKS` that
+    marks the processes. The *first child* is the terminal's program, and an *orphan* is a process
+    whose parent has ended.
     """
 
     cgroup: int | None = None
@@ -75,9 +75,9 @@ class DescendantTree:
         self._members: set[tuple[int, float]] = set()
         self._pid: int | None = None
         self._pid_started: float | None = None
-        # A process may belong to this tree if it started between `_spawn_started` and
-        # `_spawn_ended`, when any new child of the parent may be the first child; or if it started
-        # after `_program_started`.
+        # A process without marks may belong to this tree if it started in one of two periods: from
+        # `_spawn_started` to `_spawn_ended`, since any new child of the parent may then be the
+        # first child; or after `_program_started`.
         self._spawn_started = processes.now()
         self._spawn_ended = math.inf
         self._program_started = math.inf
@@ -96,7 +96,7 @@ class DescendantTree:
 
     @property
     def root(self) -> int | None:
-        """The program's pid; None once it was reaped."""
+        """The program's pid; None before the program was started and after it was reaped."""
         return None if self._reaped_at is not None else self._pid
 
     def has(self, process: ProcStat) -> bool:
@@ -109,14 +109,17 @@ class DescendantTree:
         self._members.add((process.pid, process.started))
 
     def may_own(self, orphan: ProcStat) -> bool:
-        """Return whether a process of the tree may have started `orphan`, judged by start times."""
+        """Return whether `orphan` may belong to the tree, judged by its start time alone."""
         first, last = self._spawn_started - START_SLACK_S, self._spawn_ended + START_SLACK_S
         if first <= orphan.started <= last:
             return True
         return orphan.started >= self._program_started - START_SLACK_S
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Record the pid of the terminal's program, and its start time if that is known."""
+        """Record the pid and the start time of the terminal's program.
+
+        If `started` is None, the start time is read now; it stays unknown if it cannot be read.
+        """
         self._spawn_ended = processes.now()
         self._pid = pid
         if not started:
@@ -128,7 +131,7 @@ class DescendantTree:
     def restore(self, pid: int, started: float, reaped_at: float | None) -> None:
         """Record the pid and the start time of a program that a previous worker started.
 
-        `reaped_at` is when it was reaped, a `processes.now` time; None if it was not.
+        `reaped_at` is the `processes.now` time at which it was reaped; None if it was not reaped.
         """
         self.started(pid, started)
         self._spawn_started = self._program_started = self._spawn_ended = started
@@ -139,30 +142,36 @@ class DescendantTree:
         self._program_started = processes.now()
 
     def reaped(self, at: float | None = None) -> None:
-        """Record that the program was reaped, so that its pid may be reused from then on.
+        """Record that the program was reaped at the time `at`: from then on its pid may be reused.
 
         `at` is a `processes.now` time; None means now.
         """
         self._reaped_at = processes.now() if at is None else at
 
     async def empty(self) -> bool:
-        """Return whether no process of the tree runs any more."""
+        """Return whether no process of the tree runs any more.
+
+        Raises `OSError` if the processes cannot be read.
+        """
         await trio.lowlevel.checkpoint()
         if self.root is not None:
             found = processes.identity(self.root)
             if found is not None and self._is_root(found) and not found.zombie:
                 return False
-        # The first child has ended: every other process descends from an orphan.
+        # The first child has ended, so every remaining process is an orphan or descends from one.
         if not self._is_over:
             has_orphans = self._adopter.has_orphans_of(self)
             if has_orphans is None:
                 return not await self.members()
-            # Without orphans nothing can fork any more: the tree stays empty.
+            # Without orphans, no process is left that could fork, so the tree stays empty.
             self._is_over = not has_orphans
         return self._is_over
 
     async def signal(self, number: int, *, without: Collection[int] = ()) -> None:
-        """Send the signal `number` to each process of the tree, except the pids in `without`."""
+        """Send the signal `number` to each process of the tree whose pid is not in `without`.
+
+        Raises `OSError` if the processes cannot be read.
+        """
         for process in await self.members():
             if process.pid not in without:
                 processes.send(process, number)
@@ -186,10 +195,10 @@ class DescendantTree:
             pause = min(2 * pause, _LAST_KILL_POLL_S)
 
     async def _stop(self, members: list[ProcStat]) -> list[ProcStat]:
-        """Stop all processes of the tree, so that they cannot fork; return the processes.
+        """Stop all processes of the tree, so that they cannot fork; return the tree's processes.
 
         `members` are the processes known so far. Sends SIGSTOP in rounds until a round finds no new
-        processes, or for `_STOP_ROUNDS_MAX` rounds.
+        processes, at most `_STOP_ROUNDS_MAX` rounds.
         """
         stopped: set[ProcStat] = set()
         for _ in range(_STOP_ROUNDS_MAX):
@@ -206,7 +215,8 @@ class DescendantTree:
     async def close(self) -> None:
         """Remove the tree from the open trees, and kill the processes that still belong to it.
 
-        Also kills orphans without marks that may belong to this tree, and to no tree that is open.
+        Also kills orphans without marks that may belong to this tree but to no open tree. Gives up
+        after `_CLOSE_TIMEOUT_S` seconds.
         """
         self._adopter.discard(self)
         with trio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
@@ -234,10 +244,10 @@ class DescendantTree:
         return members
 
     def _check_root(self, found: list[ProcStat]) -> None:
-        """Record that the program was reaped, if another process in `found` has its pid.
+        """Record that the program was reaped, if another process in `found` now has its pid.
 
         `found` are all processes of the system. The keeper's report that the program was reaped may
-        arrive only later.
+        arrive later than this.
         """
         for process in found:
             if process.pid == self.root and not self._is_root(process):

@@ -1,14 +1,14 @@
-"""Find and kill leftovers: the processes that killed daemons have left.
+"""Leftovers: finds and kills the processes that killed daemons have left.
 
 A process is a leftover in either of two cases:
 
 - It is in a control group of a daemon, and no process holds the lock of that daemon's directory.
 - The variable `marks.DAEMON` in its environment names a daemon of this pid namespace that no longer
-  runs. That daemon listened on this daemon's socket or on none; the leftovers of a daemon on
-  another socket are killed by the next daemon on that socket.
+  runs, and that listened on this daemon's socket or on no socket. The leftovers of a daemon that
+  listened on another socket are left to the next daemon on that socket.
 
-Only processes of this user are considered. This process, its ancestors, and the processes of
-terminals that outlived their daemon (`held`) are never killed.
+Only processes of this user are killed. This process, its ancestors, and the processes of terminals
+that outlived their daemon (`held`) are never killed, except in a control group of a killed daemon.
 """
 
 import os
@@ -36,8 +36,8 @@ _log = structlog.get_logger("acpterm.leftovers")
 async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
     """Kill the processes that killed daemons have left; return their number.
 
-    `daemon` is this daemon. `held` are the ids of terminals that outlived a killed daemon; their
-    processes are not killed. Gives up after 10 seconds on processes that do not end.
+    `daemon` is the identity of this daemon. `held` are the ids of terminals that outlived a killed
+    daemon; their processes are not killed. Gives up after 10 seconds on processes that do not end.
     """
     if not linux.AVAILABLE:
         return 0
@@ -51,7 +51,7 @@ async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
         for process, base in found:
             ended.add((process.pid, process.started))
             if base is None:
-                # Without a descriptor for the signal, the next round tries again.
+                # If no descriptor is free for the signal, the next round tries again.
                 with suppress(OSError):
                     processes.send(process, signal.SIGKILL)
             else:
@@ -64,10 +64,10 @@ async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
 
 
 async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, str | None]]:
-    """Return all processes that killed daemons have left, each in a pair.
+    """Return a pair for each process that a killed daemon has left.
 
-    The second item is the directory of the killed daemon's control groups if the process is in one
-    of these groups, else None. `held` are the ids of terminals whose processes are omitted.
+    The second item of a pair is the directory of the killed daemon's control groups; None if the
+    process is in none of these groups. `held` are the ids of terminals whose processes are omitted.
     """
     steps = await collect(_leftovers(daemon, held, _ancestors()))
     return [step for step in steps if step is not None]
@@ -79,9 +79,9 @@ def _leftovers(
     """Yield a pair for each process that a killed daemon has left; also yield None in between.
 
     The second item of a pair is the directory of the daemon's control groups; None if the process
-    is in none of them. A None is yielded before each process of the system is checked, so that the
-    caller can pause there. Omits processes of the terminals with ids in `held`, and processes with
-    pids in `spared`.
+    is in none of these groups. A None is yielded before each process of the system is checked, so
+    that the caller can let other tasks run there. Omits processes of the terminals with ids in
+    `held`, and processes with pids in `spared`.
     """
     uid = os.geteuid()
     for process in processes.read_all():

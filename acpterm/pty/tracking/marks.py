@@ -4,12 +4,13 @@
   daemon that created it. A program can start other programs without these variables.
 - On Linux, a resource limit: the soft `RLIMIT_LOCKS` is a number derived from the terminal's id.
   No kernel since 2.4 enforces that limit. It is inherited across fork, exec, setsid and a change
-  of user or control group, and `/proc/PID/limits` may be read by anyone, whatever the process's
-  user and dumpable flag. Only a process that sets this limit itself loses it. `ulimit -x` shows it.
+  of user or control group. Every process may read it in `/proc/PID/limits`, whatever the user and
+  the dumpable flag of the marked process. A process loses this mark only if it sets this limit
+  itself. `ulimit -x` prints the limit.
 
 The daemon's identity is `PID-TICKS-NAMESPACE-PLACE`: its pid, its start time in clock ticks since
-boot, the inode of the pid namespace that the pid belongs to, and a hash of the path of its socket
-(0 without a socket), by which the next daemon on that socket recognises its predecessor.
+boot, the inode number of the pid namespace to which the pid belongs, and a hash of the path of its
+socket (0 without a socket), by which the next daemon on that socket recognises its predecessor.
 """
 
 import hashlib
@@ -22,21 +23,24 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from acpterm.pty import linux, processes
 
 if TYPE_CHECKING:
-    # It imports trio, which the clients that need these marks do without.
+    # `tree` imports trio, which clients that need these marks do not load.
     from acpterm.pty.tracking.tree import Rlimits
 
 TERMINAL: Final = "ACPTERM_TERMINAL_ID"
+"""The environment variable with the terminal's id."""
 DAEMON: Final = "ACPTERM_DAEMON"
+"""The environment variable with the identity of the daemon that created the terminal."""
 STARTED_DETACHED: Final = "ACPTERM_DETACHED"
 """The environment variable that marks a daemon that a command has started."""
 # The first is `keeper.protocol.KEEPER_FD_VARIABLE`, which this layer cannot import.
 DETACHED: Final = ("ACPTERM_KEEPER_FD", STARTED_DETACHED)
-"""Environment variables that only daemons and workers have.
+"""Environment variables that only daemons and workers have: a process with one is *detached*.
 
-A process with such a variable is never treated as an orphan of a terminal.
+A detached process is never treated as an orphan of a terminal.
 """
 
-# Far above any limit that a user would choose, and below RLIM_INFINITY.
+# Tags are at least this number: far above any limit that a user would choose, and below
+# RLIM_INFINITY.
 _TAG_BASE: Final = 1 << 60
 _TAG_BYTES: Final = 7
 _PLACE_BYTES: Final = 6
@@ -49,10 +53,11 @@ class Daemon(NamedTuple):
     """
 
     pid: int
+    """The pid of the process that starts the programs, such as the keeper."""
     ticks: int
-    """The start time in clock ticks since boot; 0 if unknown."""
+    """The start time of that process in clock ticks since boot; 0 if unknown."""
     namespace: int
-    """The inode of the pid namespace that `pid` belongs to."""
+    """The inode number of the pid namespace to which `pid` belongs; 0 if unknown."""
     place: int
     """A hash of the path of the socket on which the daemon listens; 0 without a socket."""
 
@@ -63,7 +68,7 @@ class Daemon(NamedTuple):
     def of(cls, pid: int, socket_path: str | None) -> "Daemon":
         """Return the identity of the running process `pid`, as a daemon.
 
-        `socket_path` is the path of the socket on which the process listens, if any.
+        `socket_path` is the path of the socket on which the daemon listens; None without one.
         """
         found = processes.identity(pid)
         ticks = 0 if found is None else linux.ticks(found.started)
@@ -72,7 +77,7 @@ class Daemon(NamedTuple):
 
     @classmethod
     def parse(cls, value: str) -> "Daemon | None":
-        """Parse the value of the variable `ACPTERM_DAEMON`; None if it is not an identity."""
+        """Parse the value of the variable `ACPTERM_DAEMON`; return None if it is invalid."""
         parts = value.split("-")
         if len(parts) != len(cls._fields) or not all(p.isascii() and p.isdigit() for p in parts):
             return None
@@ -81,7 +86,8 @@ class Daemon(NamedTuple):
     def is_gone(self) -> bool:
         """Return whether the daemon is known to have ended.
 
-        Returns False if its pid is of another pid namespace, where it cannot be looked up.
+        Returns False if its pid belongs to another pid namespace, since that pid cannot be looked
+        up here.
         """
         if self.namespace != linux.pid_namespace():
             return False
@@ -102,8 +108,8 @@ def tag(name: str) -> int:
 def rlimits(name: str) -> "Rlimits":
     """Return the limits that mark the processes of the terminal with id `name`.
 
-    Each limit is a triple: resource, soft limit, hard limit. The tuple is empty if the system has
-    no such limit, or if its hard limit is too low.
+    Each limit is a triple: resource, soft limit, hard limit. The result is empty if the system does
+    not have `RLIMIT_LOCKS`, or if this process's hard limit is too low.
     """
     if not linux.AVAILABLE:
         return ()
@@ -116,7 +122,10 @@ def rlimits(name: str) -> "Rlimits":
 
 @contextmanager
 def inherited(limits: "Rlimits") -> Iterator[None]:
-    """Set `limits` of this process for the block, so that children started in it inherit them."""
+    """Set the resource limits `limits` of this process during the block, and then restore them.
+
+    Children that are started in the block inherit the limits.
+    """
     before = [(number, *resource.getrlimit(number)) for number, _, _ in limits]
     for number, soft, hard in limits:
         resource.setrlimit(number, (soft, hard))
@@ -137,11 +146,14 @@ class Marks(NamedTuple):
     tag: int | None
     """The soft `RLIMIT_LOCKS`; None if it is not one that `marks.tag` could return."""
     detached: bool
-    """Whether the process is a daemon or worker: its environment has a variable of `DETACHED`."""
+    """Whether the process is a daemon or worker: a variable of `DETACHED` is in its environment."""
 
 
 def read(pid: int) -> Marks:
-    """Return the marks of a process; None or False for each that is absent or cannot be read."""
+    """Return the marks of a process. A mark that is absent or cannot be read is None or False.
+
+    Raises `OSError` if no file descriptor is free.
+    """
     entries = processes.environment_of(pid)
     terminal = entries.get(TERMINAL.encode(), b"").decode("utf-8", "replace")
     daemon = entries.get(DAEMON.encode(), b"").decode("ascii", "replace")

@@ -1,8 +1,8 @@
 """The origin of a process: all terminals to which the process or an ancestor may belong.
 
-A process can remove most of the evidence, and can forge some. So this module does not weigh the
-evidence: it returns every terminal that any evidence names. The caller must refuse a process if any
-evidence names a terminal that the process must not come from.
+A process can remove most of the evidence of its origin, and can forge some. So this module does not
+weigh the evidence: it returns every terminal that any evidence names. A caller that must refuse the
+processes of a terminal must refuse a process if any evidence names that terminal.
 """
 
 import os
@@ -18,7 +18,7 @@ _ATTEMPTS_MAX: Final = 5
 
 
 class KnownTree(Protocol):
-    """What `find_origin` needs of a tree: see `descendant_tree.DescendantTree`."""
+    """The members of `descendant_tree.DescendantTree` that `find_origin` uses."""
 
     @property
     def name(self) -> str:
@@ -36,11 +36,11 @@ class Origin(NamedTuple):
     """The terminals that a process may come from, and the process's ancestors."""
 
     ancestry: tuple[ProcStat, ...]
-    """The process and its ancestors, up to but excluding the process that starts programs."""
+    """The process and its ancestors, up to but not including the process that starts programs."""
     terminals: frozenset[str]
-    """The ids of terminals that some evidence names: descent, session, control group, marks."""
+    """The ids of all terminals that any evidence names: descent, session, control group, marks."""
     is_descendant: bool
-    """Whether the process descends from this process, or from the one that starts programs."""
+    """Whether the process descends from this process or from the process that starts programs."""
     is_foreign: bool
     """Whether any evidence names a terminal that is not open in this daemon."""
 
@@ -48,18 +48,19 @@ class Origin(NamedTuple):
 def find_origin(
     pid: int, *, parent: int, trees: Collection[KnownTree], base: str | None
 ) -> Origin | None:
-    """Return the terminals that a process may come from; None if that cannot be determined.
+    """Return the terminals from which a process may come; None if they cannot be determined.
 
-    It cannot if the process or its ancestors keep changing, or if `/proc` hides the process.
+    They cannot be determined if the process or its ancestors keep changing, or if `/proc` hides the
+    process.
 
     `parent` is the pid of the process that starts programs and adopts their orphans. `trees` are
-    the open trees, and `base` is the name of the directory of their control groups, if they have
-    any. Raises `OSError` if no file descriptor is free.
+    the open trees, and `base` is the name of the directory of their control groups; None without
+    control groups. Raises `OSError` if no file descriptor is free.
     """
     for _ in range(_ATTEMPTS_MAX):
         ancestry, top = _ancestry(pid, parent)
         terminals, is_foreign = _evidence(ancestry, trees, base)
-        # If an ancestor has ended in the meantime, its child has another parent now.
+        # Read the ancestry again: if an ancestor has ended meanwhile, its child has another parent.
         if ancestry and _identities(_ancestry(pid, parent)[0]) == _identities(ancestry):
             return Origin(tuple(ancestry), terminals, top in (parent, os.getpid()), is_foreign)
     return None
@@ -72,8 +73,9 @@ def _identities(ancestry: list[ProcStat]) -> list[tuple[int, float]]:
 def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
     """Return a process and its ancestors, and the pid at which the search for ancestors ended.
 
-    The second result is `parent`, or this process's pid, if the process descends from one of these;
-    otherwise 0, or the pid of a process that was not found. The list does not contain that pid.
+    That pid is `parent`, or this process's pid, if the process descends from one of the two.
+    Otherwise it is 0, or the pid of an ancestor that was not found. The list of the process and its
+    ancestors does not contain that pid.
     """
     ancestry: list[ProcStat] = []
     while pid not in (0, parent, os.getpid()):
@@ -90,8 +92,9 @@ def _evidence(
 ) -> tuple[frozenset[str], bool]:
     """Return the ids of all terminals that any evidence in `ancestry` names.
 
-    Also returns whether any evidence names a terminal that has no tree in `trees`. `base` is the
-    name of the directory of this daemon's control groups; None without control groups.
+    Also returns whether any evidence names a terminal of another daemon, or a terminal that has no
+    tree in `trees`. `base` is the name of the directory of this daemon's control groups; None
+    without control groups.
     """
     names: set[str] = set()
     tags: set[int] = set()

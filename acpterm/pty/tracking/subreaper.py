@@ -1,31 +1,33 @@
-"""The process that starts all programs and adopts all orphans. Needs no control groups.
+"""Tracking by descent: finds the tree to which an orphan belongs, by evidence of its origin.
 
-That process is called the *parent*; it is this process or the keeper. The parent is a subreaper
-(prctl(2), PR_SET_CHILD_SUBREAPER): an orphan of any tree becomes a child of the parent, so every
-process of every tree is a descendant of the parent at all times. The tree of a terminal with the
-program `root` consists of:
+`Subreaper` knows all open trees of a daemon (`descendant_tree`), and scans processes for them. No
+control groups are needed. The process that starts all programs is called the *parent*. It is the
+keeper, or this process. The parent is a subreaper (prctl(2), PR_SET_CHILD_SUBREAPER): an orphan of
+any tree becomes a child of the parent. So every process of every tree is a descendant of the parent
+at all times. The tree of a terminal with the program `root` consists of:
 
 - `root`, known by pid and start time, until it is reaped;
 - every process of root's session. The session's id is root's pid, which the system does not reuse
-  while the session has a member. Once root is reaped, only those that started before that belong to
-  the tree;
+  while the session has a member. Once root was reaped, only processes that started before then
+  belong to the tree by their session;
 - the descendants of these processes, and of every process that once was a member of the tree;
-- orphans that carry the terminal's marks (`marks`): a process that leaves the session, whose
-  parent ends and that clears its environment is still recognised by its resource limit;
-- orphans without any mark that started during the lifetime of this tree, and not during that of
-  another open tree, one that is not closed yet.
+- orphans that carry the terminal's marks (`marks`): if a process has left the session, its parent
+  has ended, and its environment was cleared, it is still recognised by its resource limit;
+- orphans without any mark that started during the lifetime of this tree, but not during the
+  lifetime of another open tree. A tree is *open* until it is closed.
 
-One case cannot be attributed: a process that has left the session, has cleared its environment, has
-reset the resource limit, and was not seen by any scan while its parent lived. If only one tree is
-open, the last rule attributes the process to that tree. Otherwise the process is killed when the
-last tree that may own it closes. On systems other than Linux the only mark is the environment.
+One kind of process cannot always be attributed: it has left the session, has cleared its
+environment, has reset the resource limit, and was not seen by any scan while its parent lived. If
+only one open tree may own the process, the last rule attributes it to that tree. Otherwise the
+process is killed when the last tree that may own it is closed. On systems other than Linux, the
+environment is the only mark.
 
-Making each program a subreaper would also keep descent visible, but would harm programs: a program
+If each program were a subreaper, descent would be visible too, but programs would suffer: a program
 that waits for *any* child would also wait for adopted orphans, and a program that waits for
-specific children would collect zombies of adopted orphans.
+specific children would never reap adopted orphans.
 
-The parent reaps orphans that have ended: `Subreaper.run` if the parent is this process, otherwise
-the keeper.
+The parent reaps orphans that have ended. If the parent is this process, `Subreaper.run` does that;
+otherwise the keeper does, and `run` returns at once.
 """
 
 import contextlib
@@ -44,28 +46,33 @@ from acpterm.pty.tracking.marks import Daemon
 from acpterm.pty.tracking.tree import collect
 from acpterm.runtime.bounded_dict import BoundedDict
 
-# Seconds between two rounds that reap orphans. An orphan that is a zombie in two rounds has no
-# other parent.
+# Seconds between two rounds that reap orphans. Only a child that is a zombie in two successive
+# rounds is reaped: if other code of this process had started the child, that code would have reaped
+# it.
 _REAP_INTERVAL_S: Final = 1.0
 _CLOSED_TAGS_MAX: Final = 4096
-# How often the parent's children are listed, at most, until the list has no new ones.
+# The maximum number of times that the parent's children are listed until a list has no new
+# children.
 _LISTINGS_MAX: Final = 20
 
 
 class _Scan:
-    """One scan of all processes of the system, shared by the callers that wait for its result."""
+    """One scan of all processes of the system. All callers that wait for its result share it."""
 
     found: list[ProcStat] | None = None
+    """The processes found; None until the scan has ended."""
 
 
 class Subreaper:
-    """A daemon's open (not yet closed) trees, and the *parent*: the process that adopts orphans.
+    """Finds the trees of orphans: knows a daemon's open trees, and the *parent* of its programs.
 
-    `parent` is the pid of the parent, which also starts all programs. If it is None, this process
-    becomes the parent, and `run` reaps orphans. `sole_parent` is true if all children of the parent
-    belong to trees, except for excluded ones (`exclude`). Then an orphan without marks can be
-    attributed to a tree by its start time. `socket_path` is the path of the socket on which the
-    daemon listens, if any.
+    `parent` is the pid of the process that starts all programs and adopts their orphans. If it is
+    None, this process becomes a subreaper and so the parent, and `run` reaps orphans; if that is
+    impossible, `self.parent` is 1. `sole_parent` is true if all children of the parent belong to
+    trees, except for excluded ones (`exclude`). Then an orphan without marks can be attributed to a
+    tree by its start time. `socket_path` is the path of the socket on which the daemon listens;
+    None without one. `trees` are the trees that are not closed yet, and `daemon` is the identity of
+    the daemon, which marks its programs.
     """
 
     def __init__(
@@ -96,22 +103,23 @@ class Subreaper:
         """Create the tree of the terminal with id `name`, which a previous worker created.
 
         `pid` and `started` (as in `ProcStat`) identify the terminal's program. `reaped_at` is the
-        `processes.now` time at which it was reaped; None if it was not.
+        `processes.now` time at which the program was reaped; None if it was not reaped.
         """
         tree = self.new(name)
         tree.restore(pid, started, reaped_at)
         return tree
 
     def discard(self, tree: DescendantTree) -> None:
-        """Record that `tree` is closed; from then on, `owner` kills orphans with its marks."""
+        """Record that `tree` is closed. From then on, `owner` kills orphans with its marks."""
         self.trees.discard(tree)
         self._closed_tags[tree.tag] = None
 
     async def scan(self) -> list[ProcStat]:
         """Return all processes of the system, from a scan that begins after this call.
 
-        All calls during a scan share the next scan, so that ending many trees at the same time
-        takes little more than ending one.
+        All calls that are made during one scan share the next scan. So ending many trees at the
+        same time takes little longer than ending one. Raises `OSError` if no file descriptor is
+        free.
         """
         scan = self._next
         async with self._scanning:
@@ -124,10 +132,10 @@ class Subreaper:
     def has_orphans_of(self, tree: DescendantTree) -> bool | None:
         """Return whether any running orphan belongs to `tree`; None if that is unknown.
 
-        Checks the children of the process `self.parent`, without the programs of open trees and the
+        Checks the children of the process `self.parent`, except the programs of open trees and the
         excluded processes. A program that is just being started is in no tree yet, so it counts as
-        an orphan. Returns True if orphans appear and end faster than they can be read. May kill an
-        orphan of a closed tree. Raises `OSError`.
+        an orphan. Returns True if orphans appear and end faster than they can be read. May kill
+        orphans of closed trees. Raises `OSError` if no file descriptor is free.
         """
         if not linux.AVAILABLE or self.parent == 1:
             return None
@@ -145,7 +153,7 @@ class Subreaper:
                 owner = self.owner(orphan, tree)
                 if not orphan.zombie and (owner is None or owner is tree):
                     return None if owner is None else True
-                # An orphan that ended before it was read may have forked after the listing.
+                # This orphan has ended. It may have forked after the listing, so list again.
                 if owner is None or owner is tree:
                     is_settled = False
             if is_settled:
@@ -154,27 +162,27 @@ class Subreaper:
         return True
 
     def exclude(self, pids: Callable[[], Iterable[int]]) -> None:
-        """Never treat a process whose pid is in `pids()` as an orphan of a terminal.
+        """Never treat a process whose pid is in `pids()` as an orphan.
 
-        `pids` is called whenever orphans are searched for.
+        `pids` is called at each search for orphans.
         """
         self._excluded.append(pids)
 
     def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
         """Return the orphans among `found`, the processes that `scan` returned.
 
-        They are the children of the process `parent`, except for the programs of open trees and for
+        Orphans are the children of the process `parent`, except the programs of open trees and
         excluded processes (`exclude`).
         """
         excluded = self._non_orphans()
         return [p for p in found if p.ppid == self.parent and p.pid not in excluded]
 
     def owner(self, orphan: ProcStat, closing: DescendantTree) -> DescendantTree | None:
-        """Return the tree that an orphan belongs to; None if that is not certain.
+        """Return the tree to which `orphan` belongs; None if that is not certain.
 
-        The orphan is recorded in that tree. The result is `closing`, which may be in the middle of
-        its `close`, or a tree that has not been closed. If the marks are those of another tree,
-        which was closed, kills the orphan and returns None.
+        The trees considered are the open ones and `closing`, whose `close` may be running. The
+        orphan is recorded in the tree. If the orphan's marks are those of a closed tree, kills the
+        orphan and returns None.
         """
         trees = {*self.trees, closing}
         if owner := next((tree for tree in trees if tree.has(orphan)), None):
@@ -199,16 +207,17 @@ class Subreaper:
         return excluded | roots | {os.getpid()}
 
     async def run(self, busy: Callable[[], bool]) -> None:
-        """Reap orphans until cancelled; return at once if this process is not their parent.
+        """Reap orphans until cancelled; return at once if another process is the parent.
 
-        Nothing is reaped while `busy()` is true: a program is then being started, which could be
-        taken for an orphan.
+        Nothing is reaped while `busy()` is true: then a program is being started, which could be
+        mistaken for an orphan.
         """
         if self.parent != os.getpid():
             return
         before: set[tuple[int, float]] = set()
-        # The receiver restores this handler in the end. If that were the default, Python would
-        # print an error about a child that ends just then ("ignored due to race condition").
+        # When it ends, the receiver restores the handler that is set now. If that were the default
+        # handler, Python would print an error if a child ended at that moment ("ignored due to race
+        # condition").
         if signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL:
             signal.signal(signal.SIGCHLD, _ignore_signal)
         with trio.open_signal_receiver(signal.SIGCHLD) as child_signals:

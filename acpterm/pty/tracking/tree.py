@@ -1,4 +1,4 @@
-"""The protocol of a process tree, which is all processes of one terminal; and how to end a tree.
+"""The interface `ProcessTree` to all processes of one terminal, and how to end these processes.
 
 `trees.Trees` creates the trees. A tree is a `descendant_tree.DescendantTree`, combined with a
 `cgroup_tree.CgroupTree` if control groups can be created. A tree signals exactly its own processes.
@@ -17,10 +17,11 @@ from acpterm.runtime.descriptors import EXHAUSTED, reserve
 
 T = TypeVar("T")
 
+# `wait_empty` polls at intervals that grow from the first value to the second.
 _FIRST_POLL_S = 0.005
 _LAST_POLL_S = 0.1
 _RETRY_S = 0.05
-# The event loop is blocked for at most this time by a scan.
+# A scan blocks the event loop for about this time before it lets other tasks run.
 _SLICE_S = 0.001
 
 Rlimits = tuple[tuple[int, int, int], ...]
@@ -29,28 +30,34 @@ Rlimits = tuple[tuple[int, int, int], ...]
 class ProcessTree(Protocol):
     """All processes of one terminal. The *first child* is the terminal's program.
 
-    A tree is created before its first child, which is created with `cgroup`, `environment` and
-    `rlimits`. Order of calls: `begins` and `started`, in any order; `reaped`; `close`.
+    A tree is created before its first child, which the caller starts with `cgroup`, `environment`
+    and `rlimits`. Order of calls: `begins` and `started`, in any order; `reaped`; `close`.
     """
 
     @property
     def cgroup(self) -> int | None:
-        """A descriptor of the directory of the tree's control group; None without a group."""
+        """A descriptor of the directory of the tree's control group.
+
+        None if there is no control group, or if the program was started already.
+        """
 
     @property
     def join(self) -> str | None:
-        """The file to which a process writes `0` to join the control group; or None."""
+        """The path of the file to which a process writes `0` to join the tree's control group.
+
+        None if there is no control group.
+        """
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables for the environment of the terminal's program, which override all others."""
+        """Variables for the environment of the terminal's program; they override other ones."""
 
     @property
     def rlimits(self) -> Rlimits:
         """Limits (resource, soft, hard) for the terminal's program, set after its other limits."""
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Record that the program was created, with its pid.
+        """Record that the program was started, with its pid.
 
         `started` is its start time, as in `ProcStat.started`; None if it is not known.
         """
@@ -68,23 +75,26 @@ class ProcessTree(Protocol):
         """
 
     async def signal(self, number: int) -> None:
-        """Send the signal `number` to every process of the tree, once. Raises `OSError`."""
+        """Send the signal `number` once to every process of the tree.
+
+        Raises `OSError` if the processes cannot be read or signalled.
+        """
 
     async def kill(self) -> None:
         """Send SIGKILL to all processes of the tree until it is empty, however long that takes.
 
-        Can be cancelled. Retries instead of raising `OSError`.
+        Can be cancelled. After an `OSError`, tries again instead of raising it.
         """
 
     async def close(self) -> None:
-        """Stop tracking the tree. Call this when it is empty, or its processes cannot be killed."""
+        """Stop tracking the tree. Call this when it is empty, or if its processes do not end."""
 
 
 async def end(tree: ProcessTree, grace: float) -> None:
     """End all processes of the tree: SIGTERM, and SIGKILL if some are left after `grace` seconds.
 
-    Continues stopped processes, so that they act on SIGTERM. Returns when no process is left. On
-    cancellation the remaining processes keep running.
+    Sends SIGCONT to stopped processes, so that they act on SIGTERM. Returns when no process is
+    left. If cancelled, the remaining processes keep running.
     """
     if await retry_on_oserror(tree.empty):
         return
@@ -105,10 +115,10 @@ async def wait_empty(tree: ProcessTree) -> None:
 
 
 async def retry_on_oserror(step: Callable[[], Awaitable[T]]) -> T:
-    """Call `step` again until it does not raise `OSError`, and return its result.
+    """Call `step` until it does not raise `OSError`; return its result.
 
-    If no file descriptor is free, closes some of the reserve (`runtime.descriptors`) for the call,
-    because processes must be found and killed even then.
+    If no file descriptor is free, closes some of the reserved descriptors (`runtime.descriptors`)
+    during the next call, because processes must be found and killed even then.
     """
     while True:
         try:
@@ -123,9 +133,9 @@ async def retry_on_oserror(step: Callable[[], Awaitable[T]]) -> T:
 async def collect(steps: Iterable[T]) -> list[T]:
     """Return the items of `steps`; let other tasks run after each millisecond of work.
 
-    Producing one item must take only microseconds. Scans of processes run on the event loop and not
-    in a thread: at the user's process limit no thread can be started, and exactly then processes
-    must be found and killed.
+    Each item must take only microseconds to produce. Scans of processes run on the event loop and
+    not in a thread: when the user's process limit is reached, no thread can be started, but
+    processes must be found and killed.
     """
     await trio.lowlevel.checkpoint()
     found: list[T] = []

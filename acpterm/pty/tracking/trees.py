@@ -1,9 +1,12 @@
-"""All process trees of a worker, and the task that reaps orphans; `tree` has the tree's protocol.
+"""`Trees`: creates and adopts all process trees of a process, and chooses how to track them.
 
-Orphans become children of one process, the *parent*, which reaps them. The parent is this process
-or the keeper. To attribute an orphan to the right tree, `Trees` must know all trees, and all
-children of the parent that are of no tree (`exclude`). So everything that starts programs in a
-process uses the same `Trees`.
+Each tree is tracked by descent, and also by a control group if one can be created (`CombinedTree`).
+
+Orphans become children of one process, the *parent*, which starts the programs and reaps orphans.
+In a worker, the parent is the keeper, and `Trees.run` returns at once; elsewhere, this process is
+the parent, and `run` reaps. To attribute an orphan to the right tree, `Trees` must know all trees,
+and all children of the parent that belong to no tree (`exclude`). So all code of a process that
+starts programs uses the same `Trees`.
 
 At a take-over, the new worker passes the old worker's `handover` to its own `Trees` as `inherited`,
 and calls `adopt` for each terminal.
@@ -32,9 +35,9 @@ class CombinedTree:
     """A tree that is tracked by its control group and by descent at once.
 
     A forked process is in the control group of its parent, until a system manager or the process
-    itself moves it to another group. A process can move itself as root, or if the user owns the
-    other group's directory. A process that was moved is still tracked by descent. Implements
-    `tree.ProcessTree`.
+    itself moves it to another group. A process can move itself if it runs as root, or if the user
+    owns the other group's directory. A process that was moved is still tracked by descent.
+    Implements `tree.ProcessTree`.
     """
 
     def __init__(self, group: CgroupTree, descent: DescendantTree) -> None:
@@ -62,7 +65,7 @@ class CombinedTree:
         return self._descent.rlimits
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Record that the program was created, with its pid, and its start time if known."""
+        """Record that the program was started, with its pid; `started` is as in `ProcessTree`."""
         self._group.started(pid, started)
         self._descent.started(pid, started)
 
@@ -79,13 +82,16 @@ class CombinedTree:
         return await self._group.empty() and await self._descent.empty()
 
     async def signal(self, number: int) -> None:
-        """Send the signal `number` to all processes of the tree, in its control group or not."""
+        """Send the signal `number` to the tree's processes inside and outside the control group.
+
+        Raises `OSError` if the processes cannot be read or signalled.
+        """
         inside = set(self._group.pids())
         await self._group.signal(number)
         await self._descent.signal(number, without=inside)
 
     async def kill(self) -> None:
-        """Kill all processes of the tree: those in the control group, then those outside."""
+        """Kill all processes of the tree; each round kills those in the control group first."""
         while not await retry_on_oserror(self.empty):
             await self._group.kill()
             await self._descent.kill()
@@ -97,27 +103,31 @@ class CombinedTree:
 
 
 class TrackingError(Exception):
-    """The requested way to track a terminal's processes is not available here."""
+    """Tracking by control groups was requested, but this process may not create control groups."""
 
 
 class Handover(NamedTuple):
-    """State that the next worker needs to track processes, besides pids and start times."""
+    """What the next worker needs to track processes, in addition to pids and start times."""
 
     value: bytes
-    """The path of the control groups' directory; empty if there are no control groups."""
+    """The path of the daemon's directory of control groups; empty without control groups."""
     fds: tuple[int, ...]
-    """The directory's lock. It stays open until `Trees.close`; the next worker gets a duplicate."""
+    """The descriptor that holds the directory's lock; empty without control groups.
+
+    The descriptor stays open until `Trees.close`. The next worker gets a duplicate.
+    """
 
 
 class Trees:
-    """A factory of process trees.
+    """All process trees of this process; creates and adopts them.
 
     `tracking` is `auto` to track by descent and, if available, by control groups; `cgroup` to
     require control groups; `subreaper` to track by descent alone. `parent` is the pid of the
     process that starts programs and adopts their orphans; None for this process. `inherited` is the
     `handover` of the previous worker; this object then owns its descriptors. `held` are the ids of
     terminals that outlived a killed daemon. `socket_path` is the path of the socket on which the
-    daemon listens, if any. Raises `TrackingError` if control groups are required but unavailable.
+    daemon listens; None without one. Raises `TrackingError` if `tracking` is `cgroup` and this
+    process may not create control groups.
     """
 
     def __init__(
@@ -137,14 +147,18 @@ class Trees:
                 "tracking 'cgroup': this process may make no control groups of version 2 below its "
                 "own; run it where they are delegated to it, or say tracking 'auto'"
             )
-        # If this process is the parent, it also has children that come from no tree. With control
-        # groups, orphans need not be attributed by their start time.
+        # If this process is the parent, it may also have children that belong to no tree, so
+        # orphans without marks are attributed by their start time only if there are no control
+        # groups, which would attribute them reliably.
         sole_parent = parent is not None or self._cgroups is None
         self._subreaper: Final = Subreaper(parent, sole_parent=sole_parent, socket_path=socket_path)
         self._busy: list[Callable[[], bool]] = []
 
     def new(self, name: str) -> ProcessTree:
-        """Create the tree of the terminal (or other program) with id `name`. Raises `OSError`."""
+        """Create the tree of the terminal (or other program) with id `name`.
+
+        Raises `OSError` if its control group cannot be created.
+        """
         if self._cgroups is None:
             return self._subreaper.new(name)
         group = self._cgroups.new(name)
@@ -156,7 +170,8 @@ class Trees:
         """Create the tree of a terminal that a previous worker created.
 
         `name` is the terminal's id. `pid` and `started` (as in `ProcStat`) identify its program.
-        `reaped_at` is the `processes.now` time at which the program was reaped; None if it was not.
+        `reaped_at` is the `processes.now` time at which the program was reaped; None if it was not
+        reaped.
         """
         descent = self._subreaper.adopt(name, pid, started, reaped_at)
         return (
@@ -168,8 +183,8 @@ class Trees:
     def enforce(self, name: str, limits: ResourceLimits) -> Enforcement | None:
         """Set the limits of a terminal's control group, before its program is started.
 
-        `name` is the terminal's id; its tree was created by `new`. The result also has the limits
-        that cannot be enforced here. Returns None if there are no `limits`.
+        `name` is the id of the terminal, whose tree `new` has created. The result also lists the
+        limits that cannot be enforced here. Returns None if `limits` has no limit.
         """
         if limits == NO_LIMITS:
             return None
@@ -181,11 +196,11 @@ class Trees:
             limits, cgroups.directory(name), lambda controller: cgroups.enable(controller, own_pids)
         )
 
-    def enforced(self, name: str, limits: ResourceLimits) -> Enforcement | None:
-        """Return the limits that a previous worker has set for the terminal with id `name`.
+    def enforce_again(self, name: str, limits: ResourceLimits) -> Enforcement | None:
+        """Set again the limits that a previous worker had set for the terminal with id `name`.
 
-        They are set again, since a worker that lost its keeper has removed them
-        (`release_controllers`).
+        They may have been removed by `release_controllers`. If the terminal has no control group,
+        nothing is set, and all `limits` count as enforced. Returns None if `limits` has no limit.
         """
         directory = None if self._cgroups is None else self._cgroups.directory(name)
         if directory is None or not os.path.isdir(directory):
@@ -193,9 +208,11 @@ class Trees:
         return self.enforce(name, limits)
 
     def release_controllers(self) -> None:
-        """Let the service manager start the service again while terminals have processes.
+        """Disable controllers, so that systemd can start the service again beside the terminals.
 
-        This removes the limits of control groups until the next worker restores the terminals.
+        Call this if the keeper has died and the programs outlive it. Otherwise systemd could not
+        put a process into the service's own group (see `controllers`). The limits of control groups
+        are removed until the next worker calls `enforce_again`.
         """
         if self._cgroups is not None:
             self._cgroups.disable_controllers()
@@ -212,16 +229,16 @@ class Trees:
 
     @property
     def tracking(self) -> str:
-        """How the trees are tracked: `cgroup` (and descent) or `subreaper`."""
+        """How trees are tracked: `cgroup` (by control group and descent) or `subreaper`."""
         return "subreaper" if self._cgroups is None else "cgroup"
 
     @property
     def daemon(self) -> Daemon:
-        """The daemon's identity, which is put into the environment of programs."""
+        """The daemon's identity, which is a mark in the environment of programs."""
         return self._subreaper.daemon
 
     def origin(self, pid: int) -> Origin | None:
-        """Return the terminals that a process may come from; None if that cannot be determined.
+        """Return the terminals from which a process may come; None if they cannot be determined.
 
         Takes about a millisecond. Raises `OSError` if no file descriptor is free.
         """
@@ -233,8 +250,8 @@ class Trees:
     def exclude(self, pids: Callable[[], Iterable[int]], busy: Callable[[], bool]) -> None:
         """Never treat a process whose pid is in `pids()` as an orphan of a terminal.
 
-        `pids` is called whenever orphans are searched for. While `busy()` is true, no orphan is
-        reaped, because a process is being started that may not be in `pids()` yet.
+        `pids` is called at each search for orphans. While `busy()` is true, no orphan is reaped:
+        then a process is being started that may not be in `pids()` yet.
         """
         self._subreaper.exclude(pids)
         self._busy.append(busy)
@@ -242,17 +259,18 @@ class Trees:
     async def end_leftovers(self) -> int:
         """Kill the processes that killed daemons have left; return their number.
 
-        Processes of open trees are not killed, so call this after all trees were adopted.
+        Processes of open trees are not killed, so call this after all trees were adopted. Gives up
+        after 10 seconds on processes that do not end.
         """
         held = {tree.name for tree in self._subreaper.trees}
         return await end_leftovers(self.daemon, held)
 
     async def run(self) -> None:
-        """Reap orphans until cancelled; return at once if this process is not their parent."""
+        """Reap orphans until cancelled; return at once if another process is the parent."""
         await self._subreaper.run(lambda: any(busy() for busy in self._busy))
 
     def close(self) -> None:
-        """Remove the directory of the control groups. All trees must be closed."""
+        """Remove the directory of the control groups. All trees must have been closed."""
         if self._cgroups is not None:
             self._cgroups.close()
 
@@ -268,9 +286,9 @@ def _adopted(inherited: Handover) -> Cgroups | None:
 
 @asynccontextmanager
 async def open_trees(tracking: str = "auto", *, parent: int | None = None) -> AsyncIterator[Trees]:
-    """Yield a new `Trees`, which reaps orphans during the block and is closed after it.
+    """Yield a new `Trees`, which reaps orphans during the block and is closed after the block.
 
-    The arguments are as in `Trees`. Raises `TrackingError`.
+    The arguments and errors are those of `Trees`.
     """
     trees = Trees(tracking, parent=parent)
     try:

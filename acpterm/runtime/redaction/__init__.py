@@ -2,19 +2,20 @@
 
 - `redact`: `redact` for a text, `redact_args` for the arguments of a program;
 - `tokens`: tokens of the large services, which are recognised by their prefix;
-- `names`: which names of variables and options belong to a secret;
+- `secret_names`: which names of variables and options belong to a secret;
 - `values`: the end of a value, and whether it can be a secret;
-- `named`: values after such a name, such as `--password=…`, `TOKEN=…` and headers;
-- `places`: secrets in URLs, and passwords on the stdin of a program;
+- `named_values`: values after the name of a secret: `--password=…`, `TOKEN=…` and headers;
+- `urls_and_pipes`: secrets in URLs, and passwords that are piped into a program;
 - `programs`: options of one letter, such as `-p` of mysql;
 - `log_events`: a structlog processor.
 
-What remains is enough to recognise the secret: the prefix of the token, the name of the variable or
-option, and the user's name. Redaction is a help, and not a proof: a secret without a known prefix,
-name or option looks like any other word.
+The rest of the text is kept, so that a reader recognises which secret was there: by the prefix of
+the token, the name of the variable or option, or the user's name in a URL. Redaction is a help, and
+not a proof: a secret without a known prefix, name or option looks like any other word.
 
-All patterns take linear time. A pattern starts with a literal or a class, it does not match the
-same characters in two ways, and where one can fail after a long match, the length is bounded.
+All patterns take linear time. A pattern starts with a literal or a character class, it does not
+match the same characters in two ways, and where it can fail after a long match, the length of the
+match is bounded.
 """
 
 from acpterm.runtime.redaction.redact import may_have_secret, redact, redact_args

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 
-from acpterm.runtime.redaction.names import Strength, strength
 from acpterm.runtime.redaction.redact import may_have_secret, redact
+from acpterm.runtime.redaction.secret_names import Strength, strength
 from acpterm.runtime.redaction.tokens import REDACTED
 from acpterm.runtime.redaction.values import may_be_secret
 
@@ -26,7 +26,11 @@ def redact_event(
 
 
 def _redact(value: Any, name: str, depth: int) -> Any:
-    """Return `value`, the value of `name`, redacted; an unknown object only if it has a secret."""
+    """Return `value`, which has the name `name` in the event, with the secrets in it redacted.
+
+    Mappings and sequences are redacted to `depth` levels. Any other object is replaced by its
+    redacted `repr` if the `repr` has a secret, and otherwise returned unchanged.
+    """
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):

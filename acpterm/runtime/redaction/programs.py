@@ -12,18 +12,18 @@ from acpterm.runtime.redaction.values import VALUE, is_reference
 
 
 class Form(Enum):
-    """The form of an option's value."""
+    """Where the value of an option is, and which part of the value is secret."""
 
     ATTACHED = auto()
-    """Only in the same word, as in `-pSECRET`."""
+    """The value is in the same word, as in `-pSECRET`."""
     NEXT = auto()
-    """Only in the next word."""
+    """The value is the next word."""
     ANY = auto()
-    """In the same word or the next one."""
+    """The value is in the same word, or is the next word."""
     USER = auto()
-    """As ANY, and the secret is what follows a colon, comma or percent sign."""
+    """As ANY. Only the part after a colon, comma or percent sign is secret: `USER:SECRET`."""
     SOURCE = auto()
-    """As ANY, and the secret is what follows `pass:`; openssl's."""
+    """As ANY. Only the part after `pass:` is secret, as in openssl's `pass:SECRET`."""
 
 
 Options: TypeAlias = Mapping[str, Form]
@@ -58,7 +58,7 @@ _PROGRAMS: Final[Mapping[str, Options]] = {
     "login": {"p": Form.ANY},
 }
 _NAMES: Final = tuple(_PROGRAMS)
-# Names that have no other name in them.
+# The names that contain no other name. Every text that contains a name contains one of these.
 _HINTS: Final = tuple(
     name for name in _NAMES if not any(other in name and other != name for other in _NAMES)
 )
@@ -69,12 +69,12 @@ _SEPARATOR: Final = re.compile(r"=|[ \t]{1,8}")
 
 
 def has_program(text: str) -> bool:
-    """Return whether `text` may have the name of such a program in it."""
+    """Return whether `text` may contain the name of a program of `_PROGRAMS`: a fast check."""
     return any(map(text.__contains__, _HINTS))
 
 
 def redact_programs(text: str) -> str:
-    """Return a shell line, or other text, with the secrets of these programs redacted."""
+    """Return `text`, such as a shell line, with the secrets in options of programs redacted."""
     search = _events().search
     pieces: list[str] = []
     options: Options = {}
@@ -93,12 +93,18 @@ def redact_programs(text: str) -> str:
 
 
 def options_of(argument: str) -> Options | None:
-    """Return the options of the program that `argument` names, by name or path; None if none."""
+    """Return the options with secrets of the program whose name or path is `argument`.
+
+    Returns None if no such program is known.
+    """
     return _PROGRAMS.get(os.path.basename(argument))
 
 
 def attached_secret(argument: str, options: Options) -> int | None:
-    """Return the index in `argument`, such as `-pSECRET`, at which the secret starts, or None."""
+    """Return the index at which the secret in `argument` starts, such as 2 in `-pSECRET`.
+
+    Returns None if `argument` contains no secret.
+    """
     name, equals, _ = argument.partition("=")
     if equals and name.lstrip("-") in options and name[2:]:
         form, start = options[name.lstrip("-")], len(name) + 1
@@ -113,7 +119,10 @@ def attached_secret(argument: str, options: Options) -> int | None:
 
 
 def secret_in_next(argument: str, options: Options) -> Form | None:
-    """Return the form of the option `argument` if its value is the next argument, or None."""
+    """Return the form of the option `argument` if the next argument may be its secret value.
+
+    Returns None if the next argument cannot be the value of the option.
+    """
     name = argument.lstrip("-")
     if name not in options and not argument.startswith("--") and _COMBINED.fullmatch(name):
         name = name[-1]
@@ -124,7 +133,7 @@ def secret_in_next(argument: str, options: Options) -> Form | None:
 
 
 def redact_value(value: str, form: Form) -> str:
-    """Return the value of an option, with the secret in it redacted."""
+    """Return `value`, the value of an option of the given form, with the secret redacted."""
     return value[: _kept(value, form)] + REDACTED if _is_secret(value, form) else value
 
 
@@ -139,7 +148,7 @@ def _events() -> re.Pattern[str]:
 
 
 def _secret_after(text: str, match: re.Match[str], options: Options) -> tuple[int, int] | None:
-    """Return where the secret of an option is, if it has one."""
+    """Return the start and end of the secret of the option in `match`; None if there is none."""
     if not options:
         return None
     option, end = match["option"], match.end()
@@ -168,7 +177,7 @@ def _is_secret(value: str, form: Form) -> bool:
 
 
 def _kept(value: str, form: Form) -> int:
-    """Return how many characters of an option's value are no secret."""
+    """Return how many characters at the beginning of an option's value are no secret."""
     if form is Form.SOURCE:
         return len("pass:") if value.startswith("pass:") else len(value)
     if form is Form.USER:

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from acpterm.runtime.redaction.named import is_option_of_secret, redact_bearer, redact_named
-from acpterm.runtime.redaction.names import Strength, may_have_name
-from acpterm.runtime.redaction.places import has_place, redact_places
+from acpterm.runtime.redaction.named_values import option_strength, redact_bearer, redact_named
 from acpterm.runtime.redaction.programs import (
     Form,
     Options,
@@ -15,7 +13,9 @@ from acpterm.runtime.redaction.programs import (
     redact_value,
     secret_in_next,
 )
+from acpterm.runtime.redaction.secret_names import Strength, may_have_name
 from acpterm.runtime.redaction.tokens import REDACTED, literals_in, redact_tokens
+from acpterm.runtime.redaction.urls_and_pipes import has_url_or_pipe, redact_urls_and_pipes
 from acpterm.runtime.redaction.values import may_be_secret
 
 
@@ -24,7 +24,7 @@ def may_have_secret(text: str) -> bool:
     return (
         may_have_name(lower := text.lower())
         or "bearer" in lower
-        or has_place(text)
+        or has_url_or_pipe(text)
         or has_program(text)
         or bool(literals_in(text))
     )
@@ -34,8 +34,8 @@ def redact(text: str) -> str:
     """Return `text`, such as a shell line or a message, with the secrets in it redacted."""
     if literals := literals_in(text):
         text = redact_tokens(text, literals)
-    if has_place(text):
-        text = redact_places(text)
+    if has_url_or_pipe(text):
+        text = redact_urls_and_pipes(text)
     lower = text.lower()
     if may_have_name(lower):
         text = redact_named(text, lower)
@@ -49,7 +49,7 @@ def redact(text: str) -> str:
 def redact_args(args: Sequence[str], program: str = "") -> list[str]:
     """Return the arguments of `program`, a name or a path, with the secrets in them redacted.
 
-    The secret may be in the argument after an option.
+    An argument may be a secret because of the option before it.
     """
     options: Options = options_of(program) or {}
     certainty = Strength.NONE
@@ -61,7 +61,7 @@ def redact_args(args: Sequence[str], program: str = "") -> list[str]:
             start = start or _secret_after_equals(argument)
             redacted.append(redact(argument) if start is None else argument[:start] + REDACTED)
             has_value = start is not None
-            certainty = Strength.NONE if has_value else is_option_of_secret(argument)
+            certainty = Strength.NONE if has_value else option_strength(argument)
             form = secret_in_next(argument, options) if options and not has_value else None
             continue
         if form:
@@ -76,9 +76,12 @@ def redact_args(args: Sequence[str], program: str = "") -> list[str]:
 
 
 def _secret_after_equals(argument: str) -> int | None:
-    """Return the index at which the secret of an option such as `--password=SECRET` starts."""
+    """Return the index at which the secret of an option such as `--password=SECRET` starts.
+
+    Returns None if there is no secret after an `=`.
+    """
     option, equals, value = argument.partition("=")
-    certainty = is_option_of_secret(option) if equals else Strength.NONE
+    certainty = option_strength(option) if equals else Strength.NONE
     if not certainty or _has_token(value) or not _is_secret(value, certainty):
         return None
     return len(option) + 1

@@ -1,4 +1,4 @@
-"""Tokens of the large services, JSON Web Tokens and private keys, recognised by their prefix."""
+"""Redacts tokens of large services, JSON Web Tokens and private keys, recognised by a prefix."""
 
 import re
 from collections.abc import Callable
@@ -15,9 +15,9 @@ class TokenKind(NamedTuple):
     literal: str
     body: str
     kept: str = ""
-    """The pattern of what follows the literal and is kept."""
+    """The pattern of the part between the literal and the secret; it is not redacted."""
     is_bounded: bool = True
-    """Whether a letter or digit before the literal means that it is part of another word."""
+    """Whether a literal after a letter or digit is ignored, as a part of another word."""
 
 
 _WORD: Final = "[A-Za-z0-9]"
@@ -47,7 +47,7 @@ _KINDS: Final = (
         )
     ),
     TokenKind("GR1348941", rf"{_URL}{{18,}}+"),
-    # AWS: the id of an access key. The secret key has no prefix; its variable has a name.
+    # AWS: the id of an access key. The secret key has no prefix, only the name of its variable.
     *(TokenKind(kind, r"[A-Z0-9]{16}(?![A-Za-z0-9])") for kind in ("AKIA", "ASIA", "ABIA", "ACCA")),
     TokenKind("X-Amz-Signature=", r"[0-9a-f]{32,}+"),
     # Google
@@ -141,7 +141,11 @@ _LITERALS: Final = tuple(dict.fromkeys(kind.literal for kind in _KINDS))
 
 
 def _by_mark() -> dict[str, list[str]]:
-    """Return the literals by a mark that is in each of them: most texts have few of the marks."""
+    """Return the literals, grouped by a punctuation mark that each literal of a group contains.
+
+    A text without the mark contains no literal of the group, and most texts have few marks. The
+    group of the empty string has the literals without a mark.
+    """
     found: dict[str, list[str]] = {}
     for literal in _LITERALS:
         mark = next((mark for mark in "_-./:=" if mark in literal), "")
@@ -159,7 +163,10 @@ _DISCORD_CHARS_MIN: Final = 55
 
 
 def literals_in(text: str) -> list[str]:
-    """Return the literals in `text` with which a token may begin."""
+    """Return the literals in `text` with which a token may begin.
+
+    The list has an empty string if `text` may contain a token of Discord, which has no literal.
+    """
     # `filter` and `map` with a method are several times as fast as a loop, and this runs for every
     # text that is logged or recorded.
     found: list[str] = []
@@ -185,7 +192,10 @@ def _search_discord() -> Callable[[str], re.Match[str] | None]:
 
 @cache
 def _pattern(literal: str) -> re.Pattern[str]:
-    """Return the pattern of the tokens that begin with `literal`; group 1 is what is kept."""
+    """Return the pattern of the tokens that begin with `literal`.
+
+    Group 1 is the part that is not redacted.
+    """
     if not literal:
         return re.compile(f"(){_DISCORD}", re.ASCII)
     kind = next(kind for kind in _KINDS if kind.literal == literal)

@@ -1,4 +1,4 @@
-"""Values after a name: where they end, and whether they can be secrets.
+"""Values after the name of a secret: where a value ends, and whether it can be a secret.
 
 A value is a quoted string, a string in escaped quotes (as in JSON inside a shell line), or a word
 up to the next space, quote or operator of the shell.
@@ -8,10 +8,10 @@ import re
 from functools import cache
 from typing import Final
 
-from acpterm.runtime.redaction.names import Strength
+from acpterm.runtime.redaction.secret_names import Strength
 from acpterm.runtime.redaction.tokens import REDACTED
 
-# Groups: what is kept before the secret, such as a quote, and the secret.
+# Each alternative has two groups: the text before the secret, such as a quote, and the secret.
 VALUE: Final = re.compile(
     r"""(\\["'])([^"'\\]*+(?:\\[^"'][^"'\\]*+)*+)"""
     r"""|(\$?')((?:[^']|'\\''|'"'"')*+)"""
@@ -38,15 +38,18 @@ _CHARS_CHECKED: Final = 4096
 
 
 def is_reference(value: str) -> bool:
-    """Return whether `value` is no secret itself: empty, a variable, a placeholder, redacted."""
+    """Return whether `value` cannot be a secret itself.
+
+    That is so if `value` is empty, a variable, a placeholder, or redacted already.
+    """
     return not value or value.endswith(REDACTED) or bool(_REFERENCE.fullmatch(value))
 
 
 def may_be_secret(value: str, certainty: Strength, *, is_certain: bool) -> bool:
     """Return whether `value` is a secret, after a name of the strength `certainty`.
 
-    `is_certain`: the name and the value belong together without doubt, as in `NAME=value`; and not
-    as in `name: value`, which may be prose or code.
+    `is_certain` is true if `value` certainly belongs to the name, as in `NAME=value`, and false if
+    it may not, as in `name: value`, which can be prose or code.
     """
     is_given = is_certain and certainty is not Strength.WEAK
     if not is_given and not _has_digit_and_letter(value, 6):

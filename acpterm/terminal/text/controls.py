@@ -1,15 +1,15 @@
-"""Removal of escape sequences: valid UTF-8 in, a line program out.
+"""Removal of escape sequences from output: turns UTF-8 into a line program, which `line` runs.
 
-The line program is UTF-8 text in which the only controls are TAB, LF, CR, BS and one character for
-each erasure in the line (`ERASE_RIGHT` and so on, see `line`).
+A *line program* is UTF-8 text in which the only controls are TAB, LF, CR, BS, and one character for
+each erasure in the line: `ERASE_RIGHT`, `ERASE_LEFT` or `ERASE_LINE` of `line`.
 
 Rules:
 
 - Characters without a meaning are dropped before all other rules: NUL and the other C0 characters
   not named below, DEL, and C1 (U+0080 to U+009F; with UTF-8, programs send these controls as ESC
   sequences). VT and FF become LF.
-- ESC begins a sequence, and ends the current one, if any. CAN and SUB also end a sequence.
-  ST is simply the sequence of ESC and a backslash.
+- ESC begins a sequence, and ends the current one, if any. CAN and SUB also end a sequence. ST, the
+  end of a string, needs no rule of its own: it is a sequence of ESC and a backslash.
 - ESC, intermediates (0x20-0x2f), a final byte (0x30-0x7e): a sequence of two or more characters.
 - CSI: parameters and intermediates (0x20-0x3f) up to a final byte (0x40-0x7e). Two CSI sequences
   are translated: EL, `CSI Ps K` with a first parameter of 0 to 2, and CHA to the first column,
@@ -17,13 +17,14 @@ Rules:
 - Within an ESC or CSI sequence TAB, LF, CR and BS take effect at once and the sequence continues,
   as on a VT. A character beyond ASCII is not part of any sequence: it ends the sequence, as text.
 - OSC, APC, PM, SOS and DCS begin strings, whose content is dropped. BEL ends an OSC as well. LF
-  ends every string except DCS and is kept, so an unterminated title hides one line at most. In DCS
-  (sixel) LF is content.
+  ends every string except DCS, and is kept. So a title that is not terminated hides at most one
+  line. In a DCS (sixel), LF is content.
 - A sequence has at most SEQUENCE_MAX characters; the characters after that are text. The parser
   stores only its state, the length of the sequence and one parameter.
 - BEL, CAN and SUB outside a sequence are dropped.
 
-The file is long because the rules and the parser that implements them belong together.
+Longer than 300 lines because these rules are implemented twice: by patterns for complete sequences,
+which are fast, and by a state machine for all others. A change of a rule must change both.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from enum import Enum, auto
 
 from acpterm.terminal.text.line import ERASE_LEFT, ERASE_LINE, ERASE_RIGHT
 
-#: The maximum length of a sequence in characters, with its ESC.
+#: The maximum length of a sequence in characters, including its ESC.
 SEQUENCE_MAX = 8192
 
 _C0 = bytes(range(0x20))
@@ -43,9 +44,9 @@ _AS_LF = bytes.maketrans(b"\v\f", b"\n\n")
 _PRINTING = b"\t" + bytes(c for c in range(0x20, 0x100) if c != 0x7F)
 _C1 = re.compile(rb"\xc2[\x80-\x9f]")
 
-# An ESC begins a sequence whatever came before it, so each sequence can be matched by itself, and
-# a sequence that is cut short ends at the next ESC. Sequences that this pattern does not match
-# (with controls inside CSI, long strings, incomplete ones) go through `_State`.
+# An ESC begins a sequence whatever came before it. So each sequence can be matched by itself, and a
+# sequence that is cut short ends at the next ESC. The state machine processes the sequences that
+# this pattern does not match: CSI with controls inside, long strings, incomplete sequences.
 _FINISHED = (
     rb"\x1b(?:"
     rb"\[[ -?]{0,256}(?:[@-~]|[\x18\x1a]%(cut)s)|"
@@ -60,8 +61,9 @@ _WHOLE = re.compile(_FINISHED % {b"cut": b""})
 #: A sequence that is complete, or is cut short by an ESC or by the end of the data.
 _CUT = re.compile(_FINISHED % {b"cut": rb"|(?=\x1b)|\Z"})
 
-# EL is replaced by CAN and a mark: CAN ends a string, as the ESC of the EL would have. Most
-# programs write EL in one of these two ways, for which `replace` is much faster.
+# EL is replaced by CAN and the character of the erasure. CAN ends a sequence before the EL, as the
+# ESC of the EL would have ended it. Most programs write EL in one of these two ways, which
+# `bytes.replace` finds much faster than a pattern.
 _EL_RIGHT, _EL_LINE = b"\x1b[K", b"\x1b[2K"
 _AS_RIGHT, _AS_LEFT, _AS_LINE = (
     b"\x18" + mark.encode() for mark in (ERASE_RIGHT, ERASE_LEFT, ERASE_LINE)
@@ -71,11 +73,13 @@ _EL_FORMS = tuple(
     (re.compile(rb"\x1b\[0{0,256}%b(?:;[0-9;]{0,256})?K" % first), mark)
     for first, mark in ((b"", _AS_RIGHT), (b"1", _AS_LEFT), (b"2", _AS_LINE))
 )
-# CHA to the first column is a CR: many programs, such as those on Node, draw their progress so.
+# CHA to the first column, which is replaced by CR: many programs, such as those on Node, redraw a
+# line of progress with it.
 _CHA_HOME = re.compile(rb"\x1b\[0{0,256}1?(?:;[0-9;]{0,256})?G")
 
-# SGR has no effect on text, and nearly all sequences in coloured output are SGR. Each is replaced
-# by CAN, which ends a sequence as its ESC would have. (`split` and `join` are faster than `sub`.)
+# SGR has no effect on text, and nearly all sequences in coloured output are SGR. Each one is
+# replaced by CAN, which ends a sequence before it, as the ESC of the SGR would have. (`split` and
+# `join` are faster than `sub`.)
 _SGR = re.compile(rb"\x1b\[[0-9;:]{0,256}m")
 
 _BEYOND_ASCII = bytes(range(0x80, 0x100))
@@ -106,27 +110,28 @@ _STRING_END = {
     _State.STRING: re.compile("[\x18\x1a\n]"),
 }
 _ERASURE = (ERASE_RIGHT, ERASE_LEFT, ERASE_LINE)
-#: The value of `_parameter` in a CSI that cannot be an EL.
+#: The value of `_parameter` in a CSI that is neither EL nor CHA, since it has other characters.
 _NOT_EL = -1
 
 
 class Controls:
     """Removes escape sequences from a stream of whole UTF-8 characters.
 
-    The result is a *line program*: text in which the only controls are TAB, LF, CR, BS and one
-    character for each erasure in the line.
+    The result is a *line program*, as the module's docstring describes it.
     """
 
     __slots__ = ("_first_over", "_length", "_parameter", "_state", "plain")
 
     def __init__(self) -> None:
         self._state = _State.GROUND
-        #: The length of the current sequence so far.
+        #: The length of the current sequence so far, in characters.
         self._length = 0
         #: The first parameter of the current CSI, up to 9999.
         self._parameter = 0
+        #: Whether the first parameter of the current CSI has ended.
         self._first_over = False
-        #: Whether the data fed last has no controls other than TAB, LF and CR.
+        #: Whether the data fed last had no controls except TAB, LF and CR, nor any part of a
+        #: sequence.
         self.plain = True
 
     @property
@@ -135,10 +140,10 @@ class Controls:
         return self._state is not _State.GROUND
 
     def feed(self, data: bytes) -> bytes:
-        """Remove the escape sequences from `data`, the next output; return the rest.
+        """Remove the escape sequences from `data`, the next output; return the line program.
 
-        The rest is a *line program*: text whose only controls are TAB, LF, CR, BS and one character
-        for each erasure in the line. `data` consists of whole UTF-8 characters.
+        `data` consists of whole UTF-8 characters. The *line program* is text whose only controls
+        are TAB, LF, CR, BS and one character for each erasure in the line.
         """
         if b"\xc2" in data:
             data = _C1.sub(b"", data)
@@ -164,10 +169,10 @@ class Controls:
         )
 
     def _begin(self, data: bytes) -> bytes:
-        """Return `data`, which begins with ESC and has no other ESC, without the escape sequence.
+        """Return `data`, which begins with ESC and has no other ESC, without its escape sequence.
 
-        An erasure in the line becomes one character. If the sequence is incomplete, the next output
-        continues it.
+        If the sequence erases in the line, one character takes its place. If the sequence is
+        incomplete, the next output continues it.
         """
         data = _mark_erasures(data)
         if data[0] != 0x1B:
@@ -183,7 +188,8 @@ class Controls:
     def _consume(self, data: bytes) -> bytes:
         """Return `data`, which continues an escape sequence, without the rest of that sequence.
 
-        `data` has no ESC. Controls such as CR within the sequence are kept, since they take effect.
+        `data` has no ESC. Controls within the sequence, such as CR, are kept, since terminals
+        execute them at once.
         """
         text = data.decode()
         done: list[str] = []
@@ -210,9 +216,9 @@ class Controls:
     def _step(self, text: str, at: int, done: list[str]) -> int:
         """Process the character of `text` at index `at`, within a sequence that is not a string.
 
-        Returns the index to continue at. If the character is a control that takes effect within the
-        sequence, appends it to `done`. If the character completes a sequence that erases in the
-        line, appends the one character that stands for the erasure.
+        Returns the index of the next character to process. If the character is a control that takes
+        effect within the sequence, appends it to `done`. If the character completes a sequence that
+        is translated (EL, CHA), appends the character that stands for the sequence.
         """
         char = text[at]
         if char > "~":
@@ -254,8 +260,8 @@ class Controls:
 def is_ground(data: bytes | bytearray) -> bool:
     """Return whether `data` certainly ends outside of an escape sequence, whatever came before.
 
-    That is so if the sequence of its last ESC is complete, or if it has no ESC and at least
-    `SEQUENCE_MAX` ASCII characters, since no sequence is longer.
+    This is certain in two cases: the sequence that begins at the last ESC in `data` is complete; or
+    `data` has no ESC and at least `SEQUENCE_MAX` ASCII characters, since no sequence is longer.
     """
     last = data.rfind(b"\x1b")
     if last >= 0:
@@ -267,14 +273,15 @@ def is_ground(data: bytes | bytearray) -> bool:
 def _strip_cut(data: bytes) -> bytes:
     """Return `data` without escape sequences; an erasure in the line becomes one character.
 
-    `data` is empty or begins with ESC. Another ESC comes after `data`, and ends its last sequence.
+    `data` is empty or begins with ESC. In the output an ESC follows `data`, so the last sequence in
+    `data` ends there, even if it is incomplete.
     """
     data = _mark_erasures(data)
     stripped = _CUT.sub(b"", data)
     if b"\x1b" not in stripped:
         return stripped
     head, *rest = data.split(b"\x1b")
-    # `head` is the mark of an EL at the very beginning.
+    # `head` is the character of an erasure that was at the very beginning, or empty.
     return head + b"".join(map(_strip_one, rest))
 
 
@@ -294,10 +301,10 @@ def _mark_erasures(data: bytes) -> bytes:
 
 
 def _unix(data: bytes) -> bytes:
-    """Replace CRLF by LF: a CR before an LF moves the cursor on a line that ends anyway.
+    """Replace CRLF by LF: a CR before an LF has no effect, since the line ends.
 
     Fast path: if each run of CRs and LFs has as many CRs as LFs, all CRs are dropped. To check
-    that, `data` without CRs, with its LFs turned into CRs, is compared with `data` without LFs.
+    that, `data` without CRs and with each LF replaced by CR is compared with `data` without LFs.
     """
     begin = data.startswith(b"\n")
     end = len(data) - data.endswith(b"\r")

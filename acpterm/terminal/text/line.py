@@ -5,11 +5,11 @@ States and rules:
 - A cell is a character (a code point), not a column. Writing at the cursor overwrites.
 - CR moves the cursor to cell 0; BS moves it one cell left, but not below 0. Other cursor movements
   are ignored: for programs that use them, clients read the screen view.
-- Erased cells, and cells that were jumped over, are blanks if other cells follow on the line, and
-  nothing otherwise. The last cell is never an erased one.
+- Erased cells, and cells that the cursor skipped, become blanks if other cells follow on the line.
+  Otherwise they are dropped: the last cell is never an erased one.
 - A line has at most WIDTH cells. A character that does not fit ends the line without a newline and
-  begins a new line, so CR and BS never reach the full line. This does not depend on how the
-  characters were divided into calls.
+  begins a new line, so CR and BS never return to the full line. The result does not depend on how
+  the characters were divided into calls.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import re
 #: The maximum number of cells of a line, in code points.
 WIDTH = 16384
 
-# The three forms of EL (ECMA-48 8.3.41) as single characters: C0 characters without a meaning to a
-# terminal, which `controls` drops from its input.
+# The three forms of EL (ECMA-48 8.3.41) as single characters: from the cursor to the end, from the
+# beginning to the cursor, and the whole line. These C0 characters have no other meaning in a line
+# program, since `controls` drops them from the output.
 ERASE_RIGHT, ERASE_LEFT, ERASE_LINE = "\x11", "\x12", "\x13"
 
 #: An erased cell. NUL is never written to a line, because `controls` drops NUL.
@@ -43,7 +44,7 @@ class Line:
         return self._column == len(self._cells)
 
     def text(self) -> str:
-        """Return the text of the line."""
+        """Return the text of the line, with blanks for erased cells."""
         return self._cells.replace(_ERASED, " ")
 
     def end(self) -> str:
@@ -60,7 +61,7 @@ class Line:
     def write(self, run: str) -> str:
         """Write the printing characters `run` at the cursor.
 
-        Returns the text of the lines that became full, without newlines.
+        Returns the text of the lines that became full, joined without newlines.
         """
         if self._column + len(run) <= WIDTH:
             self._put(run)
@@ -76,9 +77,9 @@ class Line:
         return "".join(ended)
 
     def run(self, program: str) -> str:
-        """Apply `program`, text with LF, CR, BS and erasures (`ERASE_RIGHT`, …), to the line.
+        """Apply `program`, a line program (see `controls`), to the line.
 
-        Returns the text of the lines that ended, with their newlines.
+        Returns the text of the lines that ended; only those that an LF ended have a newline.
         """
         *lines, rest = program.split("\n")
         only_returns = not any(char in program for char in "\b\x11\x12\x13")
@@ -122,7 +123,7 @@ class Line:
         return ""
 
     def _put(self, run: str) -> None:
-        """Write `run`, which fits into the line."""
+        """Write the printing characters `run`, which fit into the line, at the cursor."""
         cells, column = self._cells, self._column
         end = column + len(run)
         if column == len(cells):
@@ -137,8 +138,8 @@ class Line:
 def _flat(runs: list[str]) -> str:
     """Return the text of a line on which each of `runs` was written from the first cell on.
 
-    No run is longer than a line. A run is visible only where later runs do not cover it, so this
-    goes from the last run to the first.
+    No run is longer than a line. A run is visible only where no later run covers it, so the runs
+    are processed from last to first.
     """
     visible = runs[-1]
     for run in reversed(runs):

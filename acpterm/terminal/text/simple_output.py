@@ -1,9 +1,9 @@
-r"""Simple output: printing ASCII, TAB, LF, CR and whole SGR sequences.
+r"""Recognition of simple output: printing ASCII, TAB, LF, CR and whole SGR sequences.
 
-Most floods consist of simple output, and it is cheap to recognise. Simple output changes only
-cells, the cursor and the attributes of later cells. So the part that later output pushes off the
-screen, or out of the retained text, need not be processed: see `vt.scrolled_off` for the screen,
-and `stream` for the text.
+Most output of programs that print much is simple, and simple output is cheap to recognise. It
+changes only cells, the cursor and the attributes of later cells. So the part of it that later
+output pushes off the screen, or out of the retained text, need not be processed: see
+`vt.scrolled_off` for the screen, and `stream` for the text.
 """
 
 import re
@@ -20,11 +20,12 @@ _MAY_BE_SGR: Final = b"\x1b[0123456789;:m\r"
 
 
 def find_end(data: bytes) -> int:
-    """Return the length of `data` if all of `data` is simple output, otherwise 0.
+    """Return the index in `data` at which its simple output ends; 0 if `data` is not simple.
 
-    Simple output is printing ASCII, TAB, LF, CR and whole SGR sequences. A CR or an incomplete SGR
-    sequence at the very end of `data` is not counted, because the next output decides whether it is
-    simple. `data` must not begin within an escape sequence.
+    Simple output is printing ASCII, TAB, LF, CR and whole SGR sequences. An incomplete SGR sequence
+    or a CR at the very end of `data` is not counted, because the next output decides whether it is
+    simple. Returns 0 if any other byte of `data` is not simple. `data` must not begin within an
+    escape sequence.
     """
     end = len(data)
     if cut := _CUT_SGR.search(data, max(0, data.rfind(b"\x1b"))):
@@ -40,8 +41,9 @@ def find_end(data: bytes) -> int:
 def text_bytes_min(data: bytes) -> int | None:
     """Return the minimum number of bytes of text that the complete lines of `data` have.
 
-    `data` is simple output. Returns None if a CR is not followed by LF, since the text after such a
-    CR may overwrite the line.
+    `data` is simple output. The real number may be higher: all characters that SGR sequences
+    contain, such as digits, are left out. Returns None if a CR is not followed by LF, since the
+    text after such a CR overwrites the line.
     """
     returns = data.count(b"\r")
     if data.count(LINE_END) != returns:

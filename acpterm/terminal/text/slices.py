@@ -1,7 +1,7 @@
-"""The text of slices of the raw output, for readers that follow the output slice by slice.
+"""Conversion of slices of the raw output to text, for readers that read the output in slices.
 
 `text_of` returns the text of one slice. `resync` returns where to begin if the output before a
-slice is lost. `stream` has the text of the whole output.
+slice is lost. `stream` converts the whole output, and keeps the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from acpterm.terminal.text.controls import SEQUENCE_MAX, Controls
 from acpterm.terminal.text.stream import TextView
 from acpterm.terminal.text.utf8 import Utf8
 
-#: `text_of` returns some text for every slice of at least this many bytes.
+#: `text_of` processes some bytes of every slice that has at least this many bytes.
 SLICE_MIN_BYTES = 4 * SEQUENCE_MAX + 4
 #: How many bytes `resync` searches for the end of a line, or of a string.
 _RESYNC_MAX_BYTES = 4096
@@ -23,12 +23,13 @@ _STRING_REST = re.compile(rb"[^\x1b\n]*(?:\a|\x1b\\)")
 
 
 def text_of(data: bytes, *, final: bool) -> tuple[str, int]:
-    """Return the text of a slice of the output, and how many bytes of the slice were processed.
+    """Return the text of `data`, a slice of the output, and how many bytes of it were processed.
 
-    The rest is an incomplete character, escape sequence or CRLF at the end of `data`: the next
-    slice must begin with the rest. A `final` slice, the last one, has no rest. If `data` has
-    `SLICE_MIN_BYTES` or more, some bytes are always processed. CR, BS and EL act only within the
-    slice. If bytes before `data` are lost, the caller must first skip what `resync` returns.
+    The bytes that were not processed are an incomplete character, escape sequence or CRLF at the
+    end of `data`: the next slice must begin with them. All bytes are processed if the slice is
+    `final`, the last one of the output. If `data` has at least `SLICE_MIN_BYTES` bytes, some bytes
+    are always processed. CR, BS and EL act only within the slice. If bytes before `data` are lost,
+    the caller must first skip as many bytes as `resync` returns.
     """
     end = len(data) if final else _clean_end(data)
     if not end and len(data) >= SLICE_MIN_BYTES:
@@ -54,9 +55,9 @@ def _clean_end(data: bytes) -> int:
 def resync(data: bytes) -> int:
     """Return how many leading bytes of `data` to skip when the bytes before `data` are lost.
 
-    `data` may begin within an escape sequence. So everything up to the first LF, if it is within
-    4 KiB, is skipped. If there is none, bytes that look like the rest of a string, a CSI sequence
-    or a character are skipped.
+    `data` may begin within an escape sequence. So all bytes up to and including the first LF are
+    skipped, if there is an LF in the first 4 KiB. Otherwise, bytes that look like the rest of a
+    string, of a CSI sequence or of a character are skipped.
     """
     newline = data.find(b"\n", 0, _RESYNC_MAX_BYTES)
     if newline >= 0:

@@ -1,22 +1,23 @@
-"""The text of a terminal, as agents read it.
+"""The text of a terminal's whole output, as agents read it: `TextView` converts and retains it.
 
-Bytes go through `utf8` (whole characters), `controls` (no escape sequences) and `line` (what CR, BS
-and EL do to the current line) into `tail` (the finished lines).
+The bytes of the output go through `utf8` (whole characters), `controls` (no escape sequences) and
+`line` (what CR, BS and EL do to the current line) into `tail` (the finished lines).
 
 Rules:
 
 - The text consists of the finished lines and the current line. The view keeps the last `limit`
   UTF-8 bytes of the text, cut at a character boundary. A text of exactly `limit` bytes is not cut.
-- Ten megabytes of progress bar are one line, and push out no other line.
+- A line that is overwritten, such as a progress bar, counts only with its current length.
 - `truncated` is true if the finished lines exceed the limit, or if finished lines and current line
-  together exceeded it at a call of `truncated` or `text` (later the current line may get shorter).
-  Once true, it stays true. It does not depend on how the bytes were divided into calls of `feed`.
-- If much output is fed at once, the view skips the beginning and *restarts* at a line that depends
-  on nothing before it, provided that the text after that line exceeds the limit. The resulting
-  text is the same.
+  together exceeded the limit at a call of `truncated` or `text` (the current line may get shorter
+  later). Once true, it stays true. It does not depend on how the bytes were divided into calls of
+  `feed`.
+- If much output is fed at once, the view skips its beginning and *restarts* at a line that does not
+  depend on earlier output, provided that the text from that line on exceeds the limit. The
+  resulting text is the same.
 - Simple output (`feed_simple`) is *deferred*: stored unprocessed until the text is read, or `flush`
   is called. Output that is followed by more deferred text than the limit is dropped unprocessed.
-- An incomplete character or escape sequence is not part of the text yet.
+- An incomplete character or escape sequence at the end of the output is not part of the text yet.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from acpterm.terminal.text.utf8 import Utf8
 
 #: Output is processed in pieces of this size, which fit into a processor's caches.
 _PIECE_BYTES = 64 * 1024
-#: Deferred output has at most this many times the bytes of its text, plus one piece: otherwise
-#: output with hardly any text, such as colours, would take up much memory.
+#: Deferred output takes at most this many times the bytes of its text, plus one piece. Without this
+#: limit, output with hardly any text, such as colours, would take up much memory.
 _DEFERRED_RATIO = 4
 #: The view restarts only if `feed` gets at least this many bytes more than the limit at once.
 _RESTART_MARGIN_BYTES = 4096
@@ -42,16 +43,19 @@ _MOVES = (b"\b", ERASE_LEFT.encode(), ERASE_LINE.encode())
 
 
 class _Deferred(NamedTuple):
-    """Simple output that is stored unprocessed, and a lower bound for the bytes of its text."""
+    """Simple output that is stored unprocessed."""
 
     data: bytes
     text_min: int
+    """The minimum number of bytes of the output's text."""
 
 
 class TextView:
-    """The last `limit` bytes of a terminal's text; a limit of 0 keeps no text.
+    """The last `limit` bytes of a terminal's text; with a limit of 0, no text.
 
-    The argument `truncated` must be true if the view is not fed the terminal's first output.
+    The argument `truncated` must be true if the terminal's first output is not fed to the view. If
+    at least `restart_margin_bytes` bytes more than the limit are fed at once, the view may skip
+    their beginning. Raises `ValueError` if `limit` is negative.
     """
 
     __slots__ = (
@@ -78,7 +82,7 @@ class TextView:
         if limit < 0:
             raise ValueError(f"the limit of a text must be 0 bytes or more, not {limit}")
         self._limit = limit
-        #: How many bytes fed at once make the view restart; doubled when a restart fails.
+        #: If more bytes than this are fed at once, the view restarts. Doubled when a restart fails.
         self._restart_bytes = limit + limit // 8 + restart_margin_bytes
         self._utf8 = Utf8()
         self._controls = Controls()
@@ -86,14 +90,14 @@ class TextView:
         self._tail = Tail(limit)
         self._truncated = truncated
         self._cached: str | None = ""
-        # Deferred output, its size in bytes, and the minimum number of bytes of its text.
+        # Deferred output, its number of bytes, and the minimum number of bytes of its text.
         self._deferred: list[_Deferred] = []
         self._deferred_bytes = 0
         self._deferred_text_min = 0
 
     @property
     def truncated(self) -> bool:
-        """Whether the beginning of the text was dropped; once true, it stays true."""
+        """Whether the beginning of the text was dropped. Once true, this stays true."""
         if not self._truncated:
             self._flush_all()
             line_bytes = len(self._line.text().encode())
@@ -102,34 +106,37 @@ class TextView:
 
     @property
     def dropped_bytes(self) -> int:
-        """The bytes of text before `text`; fewer than there were if the view has skipped output."""
+        """The number of bytes of text that were dropped before `text`.
+
+        The number is too low if the view has restarted or has dropped output unprocessed.
+        """
         self._flush_all()
         kept, line = self._parts()
         return self._tail.total + len(self._line.text().encode()) - kept - len(line)
 
     @property
     def retained_bytes(self) -> int:
-        """The number of bytes in memory: of finished lines, and of output stored unprocessed."""
+        """The number of bytes in memory: finished lines, and output that is stored unprocessed."""
         return self._tail.retained + self._deferred_bytes
 
     def text(self) -> str:
-        """Return the text. Returns the same object until the text changes or `forget` is called."""
+        """Return the text: the same `str` object until the text changes or `forget` is called."""
         if self._cached is None:
-            # A caller of `text` must see `truncated` as it was for this text, now and later.
+            # Set `truncated` now: later the current line may get shorter and fit into the limit.
             self._truncated = self.truncated
             self._flush_all()
             self._cached = self._tail.last(*self._parts()).decode()
         return self._cached
 
     def forget(self) -> None:
-        """Drop the string that `text` has returned, which is a second copy of the text."""
+        """Drop the cached result of `text`, which is a second copy of the text in memory."""
         self._cached = None
 
     def _parts(self) -> tuple[int, bytes]:
-        """Return how many bytes at the end of the finished lines to keep, and the current line.
+        """Return the number of bytes of finished lines that are in the text, and the current line.
 
         Together they fit into the limit. If the current line alone exceeds the limit, its beginning
-        is cut off, and no finished line is kept.
+        is cut off, and the number is 0.
         """
         line = self._line.text().encode()
         if len(line) > self._limit:
@@ -147,8 +154,8 @@ class TextView:
     def feed_simple(self, data: bytes) -> None:
         """Process `data`, the next output, which must be simple output (see `simple_output`).
 
-        Faster than `feed`: if possible, stores `data` unprocessed until the text is read or `flush`
-        is called.
+        This is faster than `feed`: if possible, `data` is stored unprocessed until the text is read
+        or `flush` is called.
         """
         text_min = simple_output.text_bytes_min(data)
         is_inside = self._controls.inside or self._utf8.incomplete_bytes > 0
@@ -212,7 +219,7 @@ class TextView:
         if begin:
             view = TextView(self._limit)
             view._feed_pieces(data, begin)
-            # If so, the whole text is in lines that were finished after `begin`.
+            # Then the text consists only of lines that were finished after `begin`.
             if view._tail.total > self._limit:
                 self._utf8, self._controls, self._line = view._utf8, view._controls, view._line
                 self._tail = view._tail
@@ -226,7 +233,7 @@ class TextView:
             self._take(self._utf8.feed(data[at : at + _PIECE_BYTES]))
 
     def finish(self) -> None:
-        """End the stream: a character that is still incomplete becomes U+FFFD."""
+        """Process the end of the output: an incomplete character becomes U+FFFD."""
         self._take(self._utf8.finish())
 
     def _take(self, characters: bytes) -> None:
@@ -265,8 +272,8 @@ class TextView:
     def _erase_right(self, program: bytes) -> None:
         """Write `program`, text whose only controls are TAB, LF and ERASE_RIGHT.
 
-        Fast for the output of compilers and grep: they send ERASE_RIGHT at the end of a line, where
-        it has no effect.
+        Fast for the output of compilers and grep, which erase to the right at the end of a line,
+        where that has no effect.
         """
         if not self._line.appending:
             head, newline, program = program.partition(b"\n")
@@ -281,10 +288,11 @@ class TextView:
 
 
 def fresh_start(data: bytes, keep: int) -> int:
-    """Return the index in `data` of a line from which the text does not depend on earlier output.
+    """Return the index in `data` of a line that begins independently of all earlier output.
 
-    Returns 0 if there is none. At least `keep` bytes follow the returned index. The LF before the
-    line certainly ends a line, and is not part of an escape sequence, whatever came before `data`.
+    Returns 0 if there is no such line. At least `keep` bytes follow the returned index. The LF
+    before the line certainly ends a line and is not part of an escape sequence, whatever output
+    came before `data`.
     """
     newline = data.rfind(b"\n", 0, max(0, len(data) - keep))
     if newline < 0 or not is_ground(data[max(0, newline - 4 * SEQUENCE_MAX) : newline]):

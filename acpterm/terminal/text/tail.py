@@ -1,22 +1,23 @@
-"""The last `limit` bytes of a text that only grows.
+"""The last bytes of a growing text, such as the finished lines of the output, up to a limit.
 
 States and rules:
 
 - The text is a list of closed pieces and one open piece. Small additions go into the open piece, so
   that adding a single byte takes about one byte of memory.
-- Whole pieces are dropped, oldest first. So about a sixteenth more than `limit` bytes may be
-  retained (with a small limit, some KiB more). `last` cuts to the byte; `fit` finds a character
-  boundary.
-- `total` counts all bytes ever added: the text exceeds the limit if `total` does.
+- Whole pieces are dropped, oldest first. So the retained bytes may exceed `limit` by about a
+  sixteenth (with a small limit, by some KiB). `last` returns exactly the requested number of bytes;
+  `fit` returns the number of bytes that begin with a whole character.
+- `total` counts all bytes that were ever added. The text exceeds the limit if `total` exceeds it.
 """
 
 from __future__ import annotations
 
 from acpterm.terminal.text.utf8 import is_continuation
 
-#: Shorter additions are copied into the open piece.
+#: Additions of fewer bytes are copied into the open piece.
 _SMALL_BYTES = 2048
-#: The open piece is closed at this length; pieces are never shorter, whatever the limit.
+#: The open piece is closed at this length. Long additions are divided into pieces of a sixteenth of
+#: the limit, but not shorter than this and not longer than `_PIECE_MAX_BYTES`.
 _PIECE_MIN_BYTES = 4096
 _PIECE_MAX_BYTES = 65536
 
@@ -69,9 +70,10 @@ class Tail:
             return b"".join((head[skip:], *self._pieces[first + 1 :], self._open, suffix))
 
     def fit(self, length: int) -> int:
-        """Return how many of the last `length` bytes to keep so that they begin with a character.
+        """Return the number of bytes to request from `last` so that they begin with a character.
 
-        Skips the continuation bytes at the beginning of these bytes.
+        The number is `length` without the continuation bytes (of UTF-8) at the beginning of the
+        last `length` bytes. If fewer than `length` bytes are retained, counts these.
         """
         skip = max(0, self._retained - length)
         while skip < self._retained:
@@ -83,7 +85,7 @@ class Tail:
         return self._retained - skip
 
     def _locate(self, index: int) -> tuple[int, int]:
-        """Return the number of the piece with a retained byte, and the byte's index in that piece.
+        """Return the number of the piece that has a byte, and the byte's index in that piece.
 
         `index` is the byte's index in the retained text. The open piece has the highest number.
         """

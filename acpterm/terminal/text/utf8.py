@@ -1,8 +1,8 @@
-"""Incremental UTF-8: any bytes in, valid UTF-8 out.
+"""Incremental UTF-8 decoding: turns any bytes into valid UTF-8 that consists of whole characters.
 
 States and rules:
 
-- At most three bytes are held back: the beginning of a character that may be completed later.
+- At most three bytes are held back: the beginning of a character that later bytes may complete.
 - Bytes that can never become a character are replaced by U+FFFD, grouped as Python's "replace" does
   (Unicode 3.9, "substitution of maximal subparts"). One invalid byte becomes three bytes of text.
 - When the stream ends, an incomplete character becomes one U+FFFD.
@@ -25,11 +25,11 @@ class Utf8:
 
     @property
     def incomplete_bytes(self) -> int:
-        """How many bytes of an incomplete character are held back; 0 if there is none."""
+        """The number of bytes held back, the beginning of an incomplete character; 0 for none."""
         return len(self._incomplete)
 
     def feed(self, data: bytes) -> bytes:
-        """Return the characters that are complete with `data`, as valid UTF-8."""
+        """Return, as valid UTF-8, the characters that `data`, the next bytes, completes."""
         if self._incomplete:
             data = self._incomplete + data
             self._incomplete = b""
@@ -45,13 +45,13 @@ class Utf8:
         return data[:consumed]
 
     def finish(self) -> bytes:
-        """Return U+FFFD if the stream ends within a character, else empty bytes."""
+        """End the stream: return U+FFFD if it ends within a character, otherwise empty bytes."""
         held, self._incomplete = self._incomplete, b""
         return REPLACEMENT if held else b""
 
 
 def is_continuation(byte: int) -> bool:
-    """Return whether `byte` is a continuation byte of UTF-8."""
+    """Return whether `byte` is a byte of a UTF-8 character other than the first."""
     return byte & 0xC0 == 0x80
 
 

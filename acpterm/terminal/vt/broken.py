@@ -1,8 +1,8 @@
 """The replacement for the emulator of a terminal whose output has crashed libghostty-vt.
 
-A crash of this library ends the worker. The next worker finds that the ring's header still says
-that the emulator was at work (`shared_ring.EmulatorMark`), and does not feed the same bytes again.
-From then on, that terminal's screen shows a message, and its program's queries get no replies.
+A crash of the library ends the worker. The next worker finds the flag in the ring's header that is
+set while the emulator runs (`shared_ring.EmulatorMark`), and does not feed the same bytes again.
+From then on, the terminal's screen shows a message, and its program's queries get no replies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ MESSAGE: Final = (
 
 
 class BrokenEmulator:
-    """Has the methods of `Emulator`, but ignores output; its screen always shows a message."""
+    """An emulator that ignores output, and whose screen always shows a message.
+
+    Has the methods of `emulator.Emulator`.
+    """
 
     __slots__ = ("_cols", "_rows")
 
@@ -50,7 +53,7 @@ class BrokenEmulator:
     def screen(self) -> Screen:
         """Return a screen with the message that the emulator has failed.
 
-        Raises `ScreenTooLargeError` if the terminal is too large.
+        Raises `ScreenTooLargeError` if the terminal is too large to be emulated.
         """
         check_size(self._cols, self._rows)
         emulator = Emulator(self._cols, self._rows)

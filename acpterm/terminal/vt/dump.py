@@ -1,67 +1,41 @@
-"""The state of a native terminal, parsed from libghostty's binary snapshot (format version 1).
+"""Parse libghostty's binary snapshot (format version 1) of a native terminal's whole state.
 
-A *native terminal* is a terminal object of libghostty-vt.
+A *native terminal* is a terminal object of libghostty-vt. `native` takes the snapshot, `page`
+decodes the rows in it, and `screen` is the interface to the parsed state for other packages.
 
-The format is documented in libghostty's `snapshot.h`; integers are little-endian. An envelope is
-followed by records of a tag, a length, a checksum and a payload: one TERMINAL, then per screen one
-SCREEN and its PAGEs, then CONTINUATION (input of a sequence that is not complete), READY, and the
-scrollback, which is not used here. The checksum is not verified: the bytes come from this process.
-
-Rows are decoded on demand. A page's row is a sequence of words:
-
-    bits 0-1 kind, 2-25 content, 26-41 style, 42-43 width, 48-63 hyperlink
+The format is documented in libghostty's `snapshot.h`; integers are little-endian. A header with a
+magic number is followed by records of a tag, a length, a checksum and a payload: one TERMINAL; for
+each screen a SCREEN and its PAGEs; CONTINUATION, the bytes of an incomplete sequence; READY; and
+then the scrollback, which is not used here. The checksums are not verified, since the bytes come
+from this process.
 """
 
 from __future__ import annotations
 
-import struct
-from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from acpterm.terminal.vt import style as styles
-from acpterm.terminal.vt.style import DEFAULT, PLAIN, RGB, Cell, Style, with_link
-
-MARKS_MAX: Final = 8
-"""Maximum number of combining characters kept per cell, more than any script needs."""
-ADDRESS_MAX: Final = 2083
-"""Maximum length in bytes of a hyperlink's address, as in VTE; a longer link is ignored."""
-_PARAMETERS_MAX: Final = 250
+from acpterm.terminal.vt.page import Page, link_at, style_of
+from acpterm.terminal.vt.style import PLAIN, Style, with_link
 
 _MAGIC: Final = b"GHOSTSNP\x01\x00"
 _RECORD: Final = Struct("<HII")
 _TERMINAL_TAG, _SCREEN_TAG, _PAGE_TAG, _READY_TAG, _CONTINUATION_TAG = 1, 2, 3, 5, 7
-# Columns, rows, pixels (2), region (4), status, active screen, screens, last character, cursor is
-# default, (3), modifyOtherKeys 2, mouse event, mouse format, (3), modes; the rest is not used.
+# Columns, rows, width and height in pixels, the four margins, status display, active screen, number
+# of screens, last character, whether the cursor is the default one, 3 bytes, whether
+# modifyOtherKeys is 2, mouse event, mouse format, 3 bytes, modes. The rest is not used.
 _TERMINAL: Final = Struct("<HHIIHHHHBHHIB3xBBB3xQ56x")
 _PALETTE_BYTES: Final = 256 * 3
 _PALETTE_MASK_BYTES: Final = 32
-# Key, pages, history, x, y, cursor style, flags, pen, link counter, charsets, protected, stack of
-# keyboard flags, semantic click (2), whether a cursor is saved.
+# Key of the screen, number of pages, rows of scrollback, column and row of the cursor, cursor
+# style, flags, pen, 4 bytes, character sets, 1 byte, index and entries of the stack of keyboard
+# flags, 2 bytes, whether a cursor is saved.
 _SCREEN: Final = Struct("<HHQHHBB16s4xHxB8s2xB")
+# Column, row, pen, flags, character sets.
 _SAVED: Final = Struct("<HH16sBH")
-# Columns, rows, styles, links, capacities.
-_PAGE: Final = Struct("<HHHH12x")
-_STYLE: Final = Struct("<4s4s4sH2x")
 _U16: Final = Struct("<H")
 _U32: Final = Struct("<I")
-_ROW: Final = Struct("<BH")
-_GRAPHEME: Final = Struct("<HHH")
-
-_CODEPOINT, _GRAPHEME_KIND, _PALETTE_KIND = range(3)
-_WIDE, _TAIL = 1, 2
-# Bits of libghostty's style flags, from 0 on; the kind of underline is in bits 8 to 10.
-_FLAGS: Final = (
-    styles.BOLD,
-    styles.ITALIC,
-    styles.FAINT,
-    styles.BLINK,
-    styles.REVERSE,
-    styles.CONCEAL,
-    styles.STRIKE,
-    styles.OVERLINE,
-)
-# Private modes by their bit; ANSI modes are negative.
+# The mode of each bit of `modes`, from bit 0 on: private modes, and ANSI modes as negative numbers.
 _MODES: Final = (
     *(-2, -4, -12, -20, 1, 3, 4, 5, 6, 7, 8, 9, 12, 25, 40, 45, 47, 66, 67, 69, 1000, 1002, 1003),
     *(1004, 1005, 1006, 1007, 1015, 1016, 1035, 1036, 1039, 1045, 1047, 1048, 1049, 2004, 2026),
@@ -80,12 +54,12 @@ class DumpError(Exception):
 class Charsets(NamedTuple):
     """The character sets in the slots G0 to G3, and which slot is in use.
 
-    A set is 0 to 3 for `utf8`, `ascii`, `british` and `dec_special`. `gl` is the slot in use, 0 to
-    3.
+    A set is a number from 0 to 3: UTF-8, ASCII, British, or DEC Special Graphics.
     """
 
     sets: tuple[int, int, int, int]
     gl: int
+    """The slot in use (GL), 0 to 3."""
 
 
 class Saved(NamedTuple):
@@ -94,100 +68,25 @@ class Saved(NamedTuple):
     x: int
     """The column from 0; the screen's width if the next character goes to the next row."""
     y: int
+    """The row from 0."""
     pen: Style
+    """The style of characters that are written."""
     origin: bool
+    """Whether cursor addresses are relative to the margins (DECOM)."""
     charsets: Charsets
 
 
 NOTHING_SAVED: Final = Saved(0, 0, PLAIN, False, Charsets((0, 0, 0, 0), 0))
 
 
-class Page:
-    """Some rows of a screen, which are decoded on demand."""
-
-    __slots__ = ("_data", "_graphemes", "_links", "_rows", "_styles", "cols", "tables")
-
-    def __init__(self, data: memoryview) -> None:
-        self.cols, rows, style_count, link_count = _PAGE.unpack_from(data)
-        at = _PAGE.size
-        self._data = data
-        self._styles: dict[int, Style] = {0: PLAIN}
-        for _ in range(style_count):
-            (number,) = _U16.unpack_from(data, at)
-            self._styles[number] = _style(bytes(data[at + 2 : at + 18]))
-            at += 18
-        self._links: dict[int, str] = {}
-        for _ in range(link_count):
-            (number,) = _U16.unpack_from(data, at)
-            self._links[number], at = _link(data, at + 2)
-        tables = at
-        # Flags, number of cells, position of the cells.
-        self._rows: list[tuple[int, int, int]] = []
-        for _ in range(rows):
-            flags, count = _ROW.unpack_from(data, at)
-            at += _ROW.size
-            self._rows.append((flags, count, at))
-            at += count << (flags >> 4 & 3)
-        self._graphemes: dict[tuple[int, int], str] = {}
-        #: The tables that the words of rows refer to. With equal tables, equal words decode to the
-        #: same cells.
-        self.tables: bytes = bytes(data[:tables]) + bytes(data[at:])
-        (count,) = _U32.unpack_from(data, at)
-        at += 4
-        for _ in range(count):
-            y, x, length = _GRAPHEME.unpack_from(data, at)
-            at += _GRAPHEME.size
-            marks = data[at : at + 4 * min(length, MARKS_MAX)]
-            self._graphemes[y, x] = bytes(marks).decode("utf-32-le", "replace")
-            at += 4 * length
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def words(self, y: int) -> bytes:
-        """Return the encoded cells of row `y` of this page."""
-        flags, count, at = self._rows[y]
-        return bytes(self._data[at : at + (count << (flags >> 4 & 3))])
-
-    def cells(self, y: int) -> list[Cell]:
-        """Return the cells of row `y` of this page, up to the last cell that was written to."""
-        flags, count, at = self._rows[y]
-        width = flags >> 4 & 3
-        if width < 2:
-            # Code points without styles.
-            text = bytes(self._data[at : at + (count << width)])
-            decoded = text.decode("utf-16-le", "replace") if width else text.decode("latin-1")
-            return [_cell(char, PLAIN) for char in decoded.replace("\0", " ")]
-        words = struct.unpack_from(f"<{count}{'Q' if width == 3 else 'I'}", self._data, at)
-        cells = [self._decode(word, y, x) for x, word in enumerate(words)]
-        for x, cell in enumerate(cells):
-            # A wide blank: two narrow ones look the same, and can be painted.
-            if not cell.data and (not x or cells[x - 1].data == " "):
-                cells[x] = _cell(" ", cell.style)
-        return cells
-
-    def _decode(self, word: int, y: int, x: int) -> Cell:
-        kind, content = word & 3, word >> 2 & 0xFFFFFF
-        if kind > _GRAPHEME_KIND:
-            if kind == _PALETTE_KIND:
-                return _cell(" ", Style(bg=content & 0xFF))
-            # Red is the lowest byte.
-            red, green, blue = content & 0xFF, content >> 8 & 0xFF, content >> 16
-            return _cell(" ", Style(bg=RGB | red << 16 | green << 8 | blue))
-        style = self._styles.get(word >> 26 & 0xFFFF, PLAIN)
-        if link := word >> 48:
-            style = with_link(style, self._links.get(link, ""))
-        width = word >> 42 & 3
-        if width == _TAIL:
-            return _cell("", style)
-        char = chr(content) if content and content <= 0x10FFFF else " "
-        if kind == _GRAPHEME_KIND and not (char == " " and width == _WIDE):
-            return Cell(char + self._graphemes.get((y, x), ""), style)
-        return _cell(char, style)
-
-
 class ScreenState:
-    """The state of the main or of the alternate screen."""
+    """The state of the main or the alternate screen, parsed from the payload of its SCREEN record.
+
+    `x` and `y` are the column and row of the cursor, from 0; `wraps` is true if the next character
+    goes to the next row. `shape` is libghostty's number of the cursor's shape. `pen` is the style
+    of characters that are written, and `keys` kitty's stack of keyboard flags, oldest entry first.
+    `saved` is the cursor saved by DECSC, or None. `pages` has the rows, from top to bottom.
+    """
 
     __slots__ = ("charsets", "keys", "link", "pages", "pen", "saved", "shape", "wraps", "x", "y")
 
@@ -207,7 +106,7 @@ class ScreenState:
             has_saved,
         ) = _SCREEN.unpack_from(payload)
         self.wraps: bool = bool(flags & 1)
-        self.pen: Style = _style(pen)
+        self.pen: Style = style_of(pen)
         self.charsets = _charsets(charsets)
         self.keys = _stack(index, stack)
         at = _SCREEN.size
@@ -217,15 +116,26 @@ class ScreenState:
             at += _SAVED.size
             # Bit 1 is set if the next character wraps.
             x += flags >> 1 & 1
-            self.saved = Saved(x, y, _style(saved_pen), bool(flags & 4), _charsets(saved_charsets))
+            self.saved = Saved(
+                x, y, style_of(saved_pen), bool(flags & 4), _charsets(saved_charsets)
+            )
         if payload[at]:
-            link, _ = _link(payload, at)
+            link, _ = link_at(payload, at)
             self.pen = with_link(self.pen, link)
         self.pages: list[Page] = []
 
 
 class Dump:
-    """The state of a libghostty terminal, parsed from its binary snapshot `data`."""
+    """The state of a native terminal, parsed from its binary snapshot `data`.
+
+    Raises `DumpError` if `data` has another format or ends early. `cols` and `rows` are the size;
+    `top`, `bottom`, `left` and `right` the first and last row and column of the scrolling region,
+    from 0. `screens` has the main screen as 0 and the alternate one, if it was used, as 1; `active`
+    is the one that is shown. `is_default_cursor` is true if the program has not chosen a cursor
+    shape. `last` is the last character printed, or empty. `has_other_keys` is true if xterm's
+    modifyOtherKeys is at level 2. `mouse_event` and `mouse_format` are private modes, or 0. `modes`
+    are the modes that are set, ANSI modes as negative numbers. `tabs` are the columns of tab stops.
+    """
 
     def __init__(self, data: bytes) -> None:
         if not data.startswith(_MAGIC):
@@ -309,54 +219,7 @@ def _stack(index: int, flags: bytes) -> tuple[int, ...]:
     return tuple(flags[: index + 1])
 
 
-def _link(data: memoryview, at: int) -> tuple[str, int]:
-    """Return the hyperlink encoded at index `at` of `data`, and the index just past its encoding.
-
-    The hyperlink is its parameters, a semicolon and its address. It is empty if the address is
-    empty or too long, a character is not printable ASCII, or the parameters have a semicolon.
-    """
-    kind = data[at]
-    at += 5
-    parameters = ""
-    if kind == 2:
-        (length,) = _U32.unpack_from(data, at - 4)
-        parameters = "id=" + bytes(data[at : at + length]).decode("latin-1")
-        at += length + 4
-    else:
-        at += 4
-    (length,) = _U32.unpack_from(data, at - 4)
-    address = bytes(data[at : at + length]).decode("latin-1")
-    return _checked_link(parameters, address), at + length
-
-
-def _checked_link(parameters: str, address: str) -> str:
-    printable = all("!" <= char <= "~" for char in parameters + address)
-    if not printable or not 0 < len(address) <= ADDRESS_MAX or ";" in parameters:
-        return ""
-    return f"{parameters if len(parameters) <= _PARAMETERS_MAX else ''};{address}"
-
-
-@lru_cache(maxsize=1024)
-def _style(encoded: bytes) -> Style:
-    ink, ground, line, packed = _STYLE.unpack(encoded)
-    flags = sum(flag for bit, flag in enumerate(_FLAGS) if packed >> bit & 1)
-    flags |= (packed >> 8 & 7) * styles.UNDERLINE
-    return Style(_colour(ink), _colour(ground), _colour(line), flags)
-
-
-def _colour(encoded: bytes) -> int:
-    kind, first, second, third = encoded
-    if kind == 0:
-        return DEFAULT
-    return first if kind == 1 else RGB | first << 16 | second << 8 | third
-
-
-@lru_cache(maxsize=4096)
-def _cell(data: str, style: Style) -> Cell:
-    return Cell(data, style)
-
-
 def rows_of(state: ScreenState, rows: int) -> list[tuple[Page, int]]:
-    """Return the last `rows` rows of a screen, each as its page and its index in the page."""
+    """Return the last `rows` rows of a screen, each as its page and its index in that page."""
     found = [(page, y) for page in state.pages for y in range(len(page))]
     return found[len(found) - rows :] if len(found) >= rows else found

@@ -1,17 +1,18 @@
-"""The emulator of one terminal, around libghostty-vt.
+"""The emulator of one terminal, which takes output and makes screens: an adapter of libghostty-vt.
 
 States:
 
-- *idle*: nothing was fed. The library's terminal object, the *native terminal*, is created with the
-  first byte or the first snapshot, so a terminal that prints nothing takes no memory.
-- *live*: each call that finds queries in the output passes the replies to `on_reply`, once, at most
-  `REPLIES_MAX_BYTES` of them. A reply is a number, a state or fixed text (see `replies`).
+- *idle*: nothing was fed. The library's terminal object, the *native terminal*, is created only
+  when output is fed or a screen is requested, so it takes no memory before that.
+- *live*: the native terminal exists. Each call of `feed` passes the replies to the queries in its
+  output to `on_reply`, together, at most `REPLIES_MAX_BYTES` bytes; `resize` does so too. A reply
+  is a number, a state or fixed text (see `replies`).
 
 Sizes: the native terminal has at least `SIZE_MIN` columns and rows, because smaller ones have
 crashed the library; a smaller terminal shows a part of its native terminal's screen. Terminals of
-more than `LINKS_CELLS_MAX` cells have no hyperlinks, because the library ends the process if one
-page has more links than fit. While a terminal has more than `CELLS_MAX` cells, the native terminal
-keeps its previous size, and `screen` raises an error. A program cannot change the size (DECCOLM).
+more than `LINKS_CELLS_MAX` cells have no hyperlinks, because the library ends the process if a page
+has too many links. While a terminal has more than `CELLS_MAX` cells, the native terminal keeps its
+previous size, and `screen` raises an error. A program cannot change the size (DECCOLM).
 
 If the library is not installed, nothing is emulated, and `screen` raises `EmulatorMissingError`.
 
@@ -38,13 +39,16 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 CELLS_MAX: Final = 1_000_000
+"""While a terminal has more cells than this, it has no screen."""
 SIZE_MIN: Final = 2
+"""The minimum number of columns, and of rows, of a native terminal."""
 LINKS_CELLS_MAX: Final = 32 * 1024
 """Terminals with more cells than this have no hyperlinks (OSC 8)."""
-# OSC 8 is replaced by an unknown OSC.
+# The beginning of a hyperlink, and the unknown OSC that replaces it.
 _LINK: Final = b"\x1b]8;"
 _NO_LINK: Final = b"\x1b]8777;"
-# `feed_for` reads the clock after each step of this size, which adapts to the speed.
+# `feed_for` feeds the output in steps, and reads the clock after each step. The size of a step
+# adapts to the speed of the previous one, within these limits.
 _STEP_FIRST_BYTES: Final = 512
 _STEP_MAX_BYTES: Final = 64 * 1024
 _STEP_MIN_BYTES: Final = 16
@@ -56,7 +60,10 @@ Data: TypeAlias = bytes | bytearray | memoryview
 
 
 class ScreenTooLargeError(Exception):
-    """The terminal is too large to be emulated: it has more than `CELLS_MAX` cells."""
+    """The terminal is too large to be emulated.
+
+    It has more than `CELLS_MAX` cells, or more than `SIZE_MAX` columns or rows.
+    """
 
     def __init__(self, cols: int, rows: int) -> None:
         super().__init__(
@@ -72,7 +79,7 @@ def check_size(cols: int, rows: int) -> None:
 
 
 def preload() -> None:
-    """Load libghostty-vt, if installed, before a terminal needs it. This takes some 60 ms."""
+    """Load libghostty-vt, if it is installed, before a terminal needs it. Takes some 60 ms."""
     with suppress(EmulatorMissingError):
         native()
 
@@ -80,9 +87,9 @@ def preload() -> None:
 class Emulator:
     """The emulator of a terminal of `cols` columns and `rows` rows.
 
-    `on_reply` is called with the replies to the program's queries. `at_work` is a context manager
-    that is entered around each call of libghostty-vt that could crash, so it must be reusable.
-    Raises `ValueError` for a size below 1.
+    `on_reply` is called with the replies to the program's queries. `at_work` is a reusable context
+    manager, which is entered around each call of libghostty-vt that could crash. Raises
+    `ValueError` if `cols` or `rows` is below 1.
     """
 
     __slots__ = ("_at_work", "_cols", "_on_reply", "_rows", "_tail", "_terminal")
@@ -102,12 +109,12 @@ class Emulator:
         self._at_work = at_work
         # The native terminal.
         self._terminal: Any = None
-        # In a large terminal: the beginning of a hyperlink at the end of the output fed last.
+        # In a large terminal: the end of the output fed last, if a hyperlink may begin there.
         self._tail = b""
 
     @property
     def is_available(self) -> bool:
-        """Whether libghostty-vt is installed. If not, output is ignored and there is no screen."""
+        """Whether libghostty-vt can be loaded. If not, output is ignored, and `screen` raises."""
         try:
             load()
         except EmulatorMissingError:
@@ -115,7 +122,7 @@ class Emulator:
         return True
 
     def feed(self, data: Data) -> None:
-        """Emulate the program's next output; call `on_reply` with the replies, if any."""
+        """Emulate `data`, the program's next output; call `on_reply` with the replies, if any."""
         if not len(data):
             return
         try:
@@ -133,7 +140,7 @@ class Emulator:
                 library.lib.ghostty_terminal_vt_write(terminal, buffer, len(data))
                 size = self._native_size()
                 if size is not None and library.size(terminal) != size:
-                    # The program has changed the size.
+                    # The program has changed the size: undo that.
                     library.resize(terminal, *size)
         finally:
             del feeding_by_address[address]
@@ -141,10 +148,7 @@ class Emulator:
             self._on_reply(bytes(feeding.replies))
 
     def _without_links(self, data: Data) -> bytes:
-        """Return `data`, the next output, with hyperlinks disabled.
-
-        Also disables a hyperlink whose introducer is divided between two calls.
-        """
+        """Return `data`, the next output, with hyperlinks disabled if the terminal is large."""
         tail = self._tail
         whole = tail + bytes(data)
         self._tail = b""
@@ -158,16 +162,16 @@ class Emulator:
     def feed_for(self, data: memoryview, seconds: float) -> int:
         """Emulate as much of `data`, the next output, as possible in about `seconds`.
 
-        Returns how many bytes were processed, at least one if there are any.
+        Returns the number of bytes processed: at least 1, unless `data` is empty.
         """
         return self._feed_for(data, 0, time.monotonic() + seconds)
 
     def feed_simple_for(self, data: bytes, seconds: float) -> int:
         """Emulate as much of `data`, the next output, as possible in about `seconds`.
 
-        `data` must be simple output (see `simple_output`). Its beginning is skipped as far as it is
-        certain to scroll off the screen (see `scrolled_off`). Returns how many bytes were processed
-        or skipped.
+        `data` must be simple output (see `simple_output`). The part at its beginning that certainly
+        scrolls off the screen is skipped (see `scrolled_off`). Returns the number of bytes
+        processed or skipped.
         """
         end = time.monotonic() + seconds
         fed = 0
@@ -200,7 +204,7 @@ class Emulator:
         return fed
 
     def _scrolled_off(self, data: bytes) -> scrolled_off.ScrolledOff | None:
-        """Return the part of `data` that is certain to scroll off the screen, if any.
+        """Return the beginning of `data` that certainly scrolls off the screen; None if none does.
 
         That part need not be fed. `data` is simple output.
         """
@@ -218,7 +222,8 @@ class Emulator:
     def resize(self, cols: int, rows: int) -> None:
         """Change the terminal size, for the output that is fed after this call.
 
-        Raises `ValueError` for a size below 1.
+        Calls `on_reply` if the program has asked to be notified of the size (mode 2048). Raises
+        `ValueError` if `cols` or `rows` is below 1.
         """
         _check(cols, rows)
         self._cols, self._rows = cols, rows
@@ -241,7 +246,7 @@ class Emulator:
         """Return a snapshot of the screen as it is now.
 
         Raises `ScreenTooLargeError` while the terminal is too large, and `EmulatorMissingError` if
-        libghostty-vt is not installed.
+        libghostty-vt is not installed or cannot be loaded.
         """
         check_size(self._cols, self._rows)
         terminal = self._live()
@@ -249,8 +254,8 @@ class Emulator:
         with self._at_work:
             data = library.dump(terminal)
             if data is None:
-                # Either an incomplete sequence is longer than the library stores, so end it; or a
-                # wide character was cut in half, so repair it.
+                # End an incomplete sequence, which may be longer than the library stores; and
+                # repair wide characters that were cut in half.
                 if not library.is_ground(terminal):
                     library.lib.ghostty_terminal_vt_write(terminal, _CANCEL, len(_CANCEL))
                 repair(library.ffi, library.lib, terminal)
@@ -264,20 +269,23 @@ class Emulator:
         return Screen(Dump(data), self._cols, self._rows)
 
     def _live(self) -> Any:
-        """Return the libghostty terminal, created at the first call."""
+        """Return the native terminal, created at the first call.
+
+        Raises `EmulatorMissingError` if libghostty-vt is not installed or cannot be loaded.
+        """
         if self._terminal is None:
             load()
             library = native()
-            # A terminal that is too large is emulated with a default size.
+            # The native terminal of a terminal that is too large gets a default size.
             cols, rows = self._native_size() or (80, 24)
             with self._at_work:
                 self._terminal = library.new(cols, rows)
         return self._terminal
 
     def _native_size(self) -> tuple[int, int] | None:
-        """Return the columns and rows that the libghostty terminal must have.
+        """Return the columns and rows that the native terminal must have.
 
-        Returns None to leave its size unchanged, while this terminal is too large.
+        Returns None while this terminal is too large: the native terminal then keeps its size.
         """
         try:
             check_size(self._cols, self._rows)

@@ -1,16 +1,16 @@
-"""Frames of a screen, for an attached window whose size is not the terminal's.
+"""Frames of a screen: paint the screen in an attached window whose size is not the terminal's.
 
-A frame is a sequence of bytes that paints the screen in the window. `paint` serves passthrough
-windows, which have the terminal's size.
+A *frame* is a sequence of bytes that makes the window show the current screen. `paint` serves
+passthrough windows, which have the terminal's size.
 
 Rules:
 
 - The first frame paints the whole window, on the alternate screen of the window's own terminal;
   later frames paint only the rows that have changed.
 - A window that is smaller than the screen shows the part with the cursor, and scrolls only when the
-  cursor leaves that part. The area of a larger window outside of the screen is filled with dots.
-- The window's own terminal always has the modes that the program has set, because the program's
-  input comes from it.
+  cursor leaves that part. A window that is larger fills the area outside of the screen with dots.
+- The window's own terminal is always set to the modes that the program has set, because the
+  program's input comes from that terminal.
 """
 
 from __future__ import annotations
@@ -30,21 +30,22 @@ from acpterm.terminal.vt.rows import clipped, row_of, trimmed
 if TYPE_CHECKING:
     from acpterm.terminal.vt.screen import Screen
 
-# Everything at its default, on the alternate screen. Wrapping is on: without it, a combining
-# character in the last column may go to the column before. It has no other effect, since the cursor
-# is placed before each write.
+# Selects the alternate screen, with all state at its default. Wrapping is on: if it were off, a
+# combining character in the last column might go to the column before. Wrapping has no other
+# effect, since the cursor is placed before each write.
 _BEGIN: Final = (
     f"\x1b\\\x1b]8;;\x1b\\\x1b[?1049h{NO_OTHER_KEYS}{NO_KEY_FLAGS}\x1b[?69l\x1b[r"
     f"\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x0f\x1b[m\x1b[2J{MODES_OFF}"
 )
-# As in tmux.
+# Fills the area outside of the screen, as in tmux.
 _DOT: Final = "·"
 
 
 class Frames:
     """Produces the frames of one window of `cols` columns and `rows` rows.
 
-    If the size of the window changes, use a new object. `paint.LEAVE` restores the window's own
+    A *frame* is the bytes that make the window show the current screen. When the size of the window
+    changes, use a new object. After the last frame, `paint.LEAVE` restores the window's own
     terminal: the terminal program in which the user has attached.
     """
 
@@ -52,7 +53,7 @@ class Frames:
         self._cols: Final = cols
         self._rows: Final = rows
         self._painted_rows: list[str] | None = None
-        # For each row, a key of the cells that it was made from.
+        # For each row of the window, a key of the cells from which it was painted.
         self._keys: list[object] = [None] * rows
         self._left = 0
         self._top = 0
@@ -61,7 +62,7 @@ class Frames:
         self._state = {"flags": key_flags(0), "level": other_keys_level(0)}
 
     def frame(self, screen: Screen) -> bytes:
-        """Return the bytes that make the window show `screen`; empty if it already does."""
+        """Return the bytes that make the window show `screen`; empty if nothing has changed."""
         parts: list[str] = []
         if self._painted_rows is None:
             parts.append(_BEGIN)
@@ -71,14 +72,14 @@ class Frames:
         state = self._changed_state(screen)
         if parts or changed or state or cursor != self._cursor:
             if changed:
-                # Hide the cursor, which would jump about.
+                # Hide the cursor, which would visibly jump from row to row.
                 parts += ["\x1b[?25l", *changed]
             parts += [*state, cursor]
             self._cursor = cursor
         return "".join(parts).encode()
 
     def _scroll(self, screen: Screen) -> str:
-        """Choose the part of the screen to show, so that it has the cursor.
+        """Choose the part of the screen to show, so that the part contains the cursor.
 
         Returns the sequences that place the cursor in the window.
         """
@@ -99,7 +100,7 @@ class Frames:
             self._keys[at] = key
             row_cells = screen.cells(y) if y < screen.rows else []
             cells = trimmed(clipped(row_cells, self._left, self._cols))
-            # After the last column an erase would hit that column.
+            # If the row is full, do not erase: the erasure would include the last column.
             rest = "\x1b[K" if len(cells) < self._cols else ""
             row = f"{row_of(cells, links=True)}{rest}{self._outside(at, inside)}"
             if row != painted[at]:
@@ -108,15 +109,16 @@ class Frames:
         return changed
 
     def _outside(self, at: int, inside: int) -> str:
-        """Return sequences that fill row `at` of the window with dots where it exceeds the screen.
+        """Return sequences that fill the part of a window's row outside of the screen with dots.
 
-        `inside` is the number of columns of this row that show the screen.
+        `at` is the number of the row, from 0, and `inside` the number of its columns that show the
+        screen.
         """
         dots = _DOT * (self._cols - inside)
         return f"\x1b[{at + 1};{inside + 1}H\x1b[2m{dots}\x1b[m" if dots else ""
 
     def _changed_state(self, screen: Screen) -> list[str]:
-        """Return sequences that set modes, keyboard, cursor shape and title, where they changed."""
+        """Return sequences that set modes, keyboard, cursor shape and title, if they changed."""
         parts = []
         before, self._modes = self._modes, screen.modes
         new = screen.modes[len(before) :]
@@ -141,10 +143,11 @@ class Frames:
 
 
 def _moved(start: int, cursor: int, window: int, size: int) -> int:
-    """Return the first column (or row) of the screen to show in a window.
+    """Return the first column of the screen to show in a window.
 
-    It is as near as possible to `start`, the previous one, but the window must show the column (or
-    row) `cursor`. `window` is the width (or height) of the window, and `size` that of the screen.
+    The result is as near as possible to `start`, the previous first column, but the window must
+    show the column `cursor`. `window` is the width of the window, and `size` that of the screen.
+    The function is also used for rows and heights.
     """
     start = min(start, max(0, size - window))
     return min(max(start, cursor - window + 1), cursor)

@@ -1,4 +1,4 @@
-"""The native library libghostty-vt: its C interface, and loading it when an emulator needs it."""
+"""Loading of the native library libghostty-vt by cffi, and the declarations of its C interface."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
-# The part of the C interface that is used here, for cffi. The package declares the whole interface,
-# which takes cffi 150 ms to parse, and some 45 ms more for each lookup of a type. This part takes a
-# few milliseconds. It matches the pinned release; a test compares it with the package's own
-# declarations.
+# The declarations for cffi of the part of the C interface that is used. The package `pyghostty`
+# declares the whole interface, but cffi takes 150 ms to parse that, and some 45 ms more for each
+# lookup of a type. This part takes a few milliseconds. It matches the pinned release; a test
+# compares it with the package's declarations.
 TYPES: Final = """
 typedef int GhosttyResult;
 typedef int GhosttyColorScheme;
@@ -101,10 +101,11 @@ CONSTANTS: Final = {
 
 
 PACKAGE: Final = "pyghostty"
+"""The Python package that contains libghostty-vt."""
 
 
 class EmulatorMissingError(Exception):
-    """The package with the terminal emulator is not installed, or cannot be loaded."""
+    """The package with libghostty-vt is not installed, or the library cannot be loaded."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -122,7 +123,8 @@ class Library(NamedTuple):
     def check(self, result: int, call: str) -> None:
         """Raise `MemoryError` or `RuntimeError` if a function of libghostty-vt has failed.
 
-        `result` is what the function returned. `call` names the call in the error's message.
+        `result` is what the function returned: 0 for success. `call` names the call in the error's
+        message. `MemoryError` means that memory is exhausted, `RuntimeError` any other failure.
         """
         if result == self.lib.GHOSTTY_OUT_OF_MEMORY:
             raise MemoryError(f"libghostty: {call}")
@@ -132,7 +134,7 @@ class Library(NamedTuple):
 
 @cache
 def _load() -> Library | str:
-    """Return libghostty-vt, or the reason why it cannot be loaded. Tries only once."""
+    """Load libghostty-vt at the first call; return it, or the reason why it cannot be loaded."""
     try:
         from cffi import FFI  # noqa: PLC0415  loaded only when it is needed
 
@@ -151,7 +153,7 @@ def _constants() -> str:
 def _path() -> str:
     """Return the path of the shared library of libghostty-vt in the package `pyghostty`.
 
-    Raises `ImportError` if there is none.
+    Raises `ImportError` if the package is not installed or has no shared library.
     """
     found = find_spec(PACKAGE)
     for directory in (found and found.submodule_search_locations) or ():

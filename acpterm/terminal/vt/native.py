@@ -1,8 +1,10 @@
-"""Native terminals: their options, their callbacks, and the calls that are used.
+"""Calls of libghostty-vt: creates native terminals with their options and callbacks.
 
-A *native terminal* is a terminal object of libghostty-vt. All of them share the callbacks, because
-each callback takes memory. A callback gets the address of a native terminal, by which it finds the
-`Feeding` of the terminal that is being fed.
+A *native terminal* is a terminal object of libghostty-vt. All native terminals share the callbacks,
+because each callback takes memory. libghostty-vt passes the address of the native terminal to a
+callback, which finds by that address the `Feeding` of the terminal that is being fed.
+
+`library` loads libghostty-vt, and `emulator` uses these calls.
 """
 
 from __future__ import annotations
@@ -13,18 +15,21 @@ from typing import Any, Final
 from acpterm.terminal.vt import replies
 from acpterm.terminal.vt.library import Library, load
 
-# The native terminal counts columns and rows in 16 bits.
+# The maximum number of columns, and of rows: the library stores them in 16 bits.
 SIZE_MAX: Final = 65_535
 REPLIES_MAX_BYTES: Final = 64 * 1024
-# Bytes of an incomplete sequence that the library keeps for snapshots. The option is set twice: the
-# library allocates the first value at once, and up to the second value on demand.
+# The number of bytes of an incomplete sequence that the library stores for snapshots. The option is
+# set twice: the library allocates the first value at once, and up to the second value on demand.
 _HELD_FIRST_BYTES: Final = 1
 _HELD_MAX_BYTES: Final = 2 * 1024 * 1024
 _APC_MAX_BYTES: Final = 64 * 1024
 
 
 class Feeding:
-    """The size of the terminal that is fed output now, and the replies that callbacks collect."""
+    """What callbacks need to know during one call that feeds a terminal output, or resizes it.
+
+    `cols` and `rows` are the terminal's size. `replies` has the replies of the library so far.
+    """
 
     __slots__ = ("cols", "is_own_query", "replies", "rows")
 
@@ -32,18 +37,19 @@ class Feeding:
         self.cols = cols
         self.rows = rows
         self.replies = bytearray()
-        #: Whether the query comes from `Native.ask`, and not from the program.
+        #: Whether the queries come from `Native.ask`, and not from the program.
         self.is_own_query = is_own_query
 
 
-#: The terminals being fed, by the address of the native terminal.
+#: The `Feeding` of each native terminal that is being fed, by the native terminal's address.
 feeding_by_address: Final[dict[int, Feeding]] = {}
 
 
 class Native:
     """The calls of libghostty-vt that emulators use.
 
-    There is one `Native` for all emulators, so that they share the callbacks.
+    `ffi` and `lib` are those of `library.Library`. There is one `Native` for all emulators, so that
+    all native terminals share the callbacks; `native` returns it.
     """
 
     def __init__(self, library: Library) -> None:
@@ -123,7 +129,7 @@ class Native:
         )
 
     def new(self, cols: int, rows: int) -> Any:
-        """Return a new terminal object of libghostty-vt, freed when it is garbage-collected."""
+        """Return a new native terminal, which is freed when it is garbage-collected."""
         holder = self.ffi.new("GhosttyTerminal *")
         self.check(self.lib.ghostty_terminal_new(self.ffi.NULL, holder, cols, rows), "new")
         terminal = self.ffi.gc(holder[0], self.lib.ghostty_terminal_free)
@@ -132,26 +138,26 @@ class Native:
         return terminal
 
     def address(self, terminal: Any) -> int:
-        """Return the address of a libghostty terminal, its key in `feeding_by_address`."""
+        """Return the address of a native terminal, its key in `feeding_by_address`."""
         return int(self.ffi.cast("uintptr_t", terminal))
 
     def size(self, terminal: Any) -> tuple[int, int]:
-        """Return the columns and rows of a libghostty terminal."""
+        """Return the columns and rows of a native terminal."""
         lib, out = self.lib, self._size
         lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_COLS, out)
         lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_ROWS, out + 1)
         return out[0], out[1]
 
     def is_ground(self, terminal: Any) -> bool:
-        """Return whether the output fed so far ends outside of any escape sequence."""
+        """Return whether the output fed so far to `terminal` ends outside of escape sequences."""
         out = self.ffi.new("bool *")
         self.lib.ghostty_terminal_get(terminal, self.lib.GHOSTTY_TERMINAL_DATA_VT_GROUND, out)
         return bool(out[0])
 
     def ask(self, terminal: Any, query: bytes) -> bytes:
-        """Return a libghostty terminal's reply to `query`, a query of acpterm itself.
+        """Return a native terminal's reply to `query`, a query of acpterm itself.
 
-        The program does not get the reply.
+        The reply is not sent to the program.
         """
         address = self.address(terminal)
         feeding_by_address[address] = feeding = Feeding(0, 0, is_own_query=True)
@@ -162,12 +168,12 @@ class Native:
         return bytes(feeding.replies)
 
     def resize(self, terminal: Any, cols: int, rows: int) -> None:
-        """Change the size of a libghostty terminal."""
+        """Change the size of a native terminal."""
         cell = replies.CELL_SIZE
         self.check(self.lib.ghostty_terminal_resize(terminal, cols, rows, *cell), "resize")
 
     def dump(self, terminal: Any) -> bytes | None:
-        """Return the state of a libghostty terminal as a binary snapshot, which `Dump` parses.
+        """Return the state of a native terminal as a binary snapshot, which `dump.Dump` parses.
 
         Returns None if the library cannot encode the state: an incomplete escape sequence is longer
         than the library stores, or a wide character is cut in half.

@@ -1,17 +1,19 @@
-"""Escape sequences that put a viewer's terminal into the state of a screen, and back.
+"""Painting of whole screens: escape sequences that put a viewer's terminal into a screen's state.
 
-A *viewer's terminal* is the terminal in which the user attaches, such as xterm. `frames` serves
-viewers whose terminal has another size.
+A *viewer's terminal* is the terminal in which the user attaches, such as xterm. This module serves
+viewer's terminals of the same size as the screen (passthrough windows); `frames` serves those of
+another size.
 
-- `snapshot`: the whole state, for a viewer of the same size that is then sent the program's output;
-- `alternate_snapshot`: the alternate screen only, for a viewer whose main screen must not change;
-- `tail_snapshot`: the last output, if no emulator is installed;
-- `LEAVE`: restores the viewer's terminal when it detaches.
+- `snapshot`: the whole state; the viewer's terminal is then sent the program's output;
+- `alternate_snapshot`: the state of the alternate screen, without changing the main screen;
+- `tail_snapshot`: the last lines of output, if no emulator is installed;
+- `LEAVE`: restores the viewer's terminal when the user detaches.
 
 Rules:
 
-- Nothing is assumed about the viewer's terminal: all relevant state is sent, even what should be
-  the default. Backgrounds are painted with spaces, since not every terminal erases in colour.
+- Nothing is assumed about the state of the viewer's terminal: all relevant state is sent, even if
+  it is the default. Backgrounds are painted with spaces, since some terminals do not erase in
+  colour.
 - Only printable characters of titles and cells are passed on.
 """
 
@@ -32,38 +34,40 @@ if TYPE_CHECKING:
     from acpterm.terminal.shared_ring import SharedRing
     from acpterm.terminal.vt.screen import Screen
 
-# Entries in kitty's stack of keyboard flags, of which each screen has one, main and alternate.
+# The maximum number of entries in kitty's stack of keyboard flags. The main screen has one stack,
+# and the alternate screen another.
 _KEY_FLAGS_DEPTH: Final = 8
-# Empties the stack of the current screen, whatever is on it.
+# Empties the current screen's stack of keyboard flags, however many entries it has.
 NO_KEY_FLAGS: Final = f"\x1b[<{_KEY_FLAGS_DEPTH + 1}u"
 NO_OTHER_KEYS: Final = "\x1b[>4m"
 MODES_OFF: Final = "".join(f"\x1b[?{number}l" for number in MODES)
 # Ends an incomplete sequence, a synchronized update and a hyperlink.
 _ENDED: Final = "\x1b\\\x1b[?2026l\x1b]8;;\x1b\\"
 _DEFAULTS: Final = "\x1b[?6l\x1b[?7h\x1b(B\x1b)0\x1b*B\x1b+B\x0f\x1b[m"
-# Also selects the main screen, without margins, and resets everything to its default.
+# Ends what `_ENDED` ends, selects the main screen, without margins, and resets all state to
+# defaults.
 NEUTRAL: Final = (
     f"{_ENDED}\x1b[?1049l{NO_OTHER_KEYS}{NO_KEY_FLAGS}\x1b[!p"
     f"\x1b[4l\x1b[20l\x1b[?69l\x1b[r{_DEFAULTS}{MODES_OFF}"
 )
-# Selects the alternate screen instead, without the soft reset, which may lose the main screen's
-# cursor position.
+# Like `NEUTRAL`, but selects the alternate screen, and does not use the soft reset (DECSTR), which
+# may lose the main screen's cursor position.
 _ALTERNATE: Final = (
     f"{_ENDED}\x1b[?1049h{NO_OTHER_KEYS}{NO_KEY_FLAGS}"
     f"\x1b[4l\x1b[20l\x1b[?69l\x1b[r{_DEFAULTS}{MODES_OFF}"
 )
-# Leaving the alternate screen restores the saved cursor, which may be outdated if the main screen
-# is shown. So enter the alternate screen first: that saves the cursor, unless it is shown already.
-# Empty kitty's stack of keyboard flags, and disable reports of colour scheme and size.
+# Leaving the alternate screen restores the cursor that was saved on entering it. If the main screen
+# is shown, that cursor may be outdated. So enter the alternate screen first, which saves the cursor
+# if the main screen is shown. Also empty kitty's stacks of keyboard flags, and disable reports of
+# colour scheme and size.
 LEAVE: Final = (
     f"{_ENDED}\x1b[?1049h{NO_OTHER_KEYS}{NO_KEY_FLAGS}\x1b[?1049l{NO_KEY_FLAGS}"
     f"\x1b7\x1b[?69l\x1b[r\x1b[?6l\x1b8\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[m"
     f"{MODES_OFF}\x1b>\x1b[?2031l\x1b[?2048l\x1b[?5W\x1b[?25h\x1b[0 q"
 ).encode()
-"""Restores the state of the terminal in which a user has attached, after the user detaches. The
-painted cells remain."""
+"""Restores the state of the viewer's terminal after the user detaches. The painted cells remain."""
 _DESIGNATIONS: Final = "()*+"
-# utf8, ascii, british, dec_special.
+# The final byte that designates each character set of `dump.Charsets`.
 _SETS: Final = "BBA0"
 _LOCKS: Final = ("\x0f", "\x0e", "\x1bn", "\x1bo")
 _TAIL_BYTES: Final = 16 * 1024
@@ -73,15 +77,16 @@ _ALTERNATE_SWITCH: Final = re.compile(rb"\x1b\[\?(?:47|104[79])([hl])")
 def snapshot(screen: Screen) -> bytes:
     """Return the bytes that put a viewer's terminal of the same size into the state of `screen`.
 
-    A viewer's terminal is the one in which the user attaches. The bytes exclude the beginning of an
-    incomplete sequence (`Screen.held`). They set the title only if the program has set one.
+    A *viewer's terminal* is the terminal in which the user attaches. The bytes do not include
+    `Screen.held`, the beginning of an incomplete sequence. They set the title only if the program
+    has set one.
     """
     parts = [NEUTRAL, *_tab_stops(screen.tabs)]
     main = screen.main
     if main is not None:
         parts += [pushed_key_flags(main.keys), *_painted(screen, main=True)]
         parts += _saved_cursor(screen, main.saved or NOTHING_SAVED, main=True)
-        # Entering the alternate screen saves the cursor; then reset everything to its default.
+        # Entering the alternate screen saves the cursor. Then reset all state to defaults.
         parts += [f"\x1b[?1049h{NO_KEY_FLAGS}{_DEFAULTS}"]
     return "".join([*parts, *_active(screen)]).encode()
 
@@ -89,18 +94,20 @@ def snapshot(screen: Screen) -> bytes:
 def alternate_snapshot(screen: Screen) -> bytes:
     """Return the bytes that put the alternate screen of a viewer's terminal into a screen's state.
 
-    `screen` must show the alternate screen. Unlike `snapshot`, the bytes do not change the main
-    screen of the viewer's terminal (the terminal in which the user attaches). When the program
-    leaves the alternate screen, the caller must paint the main screen.
+    A *viewer's terminal* is the terminal in which the user attaches. `screen` must show the
+    alternate screen. Unlike those of `snapshot`, the bytes do not change the main screen of the
+    viewer's terminal. When the program leaves the alternate screen, the caller must paint the main
+    screen.
     """
     return "".join([_ALTERNATE, *_tab_stops(screen.tabs), *_active(screen)]).encode()
 
 
 def tail_snapshot(ring: SharedRing, rows: int) -> bytes:
-    """Return bytes that reset the viewer's terminal, then the last lines of output, at most `rows`.
+    """Return bytes that reset the viewer's terminal and print the last lines of output.
 
-    For use if no emulator is installed. Raises `EmulatorMissingError` while the program shows the
-    alternate screen, which only an emulator can paint.
+    At most `rows` lines are printed. Call this if no emulator is installed. Raises
+    `EmulatorMissingError` while the program shows the alternate screen, which only an emulator can
+    paint.
     """
     data = ring.read(ring.start).data
     switches = _ALTERNATE_SWITCH.findall(data)
@@ -108,7 +115,7 @@ def tail_snapshot(ring: SharedRing, rows: int) -> bytes:
         load()
     tail = data[-_TAIL_BYTES:]
     lines = tail.split(b"\n")
-    # A cut line may begin within a sequence.
+    # Omit the first line if it was cut: it may begin within a sequence.
     whole = lines if len(tail) == len(data) and not ring.start else lines[1:]
     return NEUTRAL.encode() + b"\x1b[H\x1b[J" + b"\n".join(whole[-rows:])
 
@@ -135,7 +142,7 @@ def _active(screen: Screen) -> list[str]:
 
 
 def mode_sequences(screen: Screen) -> Iterable[str]:
-    """Return sequences that set modes, keyboard, cursor shape and title as on `screen`."""
+    """Yield the sequences that set modes, keyboard, cursor shape and title as on `screen`."""
     yield from (f"\x1b[?{number}h" for number in screen.modes)
     yield "\x1b=" if screen.application_keypad else "\x1b>"
     if screen.other_keys:
@@ -152,7 +159,7 @@ def shape_sequence(screen: Screen) -> str:
 
 
 def _painted(screen: Screen, *, main: bool) -> Iterable[str]:
-    # Row by row: some terminals move a screen that is erased as a whole to their history.
+    # Erase row by row: some terminals move a screen that is erased as a whole to their scrollback.
     for y in range(screen.rows):
         cells = screen.cells(y, main=main)
         rest = "\x1b[K" if len(cells) < screen.cols else ""
@@ -166,9 +173,9 @@ def _tab_stops(stops: Iterable[int]) -> Iterable[str]:
 
 
 def _saved_cursor(screen: Screen, saved: Saved, *, main: bool) -> Iterable[str]:
-    """Return the sequences that set the cursor of the viewer's terminal as in `saved`.
+    """Yield the sequences that set the cursor of the viewer's terminal to the state `saved`.
 
-    The caller then saves this cursor (DECSC). The viewer's terminal must have no margins. `main` is
+    The caller then saves that cursor (DECSC). The viewer's terminal must have no margins. `main` is
     true for the cursor of the main screen.
     """
     if saved.origin:
@@ -192,7 +199,7 @@ def _margins(screen: Screen) -> Iterable[str]:
 
 
 def _origin(screen: Screen) -> tuple[int, int]:
-    """Return the column and the row, from 0, that cursor addresses are relative to (DECOM)."""
+    """Return the column and row, from 0, to which cursor addresses are relative (DECOM)."""
     if screen.is_clipped or not screen.is_set(DECOM):
         return 0, 0
     return screen.side_margins[0] if screen.is_set(DECLRMM) else 0, screen.margins[0]
@@ -201,12 +208,13 @@ def _origin(screen: Screen) -> tuple[int, int]:
 def _cursor(
     screen: Screen, x: int, y: int, *, main: bool = False, origin: tuple[int, int] = (0, 0)
 ) -> Iterable[str]:
-    """Return the sequences that move the cursor to column `x` and row `y` of the screen.
+    """Yield the sequences that move the cursor to column `x` and row `y` of the screen.
 
-    They address the cursor relative to `origin`. In two cases they write the character before the
-    cursor again: if the cursor is past the last column (`x` is the screen's width), so that the
-    next character wraps; and if the character before the cursor equals the last one printed, so
-    that a later REP repeats it. `main` selects the main screen, otherwise the current one.
+    The sequences address the cursor relative to `origin`. In two cases they write the character
+    before the cursor again. If the cursor is past the last column (`x` is the screen's width), the
+    next character then wraps. If the character before the cursor equals the last one printed, a
+    later REP then repeats it. If `main` is true, the cells are those of the main screen, otherwise
+    those of the current screen.
     """
     left, top = origin
     cells = screen.cells(y, main=main) if y < screen.rows else []
@@ -215,7 +223,7 @@ def _cursor(
     if before > 0 and not cells[before].data:
         before -= 1
     wraps = x >= screen.cols
-    # Within a wide character, writing cannot end at the cursor.
+    # If the cursor is within a wide character, writing a character cannot end at the cursor.
     if before >= left and (wraps or (cells[x].data and cells[before].data == screen.last)):
         yield f"\x1b[{y - top + 1};{before - left + 1}H{_written(cells[before])}"
     else:
@@ -234,16 +242,16 @@ def _charsets(charsets: Charsets) -> Iterable[str]:
 
 
 def pushed_key_flags(stack: tuple[int, ...]) -> str:
-    """Return the sequences that build kitty's stack of keyboard flags from an empty stack."""
+    """Return the sequences that turn an empty stack of kitty's keyboard flags into `stack`."""
     first, *rest = stack
     return (key_flags(first) if first else "") + "".join(f"\x1b[>{number}u" for number in rest)
 
 
 def key_flags(number: int) -> str:
-    """Return the sequence that sets kitty's current keyboard flags without pushing any."""
+    """Return the sequence that sets kitty's current keyboard flags, without pushing an entry."""
     return f"\x1b[={number}u"
 
 
 def other_keys_level(number: int) -> str:
-    """Return the sequence that sets the level of xterm's modifyOtherKeys."""
+    """Return the sequence that sets the level of xterm's modifyOtherKeys to `number`."""
     return f"\x1b[>4;{number}m"

@@ -1,26 +1,27 @@
-"""The filter for output that is passed through to an attached window.
+"""Removal of queries from output that is passed through to an attached window.
 
-The emulator replies to a program's queries. The window's own terminal must not get the queries too:
-its replies would be typed as well, even by a read-only window, or into the user's shell after the
-window has detached. So the filter removes every sequence that makes a terminal reply. It also
-removes writes to the clipboard (OSC 52), unless they are allowed. All other bytes pass unchanged: a
-sequence *passes* if the window is sent it.
+The emulator replies to a program's queries, so the window's own terminal must not get them. It
+would reply as well: its replies would be typed into the program, even from a read-only window, or
+into the user's shell after the window has detached. So the filter removes every sequence that makes
+a terminal reply. It also removes writes to the clipboard (OSC 52), unless they are allowed. All
+other bytes *pass*: they are sent to the window unchanged.
 
-What is removed:
+The filter removes these sequences:
 
 - ENQ; `ESC Z` (DECID);
 - CSI: DA1 to DA3, DSR, DECRQM, reports of XTWINOPS, kitty's keyboard flags, XTVERSION, DECREQTPARM,
   DECRQCRA and similar; macros (DECINVM); and setting a mode that makes a terminal report events
   (`REPORTING_MODES`);
 - OSC: sequences with a question mark as a parameter (colours, fonts, …), and protocols with
-  replies: clipboards, file transfer, drag and drop, reports of iTerm2, notifications that report;
-- DCS: DECRQSS, XTGETTCAP, XTGETXRES, DECUDK, passthrough of tmux; APC: kitty's graphics, which
-  get a reply by default, and which the emulator does not support;
-- sequences that another sequence cuts short, because removing the other sequence could complete
-  them.
+  replies: clipboards, file transfer, drag and drop, reports of iTerm2, notifications with reports;
+- DCS: DECRQSS, XTGETTCAP, XTGETXRES, DECUDK, passthrough of tmux;
+- APC: kitty's graphics, to which a terminal replies by default, and which the emulator does not
+  support;
+- sequences that are cut short by another sequence: if only the other sequence were removed, the
+  bytes after it could complete the first one.
 
 C1 controls in UTF-8 (`C2 9B` for CSI, …) are treated as their escape sequences. An incomplete
-sequence at the end of the data is held until it is known whether it passes.
+sequence at the end of the data is held back until the filter can decide whether it passes.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ import re
 from typing import Final
 
 INCOMPLETE_MAX: Final = 4096
-"""Maximum number of bytes held of an incomplete sequence. A longer one is dropped."""
+"""The maximum number of bytes of an incomplete sequence to hold back. A longer one is dropped."""
 REPORTING_MODES: Final = frozenset({38, 2031, 2033, 2048, 5522})
-"""Private modes that make a terminal report by itself: colour scheme, visibility, size, pasting.
+"""Private modes that make a terminal report by itself: colour scheme, visibility, size, paste.
 
-38, Tektronix mode, is included because it has other queries.
+Mode 38, Tektronix mode, is included because it has other queries.
 """
 
 # Controls that are executed within a sequence: all but CAN, SUB and ESC.
 _CONTROL: Final = rb"[\x00-\x17\x19\x1c-\x1f\x7f]"
 _BODY: Final = rb"[\x00-\x17\x19\x1c-\x3f\x7f]*"
 _CUT: Final = rb"(?=[\x18\x1a\x1b\x80-\xff])"
-# Matches everything that is not evidently harmless. Floods consist of text, SGR and cursor
-# movement, which this expression skips quickly.
+# Matches every sequence that is not evidently harmless. Large outputs mostly consist of text, SGR
+# and cursor movements, which this expression skips quickly.
 _SUSPECT_ESCAPE: Final = re.compile(
     rb"\x1b(?!\[(?:[0-9;:]*[@-MPTXZ`abd-fi-moks]|\?[0-9;]*[lJK])|[78=>DEHMc]|[()*+][0-9A-Z])"
 )
@@ -62,7 +63,7 @@ _OSC_END: Final = re.compile(rb"\a|\x1b\\|\xc2\x9c|[\x18\x1a\x1b]|\xc2\Z")
 _STRING_END: Final = re.compile(rb"\x1b\\|\xc2\x9c|[\x18\x1a\x1b]|\xc2\Z")
 
 _CSI: Final = re.compile(rb"([<-?]?)([0-9:;]*)([ -/]*)")
-# Private marker, intermediates, final.
+# The CSI sequences that are queries: private marker, intermediates and final byte.
 _QUERIES: Final = frozenset(
     {
         *(b"c", b">c", b"=c", b"n", b"?n", b"$p", b"?$p", b"?u", b">q", b"x", b"*y", b"$w", b"$u"),
@@ -96,13 +97,13 @@ class QueryFilter:
     def __init__(self, *, clipboard: bool = False) -> None:
         self._clipboard = clipboard
         self._held = b""
-        # The end of the string that is being dropped.
+        # The pattern of the end of the string that is being dropped; None if none is.
         self._dropping: re.Pattern[bytes] | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """Return what to send to the window for `data`, the next output.
+        """Return the bytes to send to the window for `data`, the next output.
 
-        An incomplete sequence at the end of `data` may be held until the next call.
+        An incomplete sequence at the end of `data` may be held back until the next call.
         """
         if self._held:
             data, self._held = self._held + data, b""
@@ -132,7 +133,7 @@ class QueryFilter:
     def _pass(self, token: re.Match[bytes], parts: list[bytes]) -> int:
         """Filter the sequence `token`; append the bytes for the window to `parts`.
 
-        `token` is not a string such as OSC or DCS: `_string` filters those. Returns the index just
+        `token` is not a string such as OSC or DCS, which `_string` filters. Returns the index just
         past the sequence.
         """
         whole = token[0]
@@ -153,9 +154,9 @@ class QueryFilter:
     def _string(self, data: bytes, token: re.Match[bytes], parts: list[bytes]) -> int:
         """Process the string (OSC, DCS, …) in `data` that the introducer `token` begins.
 
-        If the string is harmless, appends its introducer to `parts`, and the caller continues with
-        its content. Otherwise the string is dropped, or held until more output comes. Returns the
-        index in `data` to continue at.
+        If the string is harmless, appends its introducer to `parts`; the caller continues with the
+        string's content. Otherwise the string is dropped, or held back until more output comes.
+        Returns the index in `data` at which the caller continues.
         """
         kind = token["kind"] or _KINDS[token["c1"]]
         begin = token.end()
@@ -169,7 +170,7 @@ class QueryFilter:
         content = data[begin : min(stop, begin + INCOMPLETE_MAX)].translate(None, _CONTROLS)
         passes = self._decide(kind, content, is_whole=is_whole)
         if passes:
-            # Its content has no queries.
+            # The caller may filter the content as output: it contains no queries.
             parts.append(token[0].replace(_ENQUIRY, b""))
             return begin
         if passes is None and end is None and len(data) - token.start() <= INCOMPLETE_MAX:
@@ -178,10 +179,10 @@ class QueryFilter:
         return self._drop(data, begin, ends)
 
     def _drop(self, data: bytes, at: int, ends: re.Pattern[bytes]) -> int:
-        """Drop a string from index `at` on; return the index to continue at.
+        """Drop a string from index `at` on; return the index at which the caller continues.
 
-        `ends` matches what ends the string. If the end is not in `data`, the next `feed` continues
-        to drop.
+        `ends` matches the end of the string. If the end is not in `data`, the next call of `feed`
+        continues to drop.
         """
         self._dropping = None
         end = ends.search(data, at)
@@ -189,15 +190,15 @@ class QueryFilter:
             self._dropping = ends
             self._held = end[0] if end is not None else b""
             return len(data)
-        # Drop a string that is cut short, and examine what cut it.
+        # If another sequence cuts the string short, continue at that sequence.
         return end.end() if len(end[0]) > 1 or end[0] == b"\a" else end.start()
 
     def _decide(self, kind: bytes, content: bytes, *, is_whole: bool) -> bool | None:
-        """Return whether the window is sent a string; None if that depends on bytes still to come.
+        """Return whether a string passes; None if that depends on bytes still to come.
 
-        `kind` is the last byte of the string's introducer, such as `]` for OSC. `content` is what
-        follows, without control characters: at most `INCOMPLETE_MAX` bytes. `is_whole` is true if
-        the string's terminator has come.
+        `kind` is the last byte of the string's introducer, such as `]` for OSC. `content` is the
+        beginning of the content, at most `INCOMPLETE_MAX` bytes, without control characters.
+        `is_whole` is true if the string's terminator has come.
         """
         if kind == b"]":
             return self._decide_osc(content, is_whole=is_whole)
@@ -253,7 +254,10 @@ def _decide_parameters(number: int, rest: bytes) -> bool:
 
 
 def _executed(body: bytes) -> bytes:
-    """Return the control characters in `body`, which a terminal executes even within a sequence."""
+    """Return the control characters in `body`: terminals execute them even within a sequence.
+
+    ENQ, which is a query, is left out.
+    """
     return bytes(byte for byte in body if byte in _CONTROLS and byte != _ENQUIRY[0])
 
 
@@ -261,11 +265,11 @@ def _csi(whole: bytes, body: bytes, final: bytes) -> bytes:
     """Filter the control sequence `whole`; return the bytes for the window.
 
     `body` is the part between CSI and the `final` byte. A query is dropped, except for the control
-    characters within it. From a sequence that sets modes, `REPORTING_MODES` are removed.
+    characters within it. `REPORTING_MODES` are removed from a sequence that sets modes.
     """
     known = _CSI.fullmatch(body.translate(None, _CONTROLS))
     if known is None:
-        # Its private marker is misplaced: some terminals accept that, but no program needs it.
+        # The private marker is misplaced. Some terminals accept that, but no program needs it.
         return _executed(body)
     private, parameters, between = known.groups()
     if private + between + final in _QUERIES:

@@ -1,9 +1,10 @@
 """Repair of a screen that libghostty-vt cannot encode in a snapshot.
 
-A terminal that becomes narrower without rewrapping its lines (on the alternate screen, or without
-DECAWM) can cut a wide character in two: libghostty-vt keeps the left half in the last column, and
-its encoder then refuses the whole screen. `repair` overwrites such halves with blanks. The
-cursor stays where it is, but a pending wrap is lost.
+When a terminal becomes narrower and does not rewrap its lines (on the alternate screen, or without
+DECAWM), a wide character may be cut in two. libghostty-vt then keeps the left half in the last
+column, but its encoder refuses the whole screen. `repair` overwrites such halves with blanks. The
+cursor stays where it is, but a pending wrap is lost: the next character overwrites the last column
+instead of going to the next row.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _ALTERNATE: Final = 1
 
 
 def repair(ffi: Any, lib: Any, terminal: Any) -> None:
-    """Overwrite halves of wide characters with blanks, on the main and the alternate screen."""
+    """Overwrite halves of wide characters with blanks, on the main and the alternate screen.
+
+    `ffi` and `lib` are those of `library.Library`, and `terminal` is a native terminal.
+    """
     _erase_halves(ffi, lib, terminal)
     key = lib.GHOSTTY_TERMINAL_DATA_ACTIVE_SCREEN
     is_alternate = _get(ffi, lib, terminal, key, "GhosttyTerminalScreen") == _ALTERNATE
@@ -35,7 +39,8 @@ def repair(ffi: Any, lib: Any, terminal: Any) -> None:
 
 
 def _erase_halves(ffi: Any, lib: Any, terminal: Any) -> None:
-    # The library keeps some rows that have scrolled off, which can have halves too.
+    # Erase the rows that have scrolled off and that the library still keeps: they may have halves
+    # too.
     _write(lib, terminal, b"\x1b[3J")
     halves = [(x, y) for y, row in enumerate(_rows(ffi, lib, terminal)) for x in _halves(row)]
     if not halves:
@@ -44,19 +49,19 @@ def _erase_halves(ffi: Any, lib: Any, terminal: Any) -> None:
     y = _get(ffi, lib, terminal, lib.GHOSTTY_TERMINAL_DATA_CURSOR_Y, "uint16_t")
     # Write to the screen, and not to a status line (DECSASD).
     _write(lib, terminal, b"\x1b[0$}")
-    # Setting them this way does not move the cursor.
+    # Unlike escape sequences, setting modes through the library does not move the cursor.
     modes = [_switch_off(ffi, lib, terminal, mode) for mode in (_DECOM, _IRM)]
     for column, row in [*halves, (x, y)]:
         _write(lib, terminal, b"\x1b[%d;%dH" % (row + 1, column + 1))
         if (column, row) in halves:
-            # Write a blank, since erasing would spare a protected cell.
+            # Write a blank instead of erasing, since an erasure spares protected cells.
             _write(lib, terminal, b" ")
     for mode in modes:
         lib.ghostty_terminal_set(terminal, lib.GHOSTTY_TERMINAL_OPT_MODE, mode)
 
 
 def _switch_off(ffi: Any, lib: Any, terminal: Any, number: int) -> Any:
-    """Reset mode `number`; return its old setting, which `ghostty_terminal_set` restores."""
+    """Reset mode `number`; return its old setting, to be restored by `ghostty_terminal_set`."""
     before = _mode(ffi, lib, terminal, number)
     off = ffi.new("GhosttyTerminalModeConfig *", (number, False))
     lib.ghostty_terminal_set(terminal, lib.GHOSTTY_TERMINAL_OPT_MODE, off)
@@ -70,7 +75,7 @@ def _mode(ffi: Any, lib: Any, terminal: Any, number: int) -> Any:
 
 
 def _rows(ffi: Any, lib: Any, terminal: Any) -> Iterator[list[int]]:
-    """Yield, for each row of the screen, the kinds of its cells, such as `_WIDE`."""
+    """Yield the widths of the cells of each row of the screen: `_NARROW`, `_WIDE` and so on."""
     state, rows = ffi.new("GhosttyRenderState *"), ffi.new("GhosttyRenderStateRowIterator *")
     view = ffi.new("GhosttyCellsView *")
     if lib.ghostty_render_state_new(ffi.NULL, state):

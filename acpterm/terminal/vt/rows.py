@@ -1,10 +1,10 @@
-"""Rows of a screen as text with SGR sequences and hyperlinks."""
+"""Encoding of a screen's rows as text with SGR sequences and hyperlinks (OSC 8)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from acpterm.terminal.vt.dump import ADDRESS_MAX
+from acpterm.terminal.vt.page import ADDRESS_MAX
 from acpterm.terminal.vt.style import BLANK, PLAIN, Cell, sgr
 
 if TYPE_CHECKING:
@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 
     from acpterm.terminal.vt.screen import Screen
 
+# The length of a hyperlink's parameters for which `row_of` leaves room.
 _PARAMETERS_MAX: Final = 250
 
 
 def rows(screen: Screen) -> list[str]:
-    """Return each row as text with SGR sequences, ending in default attributes.
+    """Return each row of `screen` as text with SGR sequences, ending in default attributes.
 
     Blanks at the end of a row are dropped, unless they have a background or other attributes.
     """
@@ -26,8 +27,8 @@ def rows(screen: Screen) -> list[str]:
 def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
     """Return cells as text with SGR sequences, without blanks in default style at the end.
 
-    With `links`, includes hyperlinks, until their total length exceeds a limit: a link may be two
-    thousand times as long as the text that it covers.
+    If `links` is true, includes hyperlinks until their total length exceeds a limit. Without the
+    limit, a row could become very long, since a link may be 2000 times as long as its text.
     """
     parts: list[str] = []
     style, link, room = PLAIN, "", ADDRESS_MAX + _PARAMETERS_MAX + 8 * len(cells)
@@ -68,7 +69,7 @@ def trimmed(cells: Sequence[Cell]) -> Sequence[Cell]:
 def clipped(cells: list[Cell], left: int, width: int) -> Sequence[Cell]:
     """Return at most `width` cells from column `left` on.
 
-    Half of a wide character at either end becomes a blank.
+    If half of a wide character is cut off at either end, the other half becomes a blank.
     """
     if not left and len(cells) <= width:
         return cells

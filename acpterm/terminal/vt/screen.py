@@ -1,19 +1,25 @@
-"""A snapshot of a terminal's screen, with its modes, title and cursor.
+"""A snapshot of a terminal's screen: cells, text, cursor, modes and title.
 
-A snapshot is immutable, so the emulator may be fed afterwards. Rows have no trailing blanks, and
-the text has no trailing empty rows.
+`Emulator.screen` takes the snapshot, and `dump` parses the library's state for it. A snapshot never
+changes, even if the emulator is fed afterwards. Rows have no trailing blanks, and the text has no
+trailing empty rows.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from acpterm.terminal.vt.dump import Charsets, Dump, Page, Saved, ScreenState, rows_of
+from acpterm.terminal.vt.dump import Charsets, Dump, Saved, ScreenState, rows_of
 from acpterm.terminal.vt.style import BLANK, Cell, Style
 
+if TYPE_CHECKING:
+    from acpterm.terminal.vt.page import Page
+
 TITLE_MAX: Final = 256
-# Application cursor keys, reverse video, whether DECCOLM is obeyed, focus reports, bracketed paste.
-# Mouse modes are set after these; the visibility of the cursor is set separately.
+"""The maximum length of a title, in characters; the rest is cut off."""
+# The modes that a viewer's terminal must have too: application cursor keys, reverse video, whether
+# DECCOLM is obeyed, focus reports, bracketed paste. Mouse modes are set after these. The visibility
+# of the cursor is set separately.
 _MODES: Final[tuple[int, ...]] = (1, 5, 40, 1004, 2004)
 MOUSE_MODES: Final = (9, 1000, 1002, 1003, 1005, 1006, 1015, 1016)
 MODES: Final = (1, 5, 12, 40, *MOUSE_MODES, 1004, 2004)
@@ -26,15 +32,16 @@ DECLRMM: Final = 69
 _DECNKM: Final = 66
 _BLINKING: Final = 12
 _ALTERNATE: Final = 1
-# DECSCUSR of libghostty's cursor styles, blinking: bar, block, underline, hollow block.
+# The DECSCUSR number of each of libghostty's cursor shapes, blinking: bar, block, underline, hollow
+# block.
 _SHAPES: Final = (5, 1, 3, 1)
 
 
 class Screen:
     """The screen of a terminal of `cols` columns and `rows` rows.
 
-    The emulator has a minimum size. If the terminal is smaller, this is the part of the emulator's
-    screen that has the cursor.
+    The emulator has a minimum size. If the terminal is smaller, this screen is the part of the
+    emulator's screen that contains the cursor.
     """
 
     __slots__ = ("_active", "_dump", "_main", "_top", "cols", "rows")
@@ -53,7 +60,7 @@ class Screen:
     def cells(self, y: int, *, main: bool = False) -> list[Cell]:
         """Return the cells of row `y`, from 0, without blanks in default style at the end.
 
-        The row is on the screen that is shown, or with `main` always on the main screen.
+        Reads the screen that is shown; if `main` is true, always the main screen.
         """
         page, at = self._row(y, main=main)
         if page is None:
@@ -85,7 +92,7 @@ class Screen:
         return rows[y] if y < len(rows) else (None, 0)
 
     def text(self) -> str:
-        """Return the rows as text, joined by newlines."""
+        """Return the rows as text, joined by newlines, without trailing blanks and empty rows."""
         rows = ("".join([cell.data for cell in self.cells(y)]) for y in range(self.rows))
         return "\n".join(row.rstrip(" ") for row in rows).rstrip("\n")
 
@@ -93,7 +100,7 @@ class Screen:
 
     @property
     def cursor(self) -> tuple[int, int]:
-        """The column and the row of the cursor, from 0, on the screen."""
+        """The column and the row of the cursor on this screen, from 0."""
         return min(self._active.x, self.cols - 1), min(self._active.y - self._top, self.rows - 1)
 
     @property
@@ -153,17 +160,17 @@ class Screen:
 
     @property
     def margins(self) -> tuple[int, int]:
-        """The first and the last row of the scrolling region, from 0."""
+        """The first and the last row of the scrolling region, from 0, of the emulator's screen."""
         return self._dump.top, self._dump.bottom
 
     @property
     def side_margins(self) -> tuple[int, int]:
-        """The first and the last column of the scrolling region, from 0."""
+        """The first and last column of the scrolling region, from 0, of the emulator's screen."""
         return self._dump.left, self._dump.right
 
     @property
     def is_clipped(self) -> bool:
-        """Whether this is only a part of the emulator's screen, which has a minimum size."""
+        """Whether this screen is only a part of the emulator's screen, which has a minimum size."""
         return (self.cols, self.rows) != (self._dump.cols, self._dump.rows)
 
     @property
@@ -172,7 +179,7 @@ class Screen:
         return self._dump.tabs
 
     def is_set(self, mode: int) -> bool:
-        """Return whether a mode is set: a private mode, or with a negative number an ANSI mode."""
+        """Return whether a mode is set: an ANSI mode if `mode` is negative, else a private mode."""
         return mode in self._dump.modes
 
     @property
@@ -214,5 +221,5 @@ class Screen:
 
     @property
     def held(self) -> bytes:
-        """The beginning of an incomplete sequence or character at the end of the output."""
+        """The bytes of an incomplete sequence or character at the end of the output, if any."""
         return self._dump.held

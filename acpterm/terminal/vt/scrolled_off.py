@@ -1,17 +1,18 @@
 r"""Find output that scrolls off the screen before it can be seen, and need not be emulated.
 
-In simple output (`simple_output`), the output after a CR LF begins at the left of a row, whatever
-came before. If the screen has N rows, the cursor is in the last row once N lines have followed, and
-every row shows one of these lines once 2 N lines have followed. So the screen depends only on the
-last 2 N lines, and on the pen (the attributes of later cells) where these begin, provided that
+In simple output (`text.simple_output`), the output after a CR LF begins at the left of a row,
+whatever output came before. Let the screen have N rows. When N lines have followed, the cursor is
+in the last row. When 2 N lines have followed, every row shows one of these lines. So the screen
+depends only on the last 2 N lines, and on the pen (the attributes of characters to be written) at
+their beginning, if two conditions hold:
 
-- the output does not begin within an escape sequence, and
+- the output does not begin within an escape sequence;
 - the whole screen scrolls: no margins are set.
 
-The last character printed, which REP repeats, must be in these lines, so nothing is skipped if they
-are blank. Simple output changes no modes and no tab stops, and the emulator has no scrollback. In
-place of the skipped output, the emulator is fed a CR LF, which ends the current line, and all SGR
-sequences from the last reset of the pen on.
+REP repeats the last character printed, which must therefore be in these lines: if they are blank,
+nothing is skipped. Simple output changes neither modes nor tab stops, and the emulator has no
+scrollback. In place of the skipped output, the emulator is fed a CR LF, which ends the current
+line, and all SGR sequences from the last reset of the pen on.
 """
 
 from typing import Final, NamedTuple
@@ -21,18 +22,18 @@ from acpterm.terminal.text import simple_output
 _RESETS: Final = (b"\x1b[m", b"\x1b[0m")
 
 MARGINS_QUERY: Final = b"\x1bP$qr\x1b\\\x1bP$qs\x1b\\"
-"""Queries, by DECRQSS, the top and bottom margins (DECSTBM) and the side margins (DECSLRM).
+"""Two queries (DECRQSS): for the top and bottom margins (DECSTBM) and the side margins (DECSLRM).
 
-If side margins are off, the reply to the second query is that the query is invalid."""
+If side margins are off, the second reply says that the query is invalid."""
 
 
 class ScrolledOff(NamedTuple):
-    """Output that scrolls off the screen, and what to feed the emulator in place of it."""
+    """Output that certainly scrolls off the screen, and the bytes that replace it."""
 
     size: int
-    """How many leading bytes of the output are skipped."""
+    """The number of bytes at the beginning of the output that are skipped."""
     substitute: bytes
-    """The bytes to feed in place of the skipped bytes."""
+    """The bytes to feed to the emulator in place of the skipped bytes."""
 
 
 def no_margins(rows: int) -> bytes:
@@ -41,9 +42,9 @@ def no_margins(rows: int) -> bytes:
 
 
 def find(data: bytes, rows: int) -> ScrolledOff | None:
-    """Return the part of `data` that scrolls off a screen of `rows` rows; None if there is none.
+    """Return the beginning of `data` that scrolls off a screen of `rows` rows; None if none does.
 
-    `data` is simple output.
+    `data` is simple output. The caller must check the two conditions of the module's docstring.
     """
     size = len(data)
     for _ in range(2 * rows + 1):

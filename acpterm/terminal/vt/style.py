@@ -1,12 +1,12 @@
-"""Styles of characters: parsing and encoding of SGR (ECMA-48 8.3.117, xterm, ISO 8613-6).
+"""Styles of cells, and their SGR sequences: parsing and encoding (ECMA-48 8.3.117, ISO 8613-6).
 
 Rules:
 
 - A colour is DEFAULT, an index of the palette (0 to 255), or RGB + 0xRRGGBB. The 16 basic colours
-  are the first of the palette, whichever code selects them.
-- Sub-parameters may follow colons (`38:2::r:g:b`, `4:3`); the old forms with semicolons are parsed
-  too. Unknown and out-of-range values are ignored.
-- Encoded sequences begin with a reset, so they do not depend on what came before.
+  are the first 16 of the palette, whichever code selects them.
+- Sub-parameters follow colons (`38:2::r:g:b`, `4:3`). The older forms of colours with semicolons,
+  as in xterm, are parsed too. Unknown and out-of-range values are ignored.
+- Encoded sequences begin with a reset, so they do not depend on the style before them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ REVERSE: Final = 16
 CONCEAL: Final = 32
 STRIKE: Final = 64
 OVERLINE: Final = 128
-# The kind of underline, 0 to 5, is above the other flags: single is 1, double 2, curly 3.
+# The kind of underline is in the bits above the other flags: 0 none, 1 single, 2 double, 3 curly,
+# 4 dotted, 5 dashed.
 _KIND: Final = 8
 UNDERLINE: Final = 1 << _KIND
 _UNDERLINES: Final = 7 << _KIND
 
-# More than any program uses at once.
+# The maximum number of parameters that are parsed: more than any program uses in one sequence.
 _PARAMETERS_MAX: Final = 64
 # For each code: the flags that the code clears, and the flags that it sets.
 _FLAGS: Final = {
@@ -67,7 +68,7 @@ _COLOURS: Final = {
     49: (1, DEFAULT),
     59: (2, DEFAULT),
 }
-# For each code: the field of `Style` that the code sets to the colour in its next parameters.
+# For each code that is followed by a colour: the field of `Style` that the code sets to the colour.
 _EXTENDED: Final = {38: 0, 48: 1, 58: 2}
 _CODES: Final = ((BOLD, 1), (FAINT, 2), (ITALIC, 3), (BLINK, 5), (REVERSE, 7), (CONCEAL, 8))
 _CODES_AFTER_UNDERLINE: Final = ((STRIKE, 9), (OVERLINE, 53))
@@ -77,21 +78,22 @@ class Style(NamedTuple):
     """The colours, attributes and hyperlink of a cell."""
 
     fg: int = DEFAULT
+    """The colour of the character."""
     bg: int = DEFAULT
+    """The colour of the background."""
     line: int = DEFAULT
     """The colour of the underline."""
     flags: int = 0
+    """The sum of attributes such as `BOLD`, and the kind of underline times `UNDERLINE`."""
     link: str = ""
     """The hyperlink (OSC 8): its parameters, a semicolon and its address; empty for no link."""
 
 
 class Cell(NamedTuple):
-    """One cell of the screen.
-
-    `data` is a character with its combining marks; empty in the right half of a wide character.
-    """
+    """One cell of the screen."""
 
     data: str
+    """A character with its combining characters; empty in the right half of a wide character."""
     style: Style
 
 
@@ -105,11 +107,11 @@ def with_link(style: Style, link: str) -> Style:
 
 
 def restyle(style: Style, parameters: str) -> Style:
-    """Return `style` as changed by an SGR sequence with `parameters`, such as `1;38:5:9`.
+    """Return `style` as an SGR sequence with `parameters`, such as `1;38:5:9`, changes it.
 
     The hyperlink stays the same.
     """
-    # Only short strings are cached, and no links.
+    # Cache only short strings, and no hyperlinks, to limit the memory of the cache.
     known = _restyle_known if len(parameters) < 48 else _restyle
     return with_link(known(with_link(style, ""), parameters), style.link)
 
@@ -145,7 +147,7 @@ _restyle_known = lru_cache(maxsize=1024)(_restyle)
 def _colour_of(sub: list[str]) -> int | None:
     mode, *values = sub
     if len(values) > 3:
-        # The first names a colour space.
+        # The first value is the number of a colour space, which is ignored.
         values = values[1:4]
     return _colour(_number(mode), values)
 
@@ -173,7 +175,7 @@ def _number(digits: str) -> int:
 
 
 def sgr(style: Style) -> str:
-    """Return the SGR sequence that sets `style`, whatever was set before."""
+    """Return the SGR sequence that sets `style`, except its hyperlink, whatever was set before."""
     return _sgr(style.fg, style.bg, style.line, style.flags)
 
 
@@ -185,7 +187,8 @@ def _sgr(fg: int, bg: int, line: int, flags: int) -> str:
     codes += [str(code) for flag, code in _CODES_AFTER_UNDERLINE if flags & flag]
     codes += [*_paint(fg, 30, 90, 38), *_paint(bg, 40, 100, 48)]
     if line != DEFAULT:
-        # With colons: a terminal that does not know 58 would take parameters for attributes.
+        # Use colons: a terminal that does not know 58 would read parameters after semicolons as
+        # attributes of their own.
         codes.append(":".join(_values(line, "58", "")))
     return f"\x1b[0;{';'.join(codes)}m" if codes else "\x1b[m"
 

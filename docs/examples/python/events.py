@@ -1,4 +1,4 @@
-"""Follow what happens to terminals, while other tasks use them."""
+"""Follow the events of terminals, while other tasks use the terminals."""
 
 import anyio
 

@@ -25,7 +25,7 @@ from acpterm.host.state.records import (
 )
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.jsonrpc import RpcError
-from acpterm.keeper.ring import HEAD
+from acpterm.keeper.ring_file import HEAD
 from acpterm.pty.processes import now
 from acpterm.runtime.exec_context import current
 from acpterm.terminal.shared_ring import WINDOW_BYTES

@@ -1,4 +1,4 @@
-"""Shows a terminal of the daemon in this window, and sends what is typed there to its program.
+"""Shows a terminal of the daemon in this window, and sends the typed keys to its program.
 
 States: *attached*, until the program exits, the user presses the detach keys, a signal ends this
 process, or the daemon ends. In each case the window's modes are restored. Full-screen programs are
@@ -9,16 +9,14 @@ first shown.
 The connection is lost when the daemon's worker dies. The window is then *waiting* for the next
 worker, for at most `resume_timeout` seconds (a setting): it keeps its content, and is repainted
 afterwards. Keys are not queued in this state, since the user does not see their effect: each key
-rings the bell. The bell also rings for input that was sent just before and may be lost. The detach
-keys still work.
+rings the bell. The bell also rings for input that was sent before the loss and is not confirmed,
+since that input may be lost. The detach keys still work.
 
 Tasks: one prints, one reads input, one handles signals (window size, continue after a stop,
 shutdown); the `terminal/attach` request stays pending for the whole time. The connection is only
 read as fast as this window prints, so a slow window delays no other client: the daemon sends it
-snapshots of the screen instead of all output. Input and signals are not delayed either, because
-their requests do not wait for a response.
-
-The file is long because all tasks share the state of the window.
+snapshots of the screen instead of all output. A slow window does not delay its own input and
+signals either, because the tasks do not wait for responses to their requests.
 """
 
 import base64
@@ -32,17 +30,17 @@ from typing import Final
 import msgspec
 import trio
 
-from acpterm.acp.user_api import ScreenResponse, TerminalInfo, UserWriteRequest
+from acpterm.acp.user_api import ScreenResponse, TerminalInfo
 from acpterm.acp.user_streams import (
     AttachedNotification,
     AttachRequest,
     AttachResponse,
     WindowRequest,
 )
-from acpterm.client.endpoint import Response
 from acpterm.client.errors import LostError
 from acpterm.client.user.attach.detach_keys import DetachFilter
-from acpterm.client.user.attach.tty import Printer, Tty
+from acpterm.client.user.attach.input_sender import InputSender
+from acpterm.client.user.attach.tty import Printer, Tty, tab_stops
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.format import queue_notice, title
 from acpterm.jsonrpc import RpcError
@@ -50,27 +48,21 @@ from acpterm.pty.tracking import marks
 from acpterm.runtime.shutdown_signals import shutdown_signals
 from acpterm.terminal.vt.paint import LEAVE
 
-# How long the notice (see `_notice`) stays visible, unless a key is pressed before.
+# Seconds for which the notice (see `_notice`) stays visible, unless a key is pressed before.
 NOTICE_S: Final = 1.5
-# The notice appears once the program has printed nothing for this long, so that it does not hide
-# the output of a short command.
+# The notice appears once the program has printed nothing for this many seconds, so that it does not
+# hide the output of a short command.
 _QUIET_S: Final = 0.2
-# Input that the program has not read yet. More input waits for space for this long, and is then
-# dropped with a bell until the program reads again: the detach key must always be read.
-_UNREAD_BYTES_MAX: Final = 1024 * 1024
-_UNREAD_TIMEOUT_S: Final = 2.0
-# Bytes of input in one request.
-_CHUNK_BYTES: Final = 48 * 1024
-# How long the window or the daemon may take to accept the last output or input.
+# Maximum seconds, before this command exits, for the window to print the last output, and for the
+# daemon to confirm the last input.
 _FLUSH_TIMEOUT_S: Final = 1.0
-_BELL: Final = b"\a"
 # Push the window's title on its title stack, and pop it (XTWINOPS 22 and 23).
 _PUSH_TITLE: Final = b"\x1b[22;0t"
 _POP_TITLE: Final = b"\x1b[23;0t"
 # On detach, keep the cursor's line and erase everything below.
 _ERASE_BELOW: Final = b"\r\n\x1b[J"
-# From the alternate to the main screen, with margins, origin mode, hyperlinks and styles reset so
-# that the main screen scrolls.
+# Switch from the alternate to the main screen. Reset margins, origin mode, hyperlinks and styles
+# first, so that line feeds scroll the whole main screen.
 _TO_MAIN: Final = b"\x1b\\\x1b]8;;\x1b\\\x1b[?69l\x1b[r\x1b[?6l\x1b[m\x1b[?1049l"
 
 _attached_decoder: Final = msgspec.json.Decoder(AttachedNotification)
@@ -86,9 +78,11 @@ async def attach(
 ) -> AttachResponse | None:
     """Attach the window `terminal` to the daemon's terminal `info`: show output, and send input.
 
-    If `read_only`, send no input. Return how the program exited; None if the program was still
-    running when the user detached, a signal arrived, or the window was closed. Raises `RpcError`,
-    `DaemonError`.
+    `detach_filter` finds the detach keys in the input. If `read_only`, send no input. Return how
+    the program exited; None if the program was still running when the user detached, a signal
+    arrived, or the window was closed. Raises `RpcError` if the daemon refuses the request, for
+    example because the terminal was removed, and `DaemonError` if the daemon ends; errors are in
+    exception groups.
     """
     notice = await _notice(client, info, detach_filter)
     attachment = _Attachment(client, terminal, info, detach_filter, notice, read_only=read_only)
@@ -98,9 +92,9 @@ async def attach(
         try:
             response = await attachment.run(signals)
         finally:
-            restore = LEAVE + _tab_stops(terminal.size[0]) + _POP_TITLE
+            restore = LEAVE + tab_stops(terminal.size[0]) + _POP_TITLE
             restore += _ERASE_BELOW if attachment.has_main and not response else b""
-            # The daemon may have ended, or the window may be closed: exit in any case.
+            # Exit even if the daemon has ended, or if the window is closed or prints nothing.
             with trio.move_on_after(_FLUSH_TIMEOUT_S, shield=True), suppress(OSError):
                 await terminal.write(restore)
         return response
@@ -124,15 +118,6 @@ async def _notice(client: UserClient, info: TerminalInfo, detach_filter: DetachF
     )
 
 
-def _tab_stops(cols: int) -> bytes:
-    """Return bytes that set a tab stop every 8 columns in a window of `cols` columns.
-
-    DECST8C would do this in one short sequence, but not all windows support it.
-    """
-    stops = "".join(f"\x1b[{column}G\x1bH" for column in range(9, cols + 1, 8))
-    return f"\x1b7\x1b[3g{stops}\x1b8".encode()
-
-
 class _Attachment:
     def __init__(
         self,
@@ -152,6 +137,7 @@ class _Attachment:
         self._notice = notice
         self._read_only = read_only
         self._printer = Printer(terminal)
+        self._input = InputSender(client, info.terminal_id, self._printer)
         self._token = client.token()
         self._has_output = trio.Event()
         self.has_main = False
@@ -159,9 +145,6 @@ class _Attachment:
         self._is_alternate = False
         self._last_output_at = -math.inf
         self._is_notice_visible = False
-        self._unread_bytes = 0
-        self._is_stuck = False
-        self._accepted = trio.lowlevel.ParkingLot()
 
     async def run(self, signals: AsyncIterator[int]) -> AttachResponse | None:
         """Stay attached until the program exits, the user detaches, or a shutdown signal arrives.
@@ -180,7 +163,7 @@ class _Attachment:
             if self._is_notice_visible and self.has_main:
                 with trio.move_on_after(_FLUSH_TIMEOUT_S):
                     await self._paint_final_screen()
-            # Without a timeout, however slow the window is: the last lines matter most.
+            # Wait without a timeout, even for a slow window: the last lines matter most.
             await self._printer.flush()
             nursery.cancel_scope.cancel()
         return response
@@ -212,7 +195,7 @@ class _Attachment:
         if update.kind == "screen":
             self._is_notice_visible = False
         elif self._is_notice_visible:
-            # The output may have scrolled the notice.
+            # The output may have moved the notice.
             self._repaint()
 
     def _choose_screen(self, *, alternate: bool) -> None:
@@ -223,7 +206,6 @@ class _Attachment:
         """
         if not alternate and not self.has_main:
             self.has_main = True
-            # The window's current content goes to its scrollback instead of being overwritten.
             lines = b"\r\n" * self._terminal.size[1]
             self._printer.put((_TO_MAIN if self._is_alternate else b"") + lines)
         self._is_alternate = alternate
@@ -240,35 +222,13 @@ class _Attachment:
             if self._is_notice_visible:
                 self._repaint()
             if not self._read_only:
-                for at in range(0, len(data), _CHUNK_BYTES):
-                    await self._send_chunk(data[at : at + _CHUNK_BYTES])
+                await self._input.send(data)
             if detached:
-                # Let the daemon accept what was typed before the detach key.
+                # Let the daemon confirm the input that was typed before the detach keys.
                 with trio.move_on_after(_FLUSH_TIMEOUT_S):
-                    while self._unread_bytes:
-                        await self._accepted.park()
+                    await self._input.flush()
                 break
         attached.cancel()
-
-    async def _send_chunk(self, data: bytes) -> None:
-        with trio.move_on_after(0 if self._is_stuck else _UNREAD_TIMEOUT_S):
-            while self._unread_bytes + len(data) > _UNREAD_BYTES_MAX:
-                await self._accepted.park()
-        if self._unread_bytes + len(data) > _UNREAD_BYTES_MAX:
-            self._is_stuck = True
-            self._printer.put(_BELL)
-            return
-        self._unread_bytes += len(data)
-
-        def on_response(response: Response) -> None:
-            self._unread_bytes -= len(data)
-            self._is_stuck = False
-            self._accepted.unpark_all()
-            if isinstance(response, RpcError):
-                self._printer.put(_BELL)
-
-        params = UserWriteRequest(self._id, base64.b64encode(data).decode(), "base64")
-        self._client.send("terminal/write", params, on_response)
 
     async def _handle_signals(
         self, signals: AsyncIterator[int], attached: trio.CancelScope
@@ -288,7 +248,7 @@ class _Attachment:
         program is queued, the notice says so, and stays until the program starts.
         """
         await self._has_output.wait()
-        while trio.current_time() < self._last_output_at + _QUIET_S:  # noqa: ASYNC110  it moves on
+        while trio.current_time() < self._last_output_at + _QUIET_S:  # noqa: ASYNC110  each output delays it
             await trio.sleep_until(self._last_output_at + _QUIET_S)
         cols, rows = self._terminal.size
         is_queued = await self._is_queued()
@@ -312,9 +272,9 @@ class _Attachment:
     async def _paint_final_screen(self) -> None:
         """Erase the notice of `_show_notice` by painting the terminal's final screen.
 
-        Needed after the program has exited, because the daemon no longer repaints the window then.
-        If the window has another size than the screen, nothing is painted. If the terminal was
-        removed, only the last line is cleared.
+        The daemon no longer repaints the window after the program has exited. If the window has
+        another size than the screen, nothing is painted. If the terminal was removed, only the
+        window's last line is cleared.
         """
         cols, rows = self._terminal.size
         try:
@@ -332,5 +292,5 @@ class _Attachment:
     def _repaint(self) -> None:
         """Request the whole screen from the daemon again, in the window's current size."""
         params = WindowRequest(self._token, *self._terminal.size)
-        # The response is ignored: an error only means that the window is not attached now.
+        # Ignore the response: an error only means that the window is not attached at the moment.
         self._client.send("terminal/window", params, lambda _: None)

@@ -7,8 +7,8 @@ that xterm sends for it, and the key events that a program can request (`key_eve
 
 Rules:
 
-- A key that is split over two reads is found. For this, input that may be the start of a key is
-  held back, unless it is a key by itself, such as Escape.
+- A key is recognized even if its bytes are split over two reads. For this, input that may be the
+  start of a key is held back, unless it is a key by itself, such as Escape.
 - Releases, repetitions and modifiers by themselves may be reported between the keys of a sequence.
   They are held back with the sequence, and do not end it.
 - Bracketed paste is text: keys in it do not detach.
@@ -35,9 +35,11 @@ class _Match(Enum):
     MINOR = auto()
     """A report of a release, a repetition or a modifier by itself: no new key press."""
     INCOMPLETE = auto()
-    """The whole input may be the first bytes of the key; more input will show it."""
+    """The whole input may be only the first bytes of a key or of a paste: more input will show."""
     PASTE = auto()
+    """The start marker of a bracketed paste."""
     OTHER = auto()
+    """Other input, which the detach key does not match."""
 
 
 class DetachFilter:
@@ -60,8 +62,8 @@ class DetachFilter:
     def feed(self, typed: bytes) -> tuple[bytes, bool]:
         """Return the input to send to the program, and whether the detach keys follow that input.
 
-        Hold back bytes at the end that may be the start of the detach keys. Drop input after these
-        keys.
+        Hold back bytes at the end that may be the start of the detach keys. Drop input that follows
+        the detach keys.
         """
         typed, self._rest = self._rest + typed, b""
         passed: list[bytes] = []
@@ -112,7 +114,7 @@ class DetachFilter:
             end += len(_PASTE_END)
             passed.append(typed[:end])
             return typed[end:]
-        # Hold back a suffix that may be the start of the end marker, since the rest will follow.
+        # The length of the longest suffix that may be the start of the end marker.
         size = next(n for n in range(len(_PASTE_END), -1, -1) if typed.endswith(_PASTE_END[:n]))
         passed.append(typed[: len(typed) - size])
         self._rest = typed[len(typed) - size :]
@@ -130,14 +132,17 @@ class _Step:
         self._first: Final = re.compile(b"[\x1b%s]" % re.escape(self._bytes[:1]))
 
     def find_start(self, typed: bytes) -> int:
-        """Return the first index in `typed` at which the key may start; `len(typed)` if none."""
+        """Return the index of the first byte of `typed` at which the key or a paste may start.
+
+        Return `len(typed)` if there is no such byte.
+        """
         found = self._first.search(typed)
         return found.start() if found else len(typed)
 
     def match(self, typed: bytes) -> tuple[_Match, int]:
         """Compare the beginning of `typed` to this key.
 
-        Return what `typed` begins with, and the length of that in bytes.
+        Return what `typed` begins with, and the number of bytes that this takes up.
         """
         if typed.startswith(_PASTE_START):
             return _Match.PASTE, len(_PASTE_START)

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from acpterm.keys import CTRL, CURSOR, LETTERS, NUMBERS, SHIFT, SIMPLE, parse_key
 
-# Limit of a report between CSI and its final byte; the report may contain text.
+# Maximum bytes of a report between CSI and the final byte. The report may contain typed text.
 _REPORT_BYTES_MAX: Final = 128
 _REPORT: Final = re.compile(rb"\x1b\[([0-9:;]{0,%d})([A-DFHPQSu~])" % _REPORT_BYTES_MAX)
 _INCOMPLETE: Final = re.compile(rb"\x1b\[[0-9:;]{1,%d}" % _REPORT_BYTES_MAX)
@@ -35,7 +35,7 @@ _NUMBERS: Final = {number: name for name, number in NUMBERS.items()} | {
 }
 # The number in `CSI 27 ; … ~` that marks a report of modifyOtherKeys.
 _MODIFY_OTHER_KEYS: Final = 27
-# Shift, Alt, Ctrl, Super, Hyper and Meta; higher bits are locks.
+# The bits of Shift, Alt, Ctrl, Super, Hyper and Meta. Higher bits are Caps Lock and Num Lock.
 _MODIFIERS: Final = 0x3F
 _PRESSED: Final = 1
 # Codes of the modifier keys themselves, left and right.
@@ -77,7 +77,7 @@ def key_event_of(name: str) -> KeyEvent:
 
 
 def find_key_event(typed: bytes) -> KeyEvents | None:
-    """Parse the report of a key event at the start of `typed`; return None if there is none."""
+    """Parse the report of a key event at the start of `typed`; return None if none starts there."""
     found = _REPORT.match(typed)
     if found is None:
         return None
@@ -105,7 +105,7 @@ def find_key_event(typed: bytes) -> KeyEvents | None:
 def is_incomplete(typed: bytes) -> bool:
     """Return whether `typed` may be the first part of a report of a key event.
 
-    CSI alone is not: a terminal sends the same bytes for Alt-[.
+    For CSI alone, return False, since a terminal sends the same bytes for Alt-[.
     """
     return _INCOMPLETE.fullmatch(typed) is not None
 
@@ -123,12 +123,13 @@ def _kitty_keys(fields: list[list[int]], modifiers: int) -> set[KeyEvent]:
 
 
 def _xterm_keys(code: int, modifiers: int) -> set[KeyEvent]:
-    # The code is that of the character, which may need Shift on this keyboard.
+    # The code is that of the typed character. The keyboard may need Shift for this character, so
+    # the report also stands for the key without Shift.
     return _keys(code, modifiers) | (set() if _is_letter(code) else _keys(code, modifiers & ~SHIFT))
 
 
 def _keys(code: int, modifiers: int) -> set[KeyEvent]:
-    """Return a set of one key: a character code with modifiers. It is empty for invalid codes."""
+    """Return a set with the key of a character code and modifiers; empty for an invalid code."""
     if not 0 < code < 0x110000:
         return set()
     return {_key(_CODES.get(code) or chr(code), modifiers)}

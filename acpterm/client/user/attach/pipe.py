@@ -26,10 +26,10 @@ from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ExitInfo, TerminalInfo, UserSignalRequest
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.format import queue_notice
+from acpterm.client.user.output.blocking_stdout import named
 from acpterm.client.user.output.follow import Part, follow_output
-from acpterm.client.user.output.print import named
 from acpterm.client.user.output.show import missing
-from acpterm.client.user.output.stdout import note, put, while_read
+from acpterm.client.user.output.trio_stdout import note, put, while_stdout_is_read
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.shutdown_signals import shutdown_event
 from acpterm.runtime.stdio import StdioStream, write_all
@@ -37,9 +37,11 @@ from acpterm.runtime.threads import run_blocking
 
 _STDIN: Final = 0
 _CHUNK_BYTES: Final = 64 * 1024
-# Seconds after which a program that is still queued is reported. Slurm needs one to start it.
+# Seconds after which a program that is still queued is reported. Slurm takes about one second to
+# start a program, even if the queue is empty.
 _QUEUE_NOTE_S: Final = 3.0
-# Longer sequences are not recognised. The text that agents read has the same bound.
+# Maximum bytes of an escape sequence that is recognised although it is split over two pieces of
+# output. Sequences in the text that agents read have the same limit.
 _SEQUENCE_MAX: Final = 8192
 _SEQUENCE: Final = re.compile(
     rb"\x1b(?:"
@@ -50,7 +52,7 @@ _SEQUENCE: Final = re.compile(
     rb"|[ -/]*[0-OQ-WYZ\\`-~]"
     rb"|)"
 )
-# What the next part may complete: a sequence, or a CR that an LF follows.
+# The end of a piece that the next piece may complete: an escape sequence, or a CR before an LF.
 _UNFINISHED: Final = re.compile(
     rb"(?:\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]*\x1b?|P[^\x1b]*\x1b?|[X^_][^\x1b\n]*\x1b?|[ -/]*)"
     rb"|\r)\Z"
@@ -58,7 +60,10 @@ _UNFINISHED: Final = re.compile(
 
 
 class ExitResult(NamedTuple):
-    """How a program exited, and the shutdown signal that this process received, if any."""
+    """How a program exited, and the shutdown signal that this process received, if any.
+
+    `status` is None if the terminal was removed before its program exited.
+    """
 
     status: ExitInfo | None
     signal: Signals | None
@@ -98,11 +103,13 @@ class PipeOutput:
 async def follow(
     client: UserClient, info: TerminalInfo, *, pipe: str | None, raw: bool
 ) -> ExitResult:
-    """Print a terminal's output until its program has exited. Raises `RpcError`, `OSError`.
+    """Print a terminal's output until its program has exited; return how it exited.
 
-    `pipe` is the path of a named pipe to which this process's stdin is forwarded, if any. Unless
-    `raw`, the output is converted to what the program would have written to a pipe. The program is
-    killed when stdout loses its reader, or when a shutdown signal arrives.
+    `pipe` is the path of the named pipe to which this process's stdin is forwarded; None if stdin
+    is not forwarded. Unless `raw`, the output is converted to what the program would have written
+    to a pipe. The program is killed when stdout loses its reader, or when a shutdown signal
+    arrives. Raises `RpcError` if a request fails, `DaemonError` if the daemon ends, and `OSError`
+    if stdout cannot be written to or stdin cannot be forwarded; errors are in exception groups.
     """
     received: list[Signals] = []
     async with shutdown_event(received.append) as shutdown, trio.open_nursery() as nursery:
@@ -144,7 +151,7 @@ async def _kill_on_shutdown(
 
 
 async def _report_queue(client: UserClient, info: TerminalInfo) -> None:
-    """Print a note on stderr if the program is still queued after some seconds."""
+    """Print a note on stderr if the program is still queued after `_QUEUE_NOTE_S` seconds."""
     await trio.sleep(_QUEUE_NOTE_S)
     with suppress(RpcError):  # the terminal was removed, or the connection is lost
         info = await client.terminal_request("get", info.terminal_id, TerminalInfo)
@@ -166,7 +173,7 @@ async def _print(
         await put(output.feed(part.data) if output else part.data)
 
     end: ExitInfo | None = None
-    async with while_read():
+    async with while_stdout_is_read():
         end = await follow_output(client, info.terminal_id, put_part)
         await put(output.finish() if output else b"")
     return end
@@ -175,8 +182,8 @@ async def _print(
 def is_passed_on(*, even_terminal: bool) -> bool:
     """Return whether to forward this process's stdin to the program.
 
-    A stdin that is a terminal is forwarded only if `even_terminal`. A closed stdin counts as an
-    empty one, which is forwarded.
+    A stdin that is a terminal is forwarded only if `even_terminal`. A closed stdin is treated as
+    empty, and is forwarded, so that the program reads the end of its input.
     """
     return even_terminal or sys.stdin is None or not os.isatty(_STDIN)
 

@@ -1,4 +1,4 @@
-"""The window in which this command runs: in raw mode while attached, restored afterwards.
+"""The window in which this command runs: raw mode while attached, input, and queued output.
 
 The descriptors may be shared with the shell that started the command. So only the window's terminal
 attributes are changed, and no flags such as O_NONBLOCK. Reads wait until the descriptor is
@@ -14,17 +14,18 @@ from typing import Final
 
 import trio
 
-from acpterm.client.user.output.print import window
+from acpterm.client.user.output.blocking_stdout import window_size
 from acpterm.runtime import stdio
 
 _READ_BYTES_MAX: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 32 * 1024
 """High-water mark of the printer's queue.
 
-It is small, because a slow window still prints the whole queue after a key has stopped a flood.
+It is small, because a slow window still prints the whole queue after the user has stopped a flood
+of output with a key.
 """
 CHUNK_BYTES: Final = 8 * 1024
-"""Size of one write, which can be neither interrupted nor cancelled."""
+"""Maximum size of one write. A write can be neither interrupted nor cancelled."""
 
 
 class Tty:
@@ -43,7 +44,7 @@ class Tty:
     @property
     def size(self) -> tuple[int, int]:
         """Columns and rows of the window; 80 and 24 if unknown."""
-        return window(self._out_fd)
+        return window_size(self._out_fd)
 
     @contextlib.contextmanager
     def raw(self) -> Iterator[None]:
@@ -57,10 +58,10 @@ class Tty:
                 termios.tcsetattr(self._in_fd, termios.TCSANOW, self._original)
 
     def make_raw(self) -> None:
-        """Set raw mode, at first and when this process continues after a stop.
+        """Set raw mode: at first, and again when this process continues after a stop.
 
-        During a stop, a shell may have changed the mode. Unread input is kept; output that the
-        window has not displayed yet is not waited for.
+        During a stop, the shell may have changed the mode. Unread input is kept, and the change
+        does not wait until the window has displayed all output.
         """
         with contextlib.suppress(termios.error):
             tty.setraw(self._in_fd, termios.TCSANOW)
@@ -71,7 +72,7 @@ class Tty:
             await trio.lowlevel.wait_readable(self._in_fd)
             try:
                 return os.read(self._in_fd, _READ_BYTES_MAX)
-            except BlockingIOError:  # another process made it non-blocking, and read first
+            except BlockingIOError:  # another process made it non-blocking, and read the input
                 continue
             except OSError:
                 return b""
@@ -82,7 +83,7 @@ class Tty:
 
 
 class Printer:
-    """A queue of data to print on the window `terminal`, with backpressure."""
+    """A queue of data that `run` prints on the window `terminal`; `drain` gives backpressure."""
 
     def __init__(self, terminal: Tty) -> None:
         self._terminal = terminal
@@ -104,7 +105,7 @@ class Printer:
             await self._printed.park()
 
     async def flush(self) -> None:
-        """Wait until everything is printed."""
+        """Wait until the whole queue is printed."""
         while self._size:
             await self._printed.park()
 
@@ -120,3 +121,12 @@ class Printer:
                 await self._terminal.write(piece)
                 self._size -= len(piece)
                 self._printed.unpark_all()
+
+
+def tab_stops(cols: int) -> bytes:
+    """Return bytes that set a tab stop every 8 columns in a window of `cols` columns.
+
+    DECST8C would do this in one short sequence, but not all windows support it.
+    """
+    stops = "".join(f"\x1b[{column}G\x1bH" for column in range(9, cols + 1, 8))
+    return f"\x1b7\x1b[3g{stops}\x1b8".encode()

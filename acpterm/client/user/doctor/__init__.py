@@ -3,8 +3,10 @@
 - `runner`: runs all checks concurrently. `check`: the result of one check.
 - `paths`: settings, sockets, logs, recordings, and the daemon.
 - `probes`: creates a terminal, an emulator and a control group as a trial.
-- `programs`: the shell and systemd.
-- `system`: Python, limits, locale, TERM.
+- `limits`: tests which resource limits of terminals' programs work.
+- `programs`: the shell and systemd. `providers`: what isolates agents' commands, and other hosts.
+- `system`: the operating system, Python, PTYs, this process's limits, locale, TERM.
+- `extras`: packages that optional features need.
 """
 
 from acpterm.client.user.doctor.check import CheckResult

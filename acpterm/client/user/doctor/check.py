@@ -10,9 +10,9 @@ State: TypeAlias = Literal["ok", "missing", "problem"]
 class CheckResult(msgspec.Struct, frozen=True):
     """The result of one check.
 
-    State `missing` means that an optional feature is absent, `problem` that the user should fix
-    something; `advice` says what to do in both cases. `check` names what was checked, and `found`
-    describes what was found. `fatal` means that no terminal can be created.
+    The state `missing` means that an optional feature is absent, and `problem` that the user should
+    fix something; `advice` says what to do in both cases. `check` names what was checked, and
+    `found` describes what was found. `fatal` means that no terminal can be created.
     """
 
     state: State
@@ -28,10 +28,17 @@ def ok(check: str, found: str) -> CheckResult:
 
 
 def missing(check: str, found: str, advice: str) -> CheckResult:
-    """Return the result of a check that found an optional feature absent; `advice`: what to do."""
+    """Return the result of a check that found an optional feature absent.
+
+    `found` describes what was found, and `advice` says how to get the feature.
+    """
     return CheckResult("missing", check, found, advice)
 
 
 def problem(check: str, found: str, advice: str, *, fatal: bool = False) -> CheckResult:
-    """Return the result of a check that failed; `fatal`: no terminal can be created."""
+    """Return the result of a check that failed.
+
+    `found` describes what was found, and `advice` says what the user should do. `fatal` means that
+    no terminal can be created.
+    """
     return CheckResult("problem", check, found, advice, fatal)

@@ -1,6 +1,7 @@
-"""Checks of what optional features need: `acpterm open` and `acpterm mcp`.
+"""Checks of the packages that the optional commands `acpterm open` and `acpterm mcp` need.
 
-They look for packages without importing them, which would take longer than all other checks.
+The packages are searched for, but not imported: importing them would take longer than all other
+checks.
 """
 
 import importlib.resources

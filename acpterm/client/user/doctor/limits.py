@@ -1,10 +1,10 @@
-"""Tries the limits of a terminal's programs: each with a small program that exceeds it.
+"""Tests which limits of terminals' programs work: for each limit, a small program exceeds it.
 
-A program first checks from inside that its limit is set, and its load has a bound of its own, so a
-limit that does not work harms nothing. All programs run at the same time, in less than two seconds.
+Each program first checks that its limit is set. The load of each program is bounded, so a limit
+that does not work causes no harm. All programs run at the same time, for less than two seconds.
 
-As with the other trials, they run as children of this command. A daemon that systemd starts has
-control groups of its own, where limits may work that do not work here.
+Like the other trials of `acpterm doctor`, the programs run as children of this command. A daemon
+that systemd starts has its own control groups, in which other limits may work.
 """
 
 import os
@@ -24,14 +24,15 @@ from acpterm.pty.tracking.trees import TrackingError
 from acpterm.terminal.pool import Pool
 
 _NAME: Final = "limits"
-# Shorter than the timeout of all checks, in `runner`.
+# Seconds for one program. Shorter than the timeout of a whole check, in `runner`.
 _TIMEOUT_S: Final = 2.5
 _MIB: Final = 1024 * 1024
 _ADVICE: Final = (
     "a profile with such a limit refuses terminals, unless its unenforceable_limits = 'warn'; for "
     "control groups run the daemon as systemd service (Delegate=yes, see systemd/acpterm.service)"
 )
-# What all programs begin with: `group` reads a file of the program's own control group.
+# The beginning of all programs. `group` reads a file of the program's own control group; `need`
+# ends the program if its limit is not set.
 _PRELUDE: Final = """
 import os, resource, signal, sys, tempfile, time
 def group(name):
@@ -49,14 +50,17 @@ def need(is_set):
 
 
 class Trial(NamedTuple):
-    """A limit, and a program that prints `enforced` or is ended if the limit works."""
+    """A limit and its test program.
+
+    If the limit works, the program either prints `enforced`, or is ended by the limit.
+    """
 
     limits: ResourceLimits
     program: str
 
 
 _TRIALS: Final = {
-    # At most 64 MiB, in an address space of 512 MiB.
+    # The program allocates at most 64 MiB, in an address space of 512 MiB.
     "memory": Trial(
         ResourceLimits(memory=16 * _MIB),
         """
@@ -65,7 +69,8 @@ resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29))
 kept = [bytearray(b"x" * (1 << 20)) for _ in range(64)]
 """,
     ),
-    # At most 0.2 s of CPU time, in at most 1.5 s. The kernel counts how often it paused the group.
+    # The program uses at most 0.2 s of CPU time, and runs for at most 1.5 s. The kernel counts how
+    # often it has paused the control group.
     "cpu": Trial(
         ResourceLimits(cpu=0.25),
         """
@@ -79,7 +84,7 @@ while not paused() and time.process_time() < end and time.monotonic() < latest:
 print("enforced" if paused() else "not slowed down")
 """,
     ),
-    # At most 12 processes, which end by themselves.
+    # The program starts at most 12 processes, which end by themselves after a second.
     "processes": Trial(
         ResourceLimits(processes=8),
         """
@@ -122,7 +127,8 @@ with tempfile.TemporaryFile(buffering=0) as file:
         file.write(bytes(4096))
 """,
     ),
-    # At most 512 KiB, with no cache in between, on the first file system that can do that.
+    # The program writes at most 512 KiB past the cache (O_DIRECT), to the first of several
+    # directories whose file system supports that.
     "disk_io": Trial(
         ResourceLimits(disk_io=_MIB),
         """
@@ -149,7 +155,7 @@ print(result)
 
 
 async def limits(settings: Settings) -> list[CheckResult]:
-    """Check which limits of a terminal's programs are enforced here."""
+    """Check which limits of terminals' programs are enforced on this machine."""
     enforced: list[str] = []
     refused: defaultdict[str, list[str]] = defaultdict(list)
     problems: list[CheckResult] = []
@@ -182,7 +188,7 @@ async def limits(settings: Settings) -> list[CheckResult]:
 
 
 async def _try(pool: Pool, name: str, trial: Trial) -> str | None:
-    """Run one trial; return None if the limit works, otherwise what the program did.
+    """Run one trial; return None if the limit works, otherwise a description of what happened.
 
     Raises `LimitError` if the limit cannot be enforced.
     """

@@ -13,7 +13,7 @@ from acpterm.client.daemon import (
     PATH_BYTES_MAX,
     DaemonError,
     NotRunningError,
-    PlaceError,
+    SocketPathError,
     log_file,
     read_lock,
 )
@@ -35,7 +35,7 @@ from acpterm.config import (
 from acpterm.jsonrpc import RpcError
 from acpterm.pty import processes
 
-# Bytes of the log that are read.
+# Maximum length of the log that is read. The daemon rotates its log at 1 MiB.
 _LOG_BYTES_MAX: Final = 1024 * 1024
 _OTHERS_MODE: Final = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -45,8 +45,8 @@ _OTHERS_READ: Final = stat.S_IRGRP | stat.S_IROTH
 def settings_file(config: str | None, socket: str | None) -> tuple[Settings, CheckResult]:
     """Check the settings file; return its settings and the result of the check.
 
-    If the file is invalid, return the default settings, with the places that are valid. `config`
-    and `socket` are the options --config and --socket.
+    If the file is invalid, return the default settings, with those of the file's places that are
+    valid. `config` and `socket` are the values of the options --config and --socket.
     """
     path = config or os.environ.get("ACPTERM_CONFIG") or default_file()
     try:
@@ -90,9 +90,9 @@ def sockets(chosen: Settings) -> CheckResult:
 
 
 def _wrong_directory(directory: str) -> str | None:
-    """Return why sockets cannot be created safely in a directory, as in `is no directory`.
+    """Return why sockets cannot be created safely in a directory, such as `is no directory`.
 
-    Return None if sockets can be created, possibly after creating the directory.
+    Return None if they can be created, possibly after the directory was created.
     """
     existing = _nearest_existing(directory)
     if existing != directory:
@@ -157,8 +157,8 @@ def _nearest_existing(directory: str) -> str:
 def _unwritable(directory: str) -> str | None:
     """Return why no files can be created in an existing directory; None if they can.
 
-    To find out, create and remove a directory there. The mode would not tell: even root cannot
-    create a directory in /proc.
+    To find out, create and remove a directory there. The directory's mode is no evidence: even root
+    cannot create a directory in /proc.
     """
     try:
         os.rmdir(tempfile.mkdtemp(prefix=".acpterm-doctor-", dir=directory))
@@ -203,7 +203,7 @@ async def daemon(chosen: Settings, config: str | None) -> CheckResult:
     try:
         async with open_user_client(chosen, config, start=False) as client:
             status = await client.request_no_params("status", StatusResponse)
-    except (NotRunningError, PlaceError):
+    except (NotRunningError, SocketPathError):
         when = "outside of acpterm's terminals" if is_in_a_terminal() else "when it is needed"
         return ok(name, f"not running; it is started {when}")
     except (DaemonError, RpcError, ExceptionGroup) as error:
@@ -237,7 +237,7 @@ def runtime() -> CheckResult:
         found = f"{summary_line(directory)} is not a directory"
         return problem("runtime directory", found, other)
     if status.st_uid != os.geteuid() or status.st_mode & _OTHERS_MODE:
-        # Never advise to close a directory that is meant for others as well, such as /tmp.
+        # Never advise to change the mode of a directory that others need too, such as /tmp.
         is_own = status.st_uid == os.geteuid() and not status.st_mode & stat.S_ISVTX
         advice = f"chmod 700 {summary_line(directory)}" if is_own else other
         advice += "; after su or sudo, log in properly"

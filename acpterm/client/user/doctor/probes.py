@@ -17,7 +17,7 @@ from acpterm.config import Settings
 from acpterm.host.launch.placement import Placement
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.jsonrpc import RpcError
-from acpterm.keeper.client import embedded_keeper
+from acpterm.keeper.startup import embedded_keeper
 from acpterm.providers.local import LocalProvider
 from acpterm.pty import linux
 from acpterm.pty.input_wait import syscalls
@@ -31,7 +31,7 @@ from acpterm.terminal.vt import library
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.library import EmulatorMissingError
 
-# How long a program may take to start on a busy machine, and its prompt to be detected.
+# Maximum seconds until a program has started, on a busy machine, and until its prompt is detected.
 _START_TIMEOUT_S: Final = 10.0
 _PROMPT_TIMEOUT_S: Final = 1.0
 _POLL_S: Final = 0.02
@@ -82,14 +82,14 @@ async def terminal(settings: Settings) -> list[CheckResult]:
 
 
 async def _detect_prompt(created: Terminal) -> bool | None:
-    """Return whether the trial program waits for input; None if the system cannot tell."""
+    """Return whether the trial program waits for input; None if the system cannot detect it."""
     waits: bool | None = False
     # The program's first output shows that it has started.
     with trio.move_on_after(_START_TIMEOUT_S):
         while created.exit is None and created.ring.end < len(_MARKER):
             await created.wait_changed()
     with trio.move_on_after(_PROMPT_TIMEOUT_S):
-        while created.exit is None and (waits := created.waits_for_input()) is False:  # noqa: ASYNC110  there is no event for it
+        while created.exit is None and (waits := created.waits_for_input()) is False:  # noqa: ASYNC110  no event reports this
             await trio.sleep(_POLL_S)
     return waits
 
@@ -107,7 +107,10 @@ def _input_result(waits: bool | None) -> CheckResult:
 
 @asynccontextmanager
 async def open_pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
-    """Run a pool of terminals in this process during the block; end its terminals after it."""
+    """Run a pool of terminals in this process for the duration of the block.
+
+    Yield the pool and the trees of its terminals' processes. After the block, end all terminals.
+    """
     async with (
         embedded_keeper() as keeper,
         open_trees(settings.tracking, parent=keeper.pid) as trees,

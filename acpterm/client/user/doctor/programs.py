@@ -15,10 +15,11 @@ from acpterm.config import Settings
 
 TIMEOUT_S: Final = 2.0
 """Maximum duration of a program that `run` runs, in seconds."""
+# The exit status of timeout(1).
 _TIMED_OUT_STATUS: Final = 124
-# The status with which the shell has to exit.
+# The status with which the configured shell is requested to exit.
 _EXIT_STATUS: Final = 7
-# Characters of a program's output that are quoted.
+# Maximum characters of a program's output that are quoted.
 _LINE_CHARACTERS_MAX: Final = 80
 
 

@@ -1,4 +1,7 @@
-"""Checks that run a command in each provider, where agents' commands can run."""
+"""Checks of the providers that run terminals' programs, and of places (other hosts).
+
+Each check runs one command with the provider or at the place.
+"""
 
 import time
 
@@ -10,7 +13,10 @@ from acpterm.providers.registry import make
 
 
 async def provider(settings: Settings, name: str) -> CheckResult:
-    """Check that the provider `name` works here. It is a problem only if the settings select it."""
+    """Check that the provider `name` works on this machine.
+
+    If it does not work, the result is a `problem` if the settings select it, else `missing`.
+    """
     try:
         return ok(name, await make(name, image=settings.image).check())
     except ProviderError as error:
@@ -21,7 +27,7 @@ async def provider(settings: Settings, name: str) -> CheckResult:
 
 
 async def place(settings: Settings, name: str) -> CheckResult:
-    """Check that the place `name` can be reached, and say how long that takes."""
+    """Check that the place `name` can be reached, and report how many seconds that took."""
     began = time.monotonic()
     try:
         found = await make(name, places=settings.places).check()

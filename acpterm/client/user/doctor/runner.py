@@ -1,6 +1,6 @@
 """Runs all checks concurrently, each with a timeout.
 
-A check that times out or raises yields the result `problem`.
+A check that times out or raises an exception has the result `problem`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,16 +15,20 @@ from acpterm.client.user.doctor.check import CheckResult, problem
 from acpterm.client.user.format import summary_line
 from acpterm.providers.provider import NAMES
 
-# Longer than `programs.TIMEOUT_S`, so that a program's own timeout is reported.
+# Timeout of a check in seconds. Longer than `programs.TIMEOUT_S`, so that a check that runs a
+# program can report the program's timeout.
 _TIMEOUT_S: Final = 3.0
-# A place has a timeout of its own, whose message says more.
+# A place has its own timeout in the settings, whose error message says more: let that expire first.
 _PLACE_TIMEOUT_S: Final = 600.0
 
 Outcome: TypeAlias = CheckResult | list[CheckResult]
 
 
 class AsyncCheck(NamedTuple):
-    """A check that is run in the event loop; checks that are plain functions run in threads."""
+    """A check that runs in the event loop, for at most `timeout_s` seconds.
+
+    A check that is a plain function runs in a thread instead.
+    """
 
     run: Callable[[], Awaitable[Outcome]]
     timeout_s: float = 3.0
@@ -36,7 +40,7 @@ Check: TypeAlias = Callable[[], Outcome] | AsyncCheck
 async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
     """Run all checks; return their results in the order in which to print them.
 
-    `config` and `socket` are the options --config and --socket.
+    `config` and `socket` are the values of the options --config and --socket.
     """
     settings, settings_result = paths.settings_file(config, socket)
     checks: dict[str, Check] = {
@@ -87,7 +91,7 @@ async def _run_bounded(name: str, check: Check) -> list[CheckResult]:
             if isinstance(check, AsyncCheck):
                 outcome = await check.run()
             else:
-                # In a thread, since access to a file on an unreachable server can block forever.
+                # Use a thread, since access to a file on an unreachable server can block forever.
                 outcome = await trio.to_thread.run_sync(check, abandon_on_cancel=True)
     except trio.TooSlowError:
         what = f"no answer within {timeout_s:g} s"

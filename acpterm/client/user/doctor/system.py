@@ -11,7 +11,7 @@ from typing import Final
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
 
-# The limits should allow this many terminals at once.
+# Number of terminals that the machine's limits should allow at once.
 _TERMINALS_EXPECTED: Final = 64
 _FILES_PER_TERMINAL: Final = 4
 _FILES_RESERVED: Final = 64

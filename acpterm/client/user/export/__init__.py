@@ -3,5 +3,5 @@
 - `export`: writes an asciicast of a terminal's output.
 - `files`: writes the exported file atomically.
 - `picture`: renders a screen as SVG or HTML.
-- `player`: plays a recording in this window, controlled by keys (`client.playback`).
+- `player`: plays a recording in this window. Keys control the playback (`client.playback`).
 """

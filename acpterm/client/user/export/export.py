@@ -12,9 +12,9 @@ import msgspec
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import ExportedNotification, ExportRequest
-from acpterm.client import replay
+from acpterm.client import asciicast
+from acpterm.client.asciicast import Report
 from acpterm.client.errors import LostError
-from acpterm.client.replay import Report
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.requests import unknown_outcome
 from acpterm.runtime.threads import run_blocking
@@ -26,12 +26,13 @@ async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Repor
     """Write an asciicast to `file`: a terminal's retained output or its recording.
 
     The one with more output is written. If both have the same amount, the one with more input is
-    written, which only recordings contain. If that is equal too, the one with more other events is
+    written (only recordings contain input). If that is equal too, the one with more other events is
     written; and if all is equal, the recording, since its header has the program's `TERM`. A
     recording is copied unchanged; the returned report counts its lines that cannot be read.
 
-    `file` must be empty and readable. Must run on the daemon's machine, since it opens the
-    recording. Raises `RpcError`, `OSError`.
+    `file` must be empty, and open for reading and writing. This must run on the daemon's machine,
+    since it opens the recording. Raises `RpcError` if a request fails, `DaemonError` if the daemon
+    ends, and `OSError` if a file cannot be read or written.
     """
     info = await client.terminal_request("get", terminal, TerminalInfo)
     await _export(client, info.terminal_id, file.write)
@@ -43,9 +44,9 @@ async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Repor
 def _replace_if_better(file: BinaryIO, path: str) -> Report:
     """Copy the recording at `path` over `file`, unless the recording has less content.
 
-    Return the report of the recording if it was copied, else an empty one.
+    Return the report of the recording's unreadable lines if it was copied, else an empty report.
     """
-    # The recording may not exist: the disk was full, or the user has removed it.
+    # The recording may not exist, because the disk was full or the user has removed the file.
     with contextlib.suppress(FileNotFoundError, PermissionError), open(path, "rb") as recording:
         recorded, report = _content(recording)
         if recorded >= _content(file)[0]:
@@ -69,10 +70,10 @@ async def _export(client: UserClient, terminal: str, write: Callable[[bytes], ob
 
 
 class _Content(NamedTuple):
-    """The amount of content in an asciicast, compared field by field, most important first."""
+    """The amount of content in an asciicast, compared by output, then input, then other events."""
 
     output: int = -1
-    """Characters of output; -1 if the file is no cast."""
+    """Characters of output; -1 if the file is not an asciicast."""
     input: int = 0
     """Characters of input."""
     others: int = 0
@@ -83,14 +84,14 @@ def _content(file: BinaryIO) -> tuple[_Content, Report]:
     """Return the amount of content in an asciicast, and a report of its unreadable lines."""
     file.seek(0)
     try:
-        cast = replay.read(replay.read_lines(file))
-    except replay.CastError:
+        cast = asciicast.read(asciicast.read_lines(file))
+    except asciicast.CastError:
         return _Content(), Report()
     characters: Counter[str] = Counter()
     others = 0
     for event in cast.events:
-        if event.code in (replay.OUTPUT, replay.INPUT):
+        if event.code in (asciicast.OUTPUT, asciicast.INPUT):
             characters[event.code] += len(event.data)
         else:
             others += 1
-    return _Content(characters[replay.OUTPUT], characters[replay.INPUT], others), cast.report
+    return _Content(characters[asciicast.OUTPUT], characters[asciicast.INPUT], others), cast.report

@@ -7,17 +7,18 @@ import stat
 from contextlib import suppress
 from typing import BinaryIO, Final
 
-from acpterm.client.user.output.print import named
+from acpterm.client.user.output.blocking_stdout import named
 from acpterm.runtime.blocking_io import write_fully
 
 _CHUNK_BYTES: Final = 64 * 1024
 
 
 def write_to(path: str, source: BinaryIO) -> None:
-    """Replace the file at `path` by a file with the whole content of `source`. Raises `OSError`.
+    """Replace the file at `path` by a file with the whole content of `source`.
 
     `-` means stdout. An existing file that is not regular, such as a pipe or a device, is opened
-    and written to instead. A pipe or stdout without a reader is not an error.
+    and written to instead. It is not an error if a pipe or stdout has no reader. Raises `OSError`
+    if the content cannot be written.
     """
     source.seek(0)
     if path == "-":

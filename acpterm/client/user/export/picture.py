@@ -34,10 +34,12 @@ from acpterm.terminal.vt.style import (
     restyle,
 )
 
-# Size of a cell in pixels. In most fonts, characters are 0.6 times as wide as the font size. In a
-# higher cell, the vertical lines of frames would have gaps.
+# Size of a cell in pixels. In most fonts, characters are 0.6 times as wide as the font size. If the
+# cells were higher, the vertical lines of frames would have gaps.
 WIDTH: Final = 8.4
 HEIGHT: Final = 16
+# In pixels: the font size, the distance from the top of a cell to the baseline, the margin, and the
+# height of the title bar.
 _SIZE: Final = 14
 _BASELINE: Final = 13
 _MARGIN: Final = 12
@@ -53,8 +55,9 @@ _SIXTEEN: Final = (
     *("#2e3436", "#cc3b3b", "#4e9a06", "#c4a000", "#4f7fc4", "#9b5fa8", "#06989a", "#d3d7cf"),
     *("#6b6f6c", "#ef4f4f", "#8ae234", "#fce94f", "#82aee0", "#c48bcf", "#34e2e2", "#ffffff"),
 )
+# The intensities of red, green and blue in xterm's colours 16 to 231.
 _LEVELS: Final = (0, 95, 135, 175, 215, 255)
-# Runs of ASCII, which has the same width in every font, and single other characters.
+# Runs of ASCII characters, which have the same width in every font, and single other characters.
 _PIECE: Final = re.compile(r"[ -~]+|[^ -~]")
 _WORD: Final = re.compile(r"[^ ]+")
 _SGR: Final = re.compile(r"\x1b\[([0-9;:]*)m")
@@ -78,7 +81,7 @@ class Run(NamedTuple):
 def render(screen: ScreenResponse, command: str, *, as_page: bool = False) -> str:
     """Render a screen as SVG or, if `as_page`, as HTML.
 
-    The title is the screen's, or `command` if it has none.
+    The picture has the screen's title, or the title `command` if the screen has none.
     """
     title = one_line(screen.title or command)
     return page(screen.rows, title) if as_page else svg(screen.rows, screen.cols, title)
@@ -98,7 +101,7 @@ def text_mapped(row: str, change: Callable[[str], str]) -> str:
 def runs(row: str) -> Iterator[Run]:
     """Split a row of a screen into runs (text of one style, with columns), from left to right."""
     column, style = 0, PLAIN
-    # The split yields text and SGR parameters alternately.
+    # The split yields text at even indices, and SGR parameters at odd ones.
     for number, piece in enumerate(_SGR.split(row)):
         if number % 2:
             style = restyle(style, piece)
@@ -150,7 +153,7 @@ def svg(rows: Sequence[str], cols: int, title: str) -> str:
     ]
     for y, row in enumerate(rows):
         row_runs = list(runs(row))
-        # Backgrounds come first, so that none covers the character of a neighbour.
+        # Draw backgrounds first, so that no background covers the character of a neighbour.
         parts += [_background(run, y) for run in row_runs]
         parts += [_glyphs(run, y) for run in row_runs]
     return "".join([*parts, "</g>\n</svg>\n"])
@@ -160,7 +163,8 @@ def _background(run: Run, y: int) -> str:
     background = _colours(run.style)[1]
     if background == _BACKGROUND:
         return ""
-    # Slightly larger than the cells, so that no line is visible between two of them.
+    # Make the rectangle slightly larger than its cells, so that no gap is visible between two of
+    # them.
     return (
         f'<rect x="{run.column * WIDTH:g}" y="{y * HEIGHT}" width="{run.width * WIDTH + 0.3:.4g}" '
         f'height="{HEIGHT + 0.3}" fill="{background}"/>\n'
@@ -181,7 +185,7 @@ def _glyphs(run: Run, y: int) -> str:
 
 
 def _words(run: Run) -> Iterator[Run]:
-    """Split a run into its words; keep it whole if its spaces are visible, as when underlined."""
+    """Split a run into its words; keep it whole if spaces are visible, as in underlined text."""
     if not run.text.isascii() or _decoration(run.style):
         yield run
         return

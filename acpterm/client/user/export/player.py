@@ -1,7 +1,7 @@
 """Plays a recording in the window of this command, and restores the window afterwards.
 
-Keys control the playback (`client.playback`). They are not echoed, and unread input is dropped at
-the end.
+Keys control the playback (`client.playback`). They are not echoed. Input that is still unread at
+the end of the playback is dropped.
 """
 
 import contextlib
@@ -13,11 +13,11 @@ from typing import Final
 
 import trio
 
-from acpterm.client import replay
+from acpterm.client import asciicast
+from acpterm.client.asciicast import Cast
 from acpterm.client.playback import Key, Playback
-from acpterm.client.replay import Cast
 from acpterm.client.user.keyboard import has_keyboard, quiet_keys, read_keys
-from acpterm.client.user.output.stdout import note, put, while_read
+from acpterm.client.user.output.trio_stdout import note, put, while_stdout_is_read
 from acpterm.runtime import stdio
 from acpterm.runtime.shutdown_signals import shutdown_signals
 from acpterm.terminal.vt.paint import LEAVE
@@ -36,8 +36,8 @@ _TYPED: Final = re.compile(
 async def play_here(playback: Playback) -> int | None:
     """Play a recording in this command's window, controlled by keys, until it ends or q is typed.
 
-    Return the number of the signal that ended it earlier, or None. `playback` must write to stdout,
-    which must be the window.
+    Return the number of the shutdown signal that ended the playback early; None if no signal did.
+    `playback` must write to stdout, which must be the window.
     """
     cast, size = playback.cast, os.get_terminal_size(1)
     # A window of unknown size reports 0.
@@ -49,7 +49,7 @@ async def play_here(playback: Playback) -> int | None:
     ended: list[int] = []
     with trio.open_signal_receiver(*shutdown_signals()) as signals, quiet_keys():
         try:
-            async with while_read(), trio.open_nursery() as nursery:
+            async with while_stdout_is_read(), trio.open_nursery() as nursery:
 
                 async def watch() -> None:
                     async for number in signals:
@@ -62,7 +62,7 @@ async def play_here(playback: Playback) -> int | None:
                 await playback.run(keys)
                 nursery.cancel_scope.cancel()
         finally:
-            # The window may be closed, or its output may be stopped.
+            # The window may be closed, or may have stopped its output (Ctrl-S).
             with trio.move_on_after(1, shield=True), contextlib.suppress(OSError):
                 await stdio.write_all(1, LEAVE + b"\r\n")
             if has_keyboard():
@@ -80,7 +80,7 @@ async def _send_keys(send: trio.MemorySendChannel[Key]) -> None:
                 # Drop keys beyond `_KEYS_MAX`: no user means that many.
                 with contextlib.suppress(trio.WouldBlock):
                     send.send_nowait(key)
-    # The playback continues without keys.
+    # There is no keyboard any more: the playback continues without keys.
 
 
 def keys_in(typed: bytes) -> Iterator[Key]:
@@ -98,8 +98,8 @@ def keys_in(typed: bytes) -> Iterator[Key]:
 
 
 async def print_all(cast: Cast) -> None:
-    """Print all output of a recording at once, for a stdout that is not a terminal."""
-    async with while_read():
+    """Print all output of a recording without pauses, for a stdout that is not a terminal."""
+    async with while_stdout_is_read():
         for event in cast.events:
-            if event.code == replay.OUTPUT:
+            if event.code == asciicast.OUTPUT:
                 await put(event.data.encode(errors="replace"))

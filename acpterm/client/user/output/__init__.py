@@ -3,8 +3,8 @@
 - `read`: reads output as bytes, over the blocking connection. The program does not wait for the
   reader, so a slow reader loses output.
 - `follow`: reads output as bytes, in trio. The program waits for the reader, so nothing is lost.
-- `text_follow`: reads output as text: what is retained, then live.
+- `text_follow`: reads output as text: first the retained text, then live text.
 - `show`: prints output: as text, as text with times, or as raw bytes (`acpterm logs`).
 - `lines`: decides which characters to print when the last line changes.
-- `print`: writes to stdout and stderr, blocking. `stdout`: the same in trio.
+- `blocking_stdout`: writes to stdout and stderr, blocking. `trio_stdout`: the same in trio.
 """

@@ -1,8 +1,8 @@
 """Follows the complete live output of one of the user's own terminals, for a command in a pipe.
 
 The program blocks while its output is not read (`FollowRequest.hold`), so nothing is lost. After a
-lost connection, output is followed on a new connection from the position that was reached, so
-nothing is repeated. In `read`, by contrast, the program does not wait for the reader.
+lost connection, following continues on a new connection from the position that was reached, so
+nothing is repeated. With the module `read`, by contrast, the program does not wait for the reader.
 """
 
 import base64
@@ -30,10 +30,11 @@ class Part(NamedTuple):
 async def follow_output(
     client: UserClient, terminal: str, take: Callable[[Part], Awaitable[object]]
 ) -> ExitInfo | None:
-    """Await `take` with each part of a terminal's output, from the beginning to the program's exit.
+    """Call `take` with each part of a terminal's output, and await it, until the program exits.
 
-    The program blocks while `take` is slow. Return how the program exited. Raises `RpcError`,
-    `DaemonError`.
+    The parts begin at the start of the output. The program blocks while `take` is slow. Return how
+    the program exited; None if the terminal was removed before. Raises `RpcError` if the daemon
+    refuses the request, and `DaemonError` if the daemon ends.
     """
     request = FollowRequest(terminal, client.token(), 0, hold=True)
     while True:

@@ -11,7 +11,10 @@ from collections.abc import Callable
 
 
 def last_lines(text: str, number: int) -> str:
-    """Return the last `number` lines of a text. The last of them may be incomplete."""
+    """Return the last `number` lines of a text; all of it if it has fewer.
+
+    The last line may be incomplete, without a newline at its end.
+    """
     if not number:
         return ""
     at = len(text) - text.endswith("\n")
@@ -31,8 +34,8 @@ class Lines:
 
     def __init__(self, width: Callable[[], int] | None) -> None:
         self._width = width
-        # The current line as it was printed, and whether it has changed in a way that could not be
-        # printed.
+        # The current line as it was printed, and whether the line has changed since in a way that
+        # could not be printed.
         self._printed = ""
         self._stale = False
         # The beginning of the current line that is treated as printed, but was skipped.
@@ -46,8 +49,8 @@ class Lines:
         """Return what to print after the text has changed.
 
         `complete` has the lines that were completed since the last call, and `line` is the new
-        current, incomplete line. The first line in `complete` is what has become of the current
-        line of the last call. If `complete` is empty, only the current line has changed.
+        current, incomplete line. The first line in `complete` replaces the `line` of the last call.
+        If `complete` is empty, only the current line has changed.
         """
         output = ""
         if complete:
@@ -69,8 +72,8 @@ class Lines:
     def _update(self, line: str, *, complete: bool) -> str:
         """Return what to print so that the printed current line becomes `line`.
 
-        If the printed line cannot be overwritten and `line` is `complete`, `line` is printed below
-        the printed line; if `line` is incomplete, nothing is printed.
+        If the printed line cannot be overwritten, nothing is printed while `line` is incomplete;
+        once `line` is `complete`, it is printed below the printed line.
         """
         printed = self._printed
         if not self._stale and line.startswith(printed):

@@ -1,4 +1,4 @@
-"""Reads a terminal's output over a blocking connection.
+"""Reads a terminal's output as bytes over a blocking connection, without trio.
 
 The program does not wait for a slow reader: each part of the output says how many bytes before it
 were lost because they were not read in time. After a lost connection, reading continues on a new
@@ -23,6 +23,7 @@ class Since(NamedTuple):
     """The start of the output to read: a position or a time; if both are None, the oldest byte."""
 
     position: int | None = None
+    """Bytes from the beginning of the terminal's output."""
     time: int | None = None
     """Milliseconds since 1970."""
 
@@ -36,7 +37,7 @@ class TimedPart(NamedTuple):
     lost: int
     """Number of bytes lost before `data`."""
     at: int | None
-    """When `data` was printed, in milliseconds since 1970; None if not requested or not known."""
+    """When `data` was printed, in milliseconds since 1970; None if not requested or unknown."""
 
 
 def read_output(
@@ -48,12 +49,13 @@ def read_output(
     times: bool = False,
     stay: bool = True,
 ) -> Generator[TimedPart, None, None]:
-    """Yield a terminal's output from position `since` on, or from the oldest retained byte.
+    """Yield a terminal's output from position `since` on; if None, from the oldest retained byte.
 
     If `since_time` (milliseconds since 1970) is given, begin with the first byte printed at that
     time or later. If `times`, each part has the time at which it was printed. If `stay`, also yield
     live output until the program has ended; otherwise stop after the current output. Raises
-    `RpcError`, `DaemonError`.
+    `RpcError` if the daemon refuses the request, `DaemonError` if the daemon ends, and
+    `DeadlineError` at the time `client.deadline`.
     """
     params = FollowRequest(
         terminal, client.token(), since, since_time=since_time, times=times, stay=stay

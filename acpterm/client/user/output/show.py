@@ -9,18 +9,18 @@ from datetime import UTC, datetime
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
+from acpterm.client.user.output.blocking_stdout import note, put, window_size
 from acpterm.client.user.output.lines import Lines, last_lines
-from acpterm.client.user.output.print import note, put, window
 from acpterm.client.user.output.read import Since, read_output
 from acpterm.client.user.output.text_follow import UNKNOWN, TextStream, follow_text
 from acpterm.terminal.text.slices import resync
 
 
 @contextmanager
-def while_read(client: BlockingClient) -> Iterator[None]:
+def while_stdout_is_read(client: BlockingClient) -> Iterator[None]:
     """End the block, without an error, as soon as stdout has no reader.
 
-    While the block waits for the daemon, this is noticed even if nothing is written to stdout.
+    The block also ends if it only waits for the daemon and writes nothing to stdout.
     """
     client.watches_stdout = True
     with suppress(BrokenPipeError):
@@ -34,16 +34,17 @@ def print_text(
 
     If `tail` is given, print only the last `tail` lines of the current text, which precedes the
     live text. Missing output is reported on stderr. If stdout is a terminal, characters that
-    reorder or hide text are printed as escapes. Raises `RpcError`, `DaemonError`.
+    reorder or hide text are printed as escapes. Raises `RpcError` if a request fails, `DaemonError`
+    if the daemon ends, and `OSError` if stdout cannot be written to.
     """
     printed = escape_invisible_text if os.isatty(1) else str
     info = client.terminal_request("get", terminal, TerminalInfo)
-    lines = Lines((lambda: window()[0]) if os.isatty(1) else None)
+    lines = Lines((lambda: window_size()[0]) if os.isatty(1) else None)
     line = ""
     follower = follow_text(
         client, info.terminal_id, since=since.position, since_time=since.time, stay=stay
     )
-    with while_read(client):
+    with while_stdout_is_read(client):
         for update in follower:
             complete, current, lost = printed(update.over), printed(update.line), update.lost
             if tail is not None:
@@ -70,7 +71,7 @@ def print_raw(
 
     If `stay`, also print live output until the program ends. If `tail` is given, print only the
     last `tail` lines of the current output, which precedes the live output. Missing output is
-    reported on stderr. Raises `RpcError`, `DaemonError`.
+    reported on stderr. Raises the errors of `print_text`.
     """
     info = client.terminal_request("get", terminal, TerminalInfo)
     held: list[bytes] = []
@@ -78,7 +79,7 @@ def print_raw(
     if first is None and since.time is None:
         first = 0
     parts = read_output(client, info.terminal_id, since=first, since_time=since.time, stay=stay)
-    with while_read(client):
+    with while_stdout_is_read(client):
         for data, position, lost, _ in parts:
             if lost and (tail is None or position > info.position):
                 note(missing(lost))
@@ -99,13 +100,13 @@ def print_stamped(
     """Print like `print_text`, but begin each line with the time at which it was completed.
 
     Text is retained for longer than bytes, but only bytes have times. So text whose bytes are no
-    longer retained is not printed. Bytes without a known time are left out, which is reported on
-    stderr.
+    longer retained is not printed. Bytes without a known time are not printed either, and their
+    number is reported on stderr.
     """
     printed = escape_invisible_text if os.isatty(1) else str
     info = client.terminal_request("get", terminal, TerminalInfo)
     held: list[str] = []
-    with while_read(client):
+    with while_stdout_is_read(client):
         for position, over, gap in _stamped(client, info, since, stay=stay):
             if gap and (tail is None or position > info.position):
                 note(gap)
@@ -114,7 +115,8 @@ def print_stamped(
                 put("".join(lines).encode())
                 continue
             held = (held + lines)[-tail:] if tail else []
-            # Without `stay`, the incomplete line comes last, and is one of the `tail` lines.
+            # Without `stay`, wait for the end: the incomplete line comes last, and counts as one of
+            # the `tail` lines.
             if stay and position >= info.position:
                 put("".join(held).encode())
                 tail, held = None, []
@@ -140,12 +142,13 @@ def _stamped(
         data, lost = part.data, lost + part.lost
         if part.lost:
             stream, data = TextStream(), data[resync(data) :]
-        # A line that began at an unknown time has a time if it was completed later.
+        # Feed bytes without a time too: they may begin a line that a byte with a time completes.
         over = stream.feed(data).splitlines(keepends=True)
         if part.at is not None:
             at = part.at
         elif part.position - len(part.data) >= info.position:
-            # It was printed after this command began; its time was lost as the worker was replaced.
+            # The part was printed after this command began, but its time was lost when the worker
+            # was replaced.
             at = round(1000 * time.time())
         else:
             untimed += len(part.data)
@@ -156,14 +159,14 @@ def _stamped(
     if last and at:
         yield info.position, [f"{_stamp(at)} {line}\n" for line in last.splitlines()], ""
     if gap := _gap(lost, untimed):
-        # Without this note, nothing would explain why nothing is printed, even with `tail`.
+        # Print this note even with `tail`, since it may be the only explanation for no output.
         note(gap)
 
 
 def _gap(lost: int, untimed: int) -> str:
-    """Return a note of lost bytes and of bytes without a known time; empty if there are none.
+    """Return a note about `lost` missing bytes and `untimed` bytes without a known time.
 
-    `lost` and `untimed` are the numbers of these bytes.
+    The note is empty if both numbers are 0.
     """
     why = "they came before the daemon's worker was replaced, and their times are unknown"
     notes = [missing(lost)] if lost else []

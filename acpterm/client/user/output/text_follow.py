@@ -1,4 +1,4 @@
-"""Follows a terminal's text: first all that is retained, then live, without repetition.
+"""Follows a terminal's text: first the retained text, then live text, without repetition.
 
 A `TextStream` converts output to text incrementally: complete lines, and the current line. The
 result equals the text that the daemon retains of the same bytes.
@@ -22,6 +22,7 @@ from acpterm.terminal.text.slices import SLICE_MIN_BYTES, resync, text_of
 from acpterm.terminal.text.utf8 import Utf8
 
 UNKNOWN: Final = -1
+"""The value of `NewLines.lost` if the number of missing bytes is unknown."""
 
 
 class TextStream:
@@ -44,7 +45,7 @@ class TextStream:
     def finish(self) -> str:
         """End the output; return the lines that this completes.
 
-        An incomplete character becomes U+FFFD.
+        An incomplete character at the end becomes U+FFFD.
         """
         return self._run(self._utf8.finish())
 
@@ -56,8 +57,8 @@ class TextStream:
 def continue_text(text: str, stream: bytes) -> tuple[str, TextStream]:
     """Return the complete lines of `text`, and a `TextStream` to convert the output that follows.
 
-    The `TextStream` already has the incomplete last line of `text`. `stream` has the bytes that
-    `text` was converted from, or only the last of these bytes.
+    The `TextStream` has already converted the incomplete last line of `text`. `stream` contains the
+    bytes from which `text` was converted, or only the last of these bytes.
     """
     # The state of a conversion is known only at the beginning of a line, so the current line is
     # converted again.
@@ -77,13 +78,10 @@ def continue_text(text: str, stream: bytes) -> tuple[str, TextStream]:
 
 
 class NewLines(NamedTuple):
-    """A step of following a terminal's text.
-
-    It has the lines completed since the previous step, and the current, incomplete line.
-    """
+    """A change of a terminal's text: newly completed lines, and the current, incomplete line."""
 
     over: str
-    """Newly completed lines. The first one completes the `line` of the previous step."""
+    """Newly completed lines. The first one completes the `line` of the previous change."""
     line: str
     """The current, incomplete line."""
     lost: int = 0
@@ -92,10 +90,11 @@ class NewLines(NamedTuple):
 
 
 class _TextFollower:
-    """A converter of output to text: retained text, if given, continued by live output.
+    """A converter of output to text, which may begin with the daemon's retained text.
 
-    `parts` are the output as bytes. `output` has the text that the daemon retains, with which the
-    result begins unless `parts` reach back further; if it is None, only `parts` are converted.
+    `parts` are the output as bytes. `output` contains the text that the daemon retains. The result
+    begins with that text, unless `parts` reach back further. If `output` is None, only `parts` are
+    converted.
     """
 
     def __init__(self, parts: Iterator[TimedPart], output: OutputResponse | None) -> None:
@@ -116,10 +115,10 @@ class _TextFollower:
         yield NewLines(self._stream.finish(), self._stream.line)
 
     def _begin(self, output: OutputResponse) -> NewLines:
-        """Return the text of `output`, or of the parts received so far if these reach back further.
+        """Return the text of `output`, or of the first parts if these reach back further.
 
-        Parts are received up to the one with the last byte of `output`, and the result includes all
-        of that part. `run` converts the later parts.
+        The first parts are those up to the part with the last byte of `output`; the result includes
+        all of that part. `run` converts the later parts.
         """
         pieces: list[bytes] = []
         start = position = 0
@@ -167,11 +166,12 @@ def follow_text(
     since_time: int | None = None,
     stay: bool = True,
 ) -> Generator[NewLines, None, None]:
-    """Yield a terminal's text: all that is retained, or from position `since` on.
+    """Yield a terminal's text: all retained text, or the text from position `since` on.
 
     If `since_time` (milliseconds since 1970) is given, begin with the first byte printed at that
     time or later. If `stay`, also yield live text until the program has ended; otherwise stop after
-    the current text. Closing the generator cancels the request. Raises `RpcError`, `DaemonError`.
+    the current text. Closing the generator cancels the request. Raises `RpcError` if a request
+    fails, `DaemonError` if the daemon ends, and `DeadlineError` at the time `client.deadline`.
     """
     output = None
     if since is None and since_time is None:

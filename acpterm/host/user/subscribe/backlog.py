@@ -31,7 +31,7 @@ MEMBER_NAMES: Final = (*tool_calls.MEMBER_NAMES, "_meta")
 
 
 class UpdateBacklog:
-    """The updates of tool calls that were not yet sent to one subscriber.
+    """The updates of tool calls that were not yet sent to one subscriber. True if there are any.
 
     `calls` are the session's tool calls. Once more than `bytes_max` bytes are queued, the updates
     of each tool call are merged into one.
@@ -103,8 +103,8 @@ class UpdateBacklog:
 def snapshot(call: ToolCall, names: set[str] | None = None) -> dict[str, Raw]:
     """Return the current members of a tool call: those in `names`, or all if `names` is None.
 
-    If the content was too large to be retained, return as content the terminals that the call
-    shows.
+    If `content` was too large to be retained, a list of the terminals that the call shows replaces
+    it.
     """
     known: dict[str, Raw] = {
         name: call.fields[name]

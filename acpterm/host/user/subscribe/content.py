@@ -1,7 +1,7 @@
 """Makes the content of tool calls valid by the schema of ACP v1, and converts it to ACP v2.
 
-Everything returned is valid, whatever an agent has sent. An invalid value is dropped; if the
-schema requires the value, the smallest object around it that may be missing is dropped. Members
+Everything returned is valid, whatever an agent has sent. An invalid value is dropped; if the schema
+requires the value, the smallest object around the value that may be missing is dropped. Members
 that are not in the schema are dropped, except `_meta`.
 
 ACP v2 restricts URIs, paths (absolute ones only) and times further, and represents a diff as a
@@ -193,7 +193,7 @@ def _absolute(path: str, cwd: str | None) -> str | None:
 def _conform_to_v2(block: Block) -> bool:
     """Remove values that ACP v2 does not allow from a content block.
 
-    Return False if the block is not valid in v2 even so.
+    Return False if the block is still not valid in v2, and has to be dropped.
     """
     if annotations := block.annotations:
         if annotations.priority is not None and not 0 <= annotations.priority <= 1:

@@ -4,7 +4,7 @@
   the keys that agents use for terminals of their own: `terminal_info`, then `terminal_output` (text
   to append) and `terminal_exit`. The editor Zed has introduced these keys. Zed reads
   `terminal_info` only from a `tool_call`, so the first update that shows a terminal is sent as a
-  `tool_call` with the same id and all members of the call; Zed treats it as the same call.
+  `tool_call` with all members. If the call was sent before, Zed recognises it by its id.
 - `V2Encoder`: ACP v2 messages: `tool_call_update` (v2 has no `tool_call`), `terminal_update` and
   `terminal_output_chunk` (bytes in base64).
 
@@ -39,13 +39,16 @@ _NAMES: Final = {
 }
 # Clears the screen and the scrollback, and moves the cursor to the top left.
 _CLEAR: Final = b"\x1b[2J\x1b[3J\x1b[H"
-# The schema requires a title in a `tool_call`.
+# For a `tool_call` whose agent has sent no title, which the schema requires.
 _DEFAULT_TITLE: Final = "tool call"
 _CONTINUATION_BYTES_MAX: Final = 3  # of one character in UTF-8
 
 
 class UpdateEncoder(Protocol):
-    """Encodes the updates of tool calls and terminals for one subscriber."""
+    """Encodes the updates of tool calls and terminals for one subscriber.
+
+    The methods return the messages to be sent, in order; there may be none.
+    """
 
     @property
     def needs_whole_call(self) -> bool:

@@ -13,7 +13,7 @@ from acpterm.host.registry import TerminalRegistry
 from acpterm.host.sessions.agent_terminals import AgentTerminal
 from acpterm.host.sessions.observed import ObservedSession
 from acpterm.jsonrpc import is_utf8_encodable
-from acpterm.terminal.ring import Slice
+from acpterm.terminal.private_ring import Slice
 
 
 class Source(Protocol):
@@ -48,7 +48,7 @@ class Source(Protocol):
         """Whether the host still retains the terminal; if not, only this source refers to it."""
 
     def read(self, since: int, max_bytes: int) -> Slice:
-        """Return retained output from `since` on, at most `max_bytes` bytes; see `Ring.read`."""
+        """Return output from `since` on, at most `max_bytes` bytes; see `PrivateRing.read`."""
 
 
 class LocalSource:

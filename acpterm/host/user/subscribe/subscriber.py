@@ -24,7 +24,8 @@ call is sent after the output that the call's terminals have printed so far.
 The subscription ends when the agent's connection has closed and everything is sent. A terminal that
 the user owns keeps running; its output is sent up to the end of the subscription.
 
-One long file, since calls and output are sent in one order by one task.
+Longer than 300 lines because the updates of calls and of output must be sent in one order: when a
+call is sent determines which output is sent, and the other way round.
 """
 
 import math
@@ -34,7 +35,7 @@ from typing import Final
 import trio
 from msgspec import Raw
 
-from acpterm.acp.agent_api import OWN
+from acpterm.acp.agent_meta import OWN
 from acpterm.acp.raw_json import items, members, text
 from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.sessions.tool_calls import CALLS_MAX
@@ -44,12 +45,13 @@ from acpterm.host.user.subscribe.encoders import Update, UpdateEncoder
 from acpterm.host.user.subscribe.sources import LocalSource, Source, Tombstone, source_of
 from acpterm.host.user.subscribe.terminal_cursor import CHUNK_BYTES, TerminalCursor
 
-# How many bytes of one terminal's output are sent at most before it is another's turn.
+# How many bytes of one terminal's output are sent at most in one turn; then others get a turn.
 TURN_BYTES_MAX: Final = 512 * 1024
 # The minimum time between two turns of one terminal.
 POLL_INTERVAL_S: Final = 0.05
 # How many terminals that only this subscriber refers to are kept in memory.
 _HELD_MAX: Final = 16
+# How many ids of finished terminals are left when the oldest are dropped.
 _FINISHED_MAX: Final = 10_000
 _FINAL_STATUSES: Final = (b'"completed"', b'"failed"')
 
@@ -135,7 +137,7 @@ class Subscriber:
         if cursor.source is None or not cursor.source.is_retained:
             source = source_of(terminal, self._session, self._connection.host.registry)
             if source is not None:
-                # The session forgot the terminal in between, so its output begins again.
+                # The session has forgotten the terminal meanwhile, so its output begins again.
                 cursor.replace(source)
         if cursor.call is not None:
             self._due[cursor] = None
@@ -161,7 +163,7 @@ class Subscriber:
     async def _watch(self, cursor: TerminalCursor, source: LocalSource) -> None:
         """Watch a terminal for updates to send, until `source.is_over`.
 
-        Whenever there are some, add the terminal's cursor to those that are due; then wait until
+        Whenever there are updates, add the terminal's cursor to those that are due; then wait until
         the task that sends all updates has sent them.
         """
         while not source.is_over:

@@ -49,9 +49,10 @@ class TerminalCursor:
         return sent != (source.length, source.generation, source.end)
 
     def step(self, encoder: UpdateEncoder) -> tuple[Iterable[Update], bool]:
-        """Encode the next chunk of output, and how the program ended if no more output follows.
+        """Advance the cursor by the next chunk of output, and encode the chunk.
 
-        Returns the encoded updates, and whether there is more output. Advances the cursor.
+        If no more output follows, also encode how the program ended. Returns the encoded updates,
+        and whether there is more output now.
         """
         source, call = self.source, self.call
         if source is None or call is None:

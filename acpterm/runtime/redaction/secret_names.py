@@ -1,4 +1,4 @@
-"""Names of variables, options and headers: whether what they name is a secret."""
+"""Which names of variables, options and headers belong to a secret, such as `GITHUB_TOKEN`."""
 
 import re
 from enum import IntEnum
@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 HINTS: Final = ("pass", "pw", "secret", "token", "key", "cred", "auth", "cookie", "otp", "jwt")
-"""Every name of a secret has one of these texts in it, in lower or upper case."""
+"""Every name of a secret contains one of these texts, in lower or upper case."""
 
 _NAME_CHARS_MAX: Final = 128
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -16,7 +16,7 @@ _ANYWHERE: Final = re.compile(
 )
 _LAST: Final = {"token", "pass", "pwd", "pw", "passwd", "jwt", "otp", "totp", "apikey", "bearer"}
 _WEAK: Final = {"token", "tokens", "auth", "authorization", "cookie", "cookies", "pass"}
-# Words that end with `pass` and are no passwords.
+# Words that end with `pass` and do not mean a password.
 _NOT_PASS: Final = {
     "bypass",
     "compass",
@@ -26,7 +26,7 @@ _NOT_PASS: Final = {
     "trespass",
     "underpass",
 }
-# The last word of a name that says something about a secret.
+# Last words of names whose value only describes a secret, such as `token_type`.
 _ABOUT: Final = (
     "age algorithm alg arn attempts backend bits budget bytes cache changed class command config "
     "count counter counts days dir directory enabled endpoint engine env error expiration expires "
@@ -38,14 +38,14 @@ _ABOUT: Final = (
     "stdin store strategy strength suffix tag template text timeout title ttl type url "
     "uri usage user username valid validation validator variable vault version wait window"
 )
-# The word before `key` if the key is no secret.
+# Words before `key` in the names of keys that are no secrets, such as `primary_key`.
 _PUBLIC_KEYS: Final = (
     "arrow cache column compose composite config context data dict dictionary field foreign group "
     "hash host hot i18n index json lookup map message meta object order partition primary property "
     "pub public registry repeat row route shard shortcut sort sorting state storage_class string "
     "tab tag translation unique"
 )
-# The first word of an option that takes no value.
+# First words of options that take no value, such as `--no-password`.
 _SWITCHES: Final = (
     "allow check disable enable force generate has hide is list no only print prompt rotate show "
     "skip test use verify with without"
@@ -56,22 +56,23 @@ class Strength(IntEnum):
     """How certain it is that the value of a name is a secret."""
 
     NONE = 0
+    """The name does not indicate a secret."""
     WEAK = 1
-    """Only if the value looks random."""
+    """The value is a secret only if it looks random."""
     KEY = 2
-    """Yes, unless the value is a path."""
+    """The value is a secret unless it is a path."""
     STRONG = 3
-    """Yes."""
+    """The value is a secret."""
 
 
 def may_have_name(lower: str) -> bool:
-    """Return whether `lower`, a text in lower case, may have the name of a secret in it."""
+    """Return whether `lower`, a text in lower case, may contain the name of a secret."""
     return any(map(lower.__contains__, HINTS))
 
 
 @lru_cache(maxsize=1024)
 def strength(name: str) -> Strength:
-    """Return how certain it is that `name` names a secret."""
+    """Return how certain it is that the value of `name` is a secret."""
     if len(name) > _NAME_CHARS_MAX or name in ("PWD", "OLDPWD"):
         return Strength.NONE
     words = [word.lower() for word in _WORDS.findall(name)]

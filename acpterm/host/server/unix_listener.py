@@ -1,10 +1,10 @@
-"""The Unix socket that a daemon listens on, and its lock.
+"""Binds one Unix socket of a daemon, holds the lock on its path, and removes both at the end.
 
 At most one daemon listens on a path. The daemon that holds the lock on `PATH.lock` owns the path:
 it may replace the socket file there, and removes the file at its end. A daemon without the lock
 changes no file. So the socket of a live daemon is never removed, and if two daemons start at the
 same time, only one of them removes a stale socket file. If another daemon has replaced our lock
-file by a new one, the new lock file is left alone.
+file by its own, the lock file is not removed.
 
 If another program, such as a cleaner of `/tmp`, removes the socket file, `listen_again` creates the
 file again, unless another daemon owns the path by then.
@@ -61,7 +61,10 @@ class UnixListener:
         return self._inode, self._lock
 
     def close(self) -> None:
-        """Remove the socket file and the lock file, if they are still ours. Idempotent."""
+        """Remove the socket file and the lock file, if they are still ours; release the lock.
+
+        Idempotent.
+        """
         if self._inode is not None:
             with contextlib.suppress(OSError):
                 found = os.lstat(self.path)
@@ -76,7 +79,11 @@ class UnixListener:
             self._lock = -1
 
     def listen(self) -> socket.socket:
-        """Take the lock, bind and listen; return the socket. Raises `ListenError`."""
+        """Take the lock, bind and listen; return the socket.
+
+        Raises `ListenError` if another daemon has the lock, if another program listens on the path,
+        if the file at the path is no socket, or if a system call fails.
+        """
         directory = os.path.dirname(os.path.abspath(self.path))
         try:
             make_private_dir(directory)
@@ -108,7 +115,7 @@ class UnixListener:
     def listen_again(self) -> socket.socket:
         """Bind and listen again after the socket file was removed.
 
-        Returns the new socket. Raises `ListenError` on failure, or if another daemon has the lock.
+        Returns the new socket. Raises `ListenError` in the same cases as `listen`.
         """
         before = self._lock
         is_ours = self._is_lock_ours()
@@ -179,7 +186,7 @@ class UnixListener:
     def _bind(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # With the umask the socket has its mode from the start, unlike with chmod(2).
+            # The umask gives the socket its mode from the start; chmod(2) would be too late.
             before = os.umask(0o177)
             try:
                 sock.bind(self.path)

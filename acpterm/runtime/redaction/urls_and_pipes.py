@@ -1,4 +1,4 @@
-"""Redacts secrets that are recognised by their place: in a URL, or on the stdin of a program."""
+"""Redacts secrets in URLs, and passwords that a shell line writes to the stdin of a program."""
 
 import re
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from acpterm.runtime.redaction.tokens import REDACTED
 from acpterm.runtime.redaction.values import is_random, is_reference
 
-# A password in a URL may have an `@` that is not encoded, so it ends at the last one.
+# A password in a URL may contain an `@` that is not encoded, so the last `@` ends the password.
 _URL: Final = (
     r"""(://(?:[^\s/@:"'<>?#]{0,256}+:(?=[^\s/@"'<>?#])|(?=[\w.~%-]{20,256}@)))"""
     r"""([^\s/"'<>?#]*)(?=@)"""
@@ -25,15 +25,15 @@ _HERE_STRING: Final = rf"(\bsudo\s[^|;&\n<]{{0,200}}+<<<\s{{0,4}}+)({_WORD})"
 _HINTS: Final = ("sudo", "passwd", "--password-stdin", "--with-token")
 
 
-def has_place(text: str) -> bool:
-    """Return whether `text` may have such a place."""
+def has_url_or_pipe(text: str) -> bool:
+    """Return whether `redact_urls_and_pipes` may change `text`: a fast check."""
     return ("://" in text and "@" in text) or (
         ("|" in text or "<<<" in text) and any(hint in text for hint in _HINTS)
     )
 
 
-def redact_places(text: str) -> str:
-    """Return `text` with the secrets redacted that are in such a place."""
+def redact_urls_and_pipes(text: str) -> str:
+    """Return `text` with the secrets redacted in URLs, pipes (`|`) and here-strings (`<<<`)."""
     if "://" in text:
         text = re.sub(_URL, _in_url, text, flags=re.ASCII)
     if "|" in text:

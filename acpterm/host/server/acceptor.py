@@ -1,4 +1,4 @@
-"""Accept connections, even when no file descriptor is left.
+"""Accepts connections from listening sockets, even when no file descriptor is left.
 
 acpterm keeps a reserve of open descriptors (`runtime.descriptors`). Connections of the user's
 clients are always accepted, with a descriptor of the reserve if no other is left. Agents'
@@ -17,8 +17,8 @@ from acpterm.jsonrpc import INTERNAL_ERROR, Peer, RequestReceived, RpcError
 from acpterm.runtime.descriptors import NO_ROOM, reserve
 
 _RETRY_S: Final = 0.1
-# A refused connection is read for at most this many seconds and bytes, until its first request.
-# More than `_REFUSALS_MAX` refused connections at a time are closed without an error.
+# A refused connection is read until its first request, for at most this many seconds and bytes, to
+# answer with an error. While there are `_REFUSALS_MAX` such connections, others are just closed.
 _REFUSAL_S: Final = 2.0
 _REFUSAL_BYTES: Final = 64 * 1024
 _REFUSALS_MAX: Final = 8

@@ -1,11 +1,11 @@
-"""Redacts values that follow the name of a secret: variables, options, members and headers."""
+"""Redacts values after the name of a secret: of variables, options, JSON members and headers."""
 
 import re
 from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from acpterm.runtime.redaction.names import Strength, is_switch, strength
+from acpterm.runtime.redaction.secret_names import Strength, is_switch, strength
 from acpterm.runtime.redaction.tokens import REDACTED
 from acpterm.runtime.redaction.values import VALUE, is_random, is_reference, may_be_secret
 
@@ -24,7 +24,10 @@ _SET: Final = r"(?<![\w-])(?:set|setenv|add)\s{1,4}+([^\s\"'=]{2,200}+)\s{1,4}+"
 
 
 def redact_named(text: str, lower: str) -> str:
-    """Return `text` with the secrets redacted that follow a name; `lower` is it in lower case."""
+    """Return `text` with each secret redacted that follows the name of a secret.
+
+    `lower` is `text` in lower case.
+    """
     text = _replace(text, _NAME, _after_name)
     if "set" in lower or "add" in lower:
         text = _replace(text, _SET, _after_set)
@@ -32,14 +35,17 @@ def redact_named(text: str, lower: str) -> str:
 
 
 def redact_bearer(text: str) -> str:
-    """Return `text` with tokens redacted that follow the word Bearer."""
+    """Return `text` with each token redacted that follows the word Bearer."""
     return re.sub(
         _BEARER, lambda match: match[1] + (REDACTED if is_random(match[2]) else match[2]), text
     )
 
 
-def is_option_of_secret(argument: str) -> Strength:
-    """Return the strength of the option `argument` if its value is the next argument."""
+def option_strength(argument: str) -> Strength:
+    """Return how certain it is that the argument after the option `argument` is a secret.
+
+    Returns `Strength.NONE` if `argument` is no option, or contains its value after `=`.
+    """
     if not argument.startswith("-") or "=" in argument:
         return Strength.NONE
     name = argument.lstrip("-")
@@ -49,10 +55,11 @@ def is_option_of_secret(argument: str) -> Strength:
 def _replace(
     text: str, pattern: str, find: Callable[[str, re.Match[str]], tuple[int, int] | None]
 ) -> str:
-    """Replace what `find` returns for each match of `pattern`: the start and end of a secret.
+    """Return `text` with the secrets redacted that `find` locates after the matches of `pattern`.
 
-    The search continues after the secret, or else after the match, whose value may have other
-    names in it.
+    `find` returns the start and end of the secret; None if the match is not before a secret. The
+    search continues after the secret. Without a secret it continues after the match, because the
+    text that follows may contain other names.
     """
     search = _compiled(pattern).search
     pieces, position, copied = [], 0, 0
@@ -71,7 +78,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _after_name(text: str, match: re.Match[str]) -> tuple[int, int] | None:
-    """Return where the secret after a name is, if there is one."""
+    """Return the start and end of the secret after a name; None if there is no secret."""
     dashes, name, separator = match.groups()
     if dashes == "-" and name.startswith("D"):  # a property of Java or CMake
         name = name[1:]
@@ -98,7 +105,10 @@ def _after_name(text: str, match: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _is_whole(text: str, value: re.Match[str], sign: str) -> bool:
-    """Return whether a value without quotes is a word, and not an option or a part of code."""
+    """Return whether a value without quotes is a word, and not an option or a part of code.
+
+    `sign` is the sign between the name and the value, such as `=`; empty for spaces alone.
+    """
     word, end = value[0], value.end()
     if not sign and word.startswith("-"):
         return False
@@ -106,7 +116,10 @@ def _is_whole(text: str, value: re.Match[str], sign: str) -> bool:
 
 
 def _after_header(text: str, position: int, name: str) -> tuple[int, int] | None:
-    """Return where the secret of a header is, which starts at `position`, if there is one."""
+    """Return the start and end of the secret in the header `name`; None if there is no secret.
+
+    The value of the header starts at `position`.
+    """
     if name == "cookie":
         cookie = _compiled(_COOKIE).match(text, position)
         return None if cookie is None or is_reference(cookie[2]) else cookie.span(2)
@@ -117,7 +130,7 @@ def _after_header(text: str, position: int, name: str) -> tuple[int, int] | None
 
 
 def _after_set(text: str, match: re.Match[str]) -> tuple[int, int] | None:
-    """Return where the secret after `set NAME` is, if there is one."""
+    """Return the start and end of the secret after `set NAME`; None if there is no secret."""
     certainty = strength(re.split("[:/]", match[1])[-1][-128:])
     value = VALUE.match(text, match.end()) if certainty else None
     if value is None or not may_be_secret(value[value.lastindex or 0], certainty, is_certain=False):

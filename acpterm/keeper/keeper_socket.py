@@ -1,6 +1,6 @@
-"""The worker's end of its socket to the keeper, and wake-ups between worker and keeper, on trio.
+"""The worker's end of its socket to the keeper: send, queue and receive messages, on trio.
 
-A *wake-up* is an event without content: new output for the worker, or free space for the keeper.
+The keeper's end is `process.link`.
 
 Sending never waits: a message that does not fit into the socket's buffer is queued, with duplicates
 of its descriptors, and `flush_forever` sends it. Only one task at a time may receive messages.
@@ -12,27 +12,23 @@ a message of the keeper cannot be received.
 import errno
 import os
 import socket
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 import trio
 
 from acpterm.keeper import protocol
 from acpterm.keeper.reports import KeeperLostError
-from acpterm.keeper.ring import ARMED
 
 _MESSAGES_PER_TURN: Final = 64
 _RETRY_S: Final = 0.02
-# Too many descriptors in flight, or no free descriptor for the file of a long message.
+# A message that fails with one of these errors is sent again later: too many descriptors are in
+# flight, or no descriptor is free for the file of a long message.
 _RETRIED: Final = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.EMFILE, errno.ENFILE)
-# Writing this to an eventfd adds 1 to its counter.
-_ONE: Final = (1).to_bytes(8, sys.byteorder)
 
 
-class Connection:
+class KeeperSocket:
     """The worker's end of its socket to the keeper. Owns the socket."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -93,7 +89,8 @@ class Connection:
     ) -> None:
         """Receive messages and pass each one to `dispatch`, until `done()` is true.
 
-        When the connection is lost, sets the attribute `lost` and raises `KeeperLostError`.
+        Closes the descriptors of a message that `dispatch` does not take. When the connection is
+        lost, sets the attribute `lost` and raises `KeeperLostError`.
         """
         while True:
             for _ in range(_MESSAGES_PER_TURN):
@@ -120,9 +117,10 @@ class Connection:
         return KeeperLostError(reason)
 
     def _try(self, data: bytes, fds: Sequence[int]) -> bool:
-        """Try to send a message; return False if it has to be sent again later.
+        """Try to send a message; return False if the message has to be sent again later.
 
-        Sets `_is_refused` to whether the socket refused the message although its buffer has room.
+        Sets `_is_refused` to True if the socket refused the message although its buffer has room,
+        otherwise to False. A message to a keeper that has closed its end is dropped.
         """
         self._is_refused = False
         try:
@@ -130,7 +128,7 @@ class Connection:
         except BlockingIOError:
             return False
         except BrokenPipeError:
-            return True  # the receiving task handles the close, after the messages before it
+            return True  # the receiving task reports the loss, after all received messages
         except OSError as error:
             if error.errno not in _RETRIED:
                 raise
@@ -156,64 +154,3 @@ def _duplicates(fds: Sequence[int]) -> list[int]:
 def _close(fds: Sequence[int]) -> None:
     for fd in fds:
         os.close(fd)
-
-
-class WakeUps:
-    """The wake-ups between worker and keeper: one event descriptor for each direction.
-
-    A wake-up is an event without content. To request one for new output in a ring, the worker sets
-    the ring's header word `ARMED` (`arm`). At the next output the keeper clears the word and sends
-    a wake-up; a single wake-up may stand for several rings, so the worker checks all that it armed.
-
-    Owns the descriptors once `open` was called.
-    """
-
-    def __init__(self) -> None:
-        self._from_keeper: int | None = None
-        self._to_keeper: int | None = None
-        self._armed: Final[dict[str, memoryview]] = {}
-
-    def open(self, from_keeper: int, to_keeper: int) -> None:
-        """Take ownership of two event descriptors, such as eventfds.
-
-        The worker waits on `from_keeper`, and writes to `to_keeper` to wake the keeper.
-        """
-        self._from_keeper, self._to_keeper = from_keeper, to_keeper
-
-    def close(self) -> None:
-        """Close the descriptors. `report_forever` must not be running."""
-        for fd in {self._from_keeper, self._to_keeper}:
-            if fd is not None:
-                os.close(fd)
-        self._from_keeper = self._to_keeper = None
-
-    def arm(self, name: str, header: memoryview) -> None:
-        """Request one wake-up at the next output of the terminal `name`.
-
-        `header` is the header of the terminal's ring.
-        """
-        self._armed[name] = header
-        header[ARMED] = 1
-
-    def disarm(self, name: str) -> None:
-        """Cancel the request of `arm`: `report_forever` skips this terminal. Idempotent."""
-        self._armed.pop(name, None)
-
-    def kick(self) -> None:
-        """Wake the keeper, so that it checks whether rings that were full have free space."""
-        if self._to_keeper is not None:
-            with suppress(BlockingIOError, BrokenPipeError):
-                os.write(self._to_keeper, _ONE)
-
-    async def report_forever(self, wake: Callable[[str], None]) -> None:
-        """Call `wake` with the name of each terminal that was armed and now has new output."""
-        assert self._from_keeper is not None  # noqa: S101  `open` was called before
-        while True:
-            await trio.lowlevel.wait_readable(self._from_keeper)
-            with suppress(BlockingIOError):
-                os.read(self._from_keeper, 4096)
-            for name, header in tuple(self._armed.items()):
-                # The `wake` of a terminal earlier in this loop may have unmapped this ring.
-                if name in self._armed and not header[ARMED]:
-                    del self._armed[name]
-                    wake(name)

@@ -19,7 +19,7 @@ SessionKey: TypeAlias = tuple[str, str]
 
 
 class Update(NamedTuple):
-    """A partially decoded `session/update`."""
+    """A partially decoded `session/update`. `session` is the session's id."""
 
     session: str
     kind: str
@@ -27,6 +27,7 @@ class Update(NamedTuple):
     fields: dict[str, Raw]
     """The members of `params.update`."""
     params: dict[str, Raw]
+    """The members of `params`."""
 
     @property
     def tool_call(self) -> str | None:
@@ -34,9 +35,9 @@ class Update(NamedTuple):
         return text(self.fields.get("toolCallId")) if self.kind in TOOL_CALLS else None
 
     def encode(self, **fields: Any) -> bytes:
-        """Encode the update; `fields` replace its members of the same names.
+        """Encode the update as a line; `fields` replace its members of the same names.
 
-        Members have the names that they have on the wire.
+        The names in `fields` are those on the wire, such as `rawOutput`.
         """
         update = {**self.fields, **fields}
         return encode_notification(SESSION_UPDATE, {**self.params, "update": update})
@@ -53,7 +54,10 @@ def parse_update(params: Raw | UnsetType) -> Update | None:
 
 
 def embedded_terminal(item: Raw) -> str | None:
-    """Return the id of the terminal that `item` of a tool call's content embeds; None if none."""
+    """Return the id of the terminal that `item`, an item of a tool call's content, embeds.
+
+    Return None if the item is not a terminal.
+    """
     if b"terminal" not in bytes(item):
         return None
     fields = members(item)
@@ -61,7 +65,10 @@ def embedded_terminal(item: Raw) -> str | None:
 
 
 def encode_tool_call_update(call: SessionKey, **fields: Any) -> bytes:
-    """Encode a `tool_call_update` of `call` that sets `fields`, which are named as on the wire."""
+    """Encode a `tool_call_update` that sets `fields` of the tool call `call`, as a line.
+
+    The names in `fields` are those on the wire, such as `rawOutput`.
+    """
     session, call_id = call
     update = {"sessionUpdate": "tool_call_update", "toolCallId": call_id, **fields}
     return encode_notification(SESSION_UPDATE, {"sessionId": session, "update": update})

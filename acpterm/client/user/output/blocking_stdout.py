@@ -1,6 +1,6 @@
-"""Writes to stdout and stderr, blocking; the module `stdout` does so in trio.
+"""Writes to stdout and stderr, blocking; the module `trio_stdout` does so in trio.
 
-Errors name the stream that failed. `window` returns the size of the terminal on stdout.
+Errors name the stream that failed. `window_size` returns the size of the terminal on stdout.
 """
 
 import os
@@ -26,22 +26,22 @@ def named(name: str) -> Iterator[None]:
 
 
 def put(data: bytes) -> None:
-    """Write to stdout. Raises `OSError`; a `BrokenPipeError` if stdout has no reader."""
+    """Write to stdout. Raises `OSError` if it fails: `BrokenPipeError` if stdout has no reader."""
     if data:
         with named("stdout"):
             write_fully(STDOUT, data)
 
 
 def note(text: str) -> None:
-    """Write a line to stderr; errors are ignored."""
+    """Write a line to stderr. Errors are ignored."""
     with suppress(OSError):
         write_fully(STDERR, f"{text}\n".encode())
 
 
-def window(fd: int = STDOUT) -> tuple[int, int]:
+def window_size(fd: int = STDOUT) -> tuple[int, int]:
     """Return columns and rows of the terminal that `fd` refers to; 80 and 24 if unknown."""
     try:
         size = os.get_terminal_size(fd)
-    except OSError:  # it is no terminal, or its window was closed
+    except OSError:  # `fd` is no terminal, or its window was closed
         return 80, 24
     return size.columns or 80, size.lines or 24

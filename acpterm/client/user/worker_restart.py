@@ -1,9 +1,6 @@
-"""Reads the status of the daemon, and replaces its worker: `acpterm status` and `restart`.
+"""Replaces the daemon's worker by one of the installed version, for `acpterm restart`.
 
-A daemon is two processes: the keeper, which owns the programs and the listening sockets, and the
-worker, which responds to requests. While there is no worker, new connections wait in the listening
-sockets' queues, and the keeper writes why there is none, and what to do about it, to the lock file
-beside the agents' socket.
+The programs of terminals continue to run, since the keeper owns them.
 """
 
 import os
@@ -13,29 +10,20 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from acpterm.acp.base import Wire
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams, StatusResponse
-from acpterm.client.daemon import DaemonError, NoAnswerError, NotRunningError, read_lock
+from acpterm.client.daemon import DaemonError, NoAnswerError, read_lock
 from acpterm.client.errors import LostError
 from acpterm.client.user.blocking_client import BlockingClient, open_blocking_client
 from acpterm.client.user.blocking_connection import DeadlineError
+from acpterm.client.user.daemon_status import ANSWER_TIMEOUT_S, worker_status
 from acpterm.config import Settings, agent_socket
 from acpterm.jsonrpc import METHOD_NOT_FOUND, RpcError
 
-# A running worker responds to `initialize` at once.
-ANSWER_TIMEOUT_S: Final = 3.0
-# A new worker has ten seconds to be ready, and the keeper pauses between attempts.
+# Seconds to wait for the new worker. The keeper gives a worker ten seconds to be ready, and pauses
+# between attempts to start one.
 REPLACE_TIMEOUT_S: Final = 20.0
 _POLL_S: Final = 0.05
-
-
-class NoWorker(Wire):
-    """The status of a daemon without a worker. `message` is the keeper's explanation."""
-
-    keeper_pid: int | None
-    worker_pid: int | None = None
-    message: str | None = None
 
 
 class Worker(NamedTuple):
@@ -45,10 +33,11 @@ class Worker(NamedTuple):
     pid: int
 
 
-class Restarted(NamedTuple):
+class RestartResult(NamedTuple):
     """The result of replacing a worker. `old` is None if the old worker did not respond.
 
-    `takeovers` counts the take-overs since the daemon started.
+    `keeper_pid` is the keeper's process id. `takeovers` is the number of take-overs since the
+    daemon started.
     """
 
     old: Worker | None
@@ -59,31 +48,12 @@ class Restarted(NamedTuple):
     """Number of terminals whose programs continue to run."""
 
 
-def status(
-    settings: Settings, config: str | None = None, *, start: bool = False
-) -> StatusResponse | NoWorker | None:
-    """Return the daemon's status; None if no daemon runs. Raises `DaemonError`, `RpcError`.
-
-    With `start`, start a daemon if none runs. It reads the settings file `config`, if given.
-    """
-    try:
-        with open_blocking_client(
-            settings, config, start=start, answer_timeout_s=ANSWER_TIMEOUT_S
-        ) as client:
-            return _status(client)
-    except NoAnswerError:
-        lock = read_lock(settings)
-        return NoWorker(keeper_pid=lock.pid, message=lock.message)
-    except NotRunningError:
-        return None
-
-
-def restart(settings: Settings) -> Restarted:
+def restart_worker(settings: Settings) -> RestartResult:
     """Replace the worker by one of the installed version, and wait until the new worker responds.
 
-    If the old worker does not respond, the keeper is signalled to start a worker. Raises
-    `DaemonError` or `RpcError` with the reason if there is no new worker; the old worker, if there
-    is one, then continues.
+    If the old worker does not respond, signal the keeper to start a worker. Raises `DaemonError` or
+    `RpcError`, with the reason as its message, if the worker could not be replaced; the old worker,
+    if there is one, then continues.
     """
     waits = msgspec.structs.replace(settings, resume_timeout=REPLACE_TIMEOUT_S)
     try:
@@ -93,12 +63,12 @@ def restart(settings: Settings) -> Restarted:
         return _start(waits)
 
 
-def _replace(client: BlockingClient) -> Restarted:
-    old = _status(client)
+def _replace(client: BlockingClient) -> RestartResult:
+    old = worker_status(client)
     try:
         client.call("restart", NoParams(), Empty)
     except LostError:
-        # The connection ends when the worker is replaced.
+        # Expected: the connection ends when the worker is replaced.
         pass
     except RpcError as error:
         if error.code != METHOD_NOT_FOUND:
@@ -109,7 +79,7 @@ def _replace(client: BlockingClient) -> Restarted:
         ) from error
     client.deadline = time.monotonic() + REPLACE_TIMEOUT_S
     try:
-        while (new := _status(client)).takeovers <= old.takeovers:
+        while (new := worker_status(client)).takeovers <= old.takeovers:
             # This response came from the old worker. No event reports its replacement, so poll.
             time.sleep(_POLL_S)
     except DeadlineError as error:
@@ -120,10 +90,11 @@ def _replace(client: BlockingClient) -> Restarted:
     return _restarted(_worker(old), new)
 
 
-def _start(settings: Settings) -> Restarted:
+def _start(settings: Settings) -> RestartResult:
     """Signal the keeper to start a worker, and wait until the new worker responds.
 
-    Raises `DaemonError` with the reason if that fails.
+    Raises `DaemonError` if the keeper cannot be signalled, or if no worker responds within
+    `REPLACE_TIMEOUT_S`; the message says why.
     """
     path = agent_socket(settings)
     pid = read_lock(settings).pid
@@ -143,7 +114,7 @@ def _start(settings: Settings) -> Restarted:
         with open_blocking_client(
             settings, start=False, answer_timeout_s=REPLACE_TIMEOUT_S
         ) as client:
-            return _restarted(None, _status(client))
+            return _restarted(None, worker_status(client))
     except NoAnswerError as error:
         message = read_lock(settings).message or "see the daemon's log"
         raise DaemonError(
@@ -152,13 +123,9 @@ def _start(settings: Settings) -> Restarted:
         ) from error
 
 
-def _status(client: BlockingClient) -> StatusResponse:
-    return client.request_no_params("status", StatusResponse)
-
-
 def _worker(status: StatusResponse) -> Worker:
     return Worker(status.version, status.worker_pid or status.pid)
 
 
-def _restarted(old: Worker | None, new: StatusResponse) -> Restarted:
-    return Restarted(old, _worker(new), new.keeper_pid, new.takeovers, new.running)
+def _restarted(old: Worker | None, new: StatusResponse) -> RestartResult:
+    return RestartResult(old, _worker(new), new.keeper_pid, new.takeovers, new.running)

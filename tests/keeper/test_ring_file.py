@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from acpterm.keeper import ring
-from acpterm.keeper.ring import CAPACITY_MIN_BYTES, CONSUMED, HEAD, RECORD, RESERVED
+from acpterm.keeper import ring_file
+from acpterm.keeper.ring_file import CAPACITY_MIN_BYTES, CONSUMED, HEAD, RECORD, RESERVED
 from tests.support.cases import each_case
 
 
@@ -17,8 +17,8 @@ def files():
     opened = []
 
     def make(size=CAPACITY_MIN_BYTES):
-        fd, written = ring.create_ring(size)
-        opened.append((fd, written, read := ring.map_ring(fd)))
+        fd, written = ring_file.create_ring(size)
+        opened.append((fd, written, read := ring_file.map_ring(fd)))
         return written, read
 
     yield make
@@ -38,9 +38,9 @@ def write(file, data):
 
 
 def test_capacity_is_rounded_up_to_whole_pages():
-    assert ring.capacity_for(0) == CAPACITY_MIN_BYTES
-    assert ring.capacity_for(CAPACITY_MIN_BYTES + 1) == CAPACITY_MIN_BYTES + 4096
-    assert ring.capacity_for(1 << 20) == 1 << 20
+    assert ring_file.capacity_for(0) == CAPACITY_MIN_BYTES
+    assert ring_file.capacity_for(CAPACITY_MIN_BYTES + 1) == CAPACITY_MIN_BYTES + 4096
+    assert ring_file.capacity_for(1 << 20) == 1 << 20
 
 
 def test_bytes_are_read_at_their_positions_across_the_wrap(files):
@@ -77,7 +77,7 @@ def test_free_bytes_grow_when_output_is_consumed(files):
 @pytest.mark.parametrize("head", [70_000, 131_072, 150_000, 200_001])
 @pytest.mark.parametrize("kept", [0, 1, 5000, 40_000, 65_536])
 def test_only_free_pages_are_released(head, kept):
-    fd, file = ring.create_ring(CAPACITY_MIN_BYTES)
+    fd, file = ring_file.create_ring(CAPACITY_MIN_BYTES)
     try:
         data = random.Random(head).randbytes(head)
         for at in range(0, head, 1000):
@@ -138,15 +138,15 @@ def test_file_that_is_no_ring_is_refused(tmp_path, files):
     path = tmp_path / "file"
     path.write_bytes(b"short")
     with open(path, "r+b") as file:
-        with pytest.raises(ring.RingError, match="has at least"):
-            ring.map_ring(file.fileno())
+        with pytest.raises(ring_file.RingError, match="has at least"):
+            ring_file.map_ring(file.fileno())
         file.truncate(1 << 20)
-        with pytest.raises(ring.RingError, match="not a ring file of this layout: magic"):
-            ring.map_ring(file.fileno())
+        with pytest.raises(ring_file.RingError, match="not a ring file of this layout: magic"):
+            ring_file.map_ring(file.fileno())
 
 
 def test_views_stay_valid_when_the_file_is_closed(files):
-    fd, written = ring.create_ring(0)
+    fd, written = ring_file.create_ring(0)
     view = written.data[:10]
     written.close()
     view[0] = 1
@@ -155,12 +155,12 @@ def test_views_stay_valid_when_the_file_is_closed(files):
 
 
 @each_case("data", [b"", b"abc", b"x" * 4096, b"a\xffb"])
-@each_case("head", [0, 1000, ring.CAPACITY_MIN_BYTES - 2])
+@each_case("head", [0, 1000, ring_file.CAPACITY_MIN_BYTES - 2])
 def test_interrupted_read_is_recovered_after_the_keeper_was_killed(data, head):
-    fd, file = ring.create_ring(ring.CAPACITY_MIN_BYTES)
+    fd, file = ring_file.create_ring(ring_file.CAPACITY_MIN_BYTES)
     try:
-        file.header[ring.HEAD] = file.header[ring.CONSUMED] = head
-        file.header[ring.RESERVED] = head + 64 * 1024
+        file.header[ring_file.HEAD] = file.header[ring_file.CONSUMED] = head
+        file.header[ring_file.RESERVED] = head + 64 * 1024
         file.mark_unread(head, head + 64 * 1024)
         at = head % file.capacity
         # A read that wraps around is recovered up to the end of the ring.
@@ -168,7 +168,7 @@ def test_interrupted_read_is_recovered_after_the_keeper_was_killed(data, head):
         file.data[at : at + len(kept)] = kept
         file.recover()
         recovered = len(kept.rstrip(b"\xff"))
-        assert file.header[ring.HEAD] == file.header[ring.RESERVED] == head + recovered
+        assert file.header[ring_file.HEAD] == file.header[ring_file.RESERVED] == head + recovered
     finally:
         file.close()
         os.close(fd)
@@ -176,17 +176,17 @@ def test_interrupted_read_is_recovered_after_the_keeper_was_killed(data, head):
 
 @pytest.mark.parametrize("filled", [0, 1, 100, 4096])
 def test_old_output_is_not_recovered_after_the_keeper_was_killed_before_the_read(filled):
-    fd, file = ring.create_ring(ring.CAPACITY_MIN_BYTES)
+    fd, file = ring_file.create_ring(ring_file.CAPACITY_MIN_BYTES)
     try:
         file.data[:] = b"o" * file.capacity
         head = file.capacity
         file.mark_unread(head - 4096, head)
-        file.header[ring.HEAD] = file.header[ring.CONSUMED] = head
-        file.header[ring.RESERVED] = head + 64 * 1024
+        file.header[ring_file.HEAD] = file.header[ring_file.CONSUMED] = head
+        file.header[ring_file.RESERVED] = head + 64 * 1024
         # The keeper was killed while it filled the space of the next read.
-        file.data[:filled] = ring.UNREAD[:filled]
+        file.data[:filled] = ring_file.UNREAD[:filled]
         file.recover()
-        assert file.header[ring.HEAD] == file.header[ring.RESERVED] == head
+        assert file.header[ring_file.HEAD] == file.header[ring_file.RESERVED] == head
     finally:
         file.close()
         os.close(fd)

@@ -1,8 +1,11 @@
-"""Reads asciicasts, versions 2 and 3 (docs.asciinema.org/manual/asciicast). `playback` plays them.
+"""Reads asciicasts, versions 2 and 3: parses the header and the events of a recording.
 
-Other programs may have written a cast, so it is parsed leniently: only the header, which is the
-first line, must be valid. Further lines that are not events are skipped and counted. In version 3,
-times are relative to the previous event, and there are comments.
+The format is described at docs.asciinema.org/manual/asciicast. `playback` plays the events, and
+`host.recording.asciicast` writes asciicasts.
+
+Any program may have written a cast, so it is parsed leniently: only the header, which is the first
+line, must be valid. Further lines that are not events are skipped and counted. In version 3, times
+are relative to the previous event, and lines that begin with "#" are comments.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +17,7 @@ OUTPUT: Final = "o"
 INPUT: Final = "i"
 # Longer lines are skipped.
 _LINE_BYTES_MAX: Final = 16 * 1024 * 1024
-# Yielded in place of a longer line. No line of a file is empty: it has at least its newline.
+# Stands for a line that is too long. A line of a file is never empty: it has at least its newline.
 _TOO_LONG: Final = b""
 
 
@@ -28,13 +31,13 @@ class Event(NamedTuple):
     time: float
     """Seconds since the start of the cast; never less than the time of the previous event."""
     code: str
-    """`o` output, `i` input, `r` resize, `m` marker, or others."""
+    """`o` output, `i` input, `r` resize, `m` marker, or a code that is unknown here."""
     data: str
     """The text that was output or typed; for other codes, what the asciicast format defines."""
 
 
 class Report:
-    """Counts of a cast's events and skipped lines so far; final when all events have been read."""
+    """Counts the events and the skipped lines of a cast, while its events are read."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -54,8 +57,8 @@ class Report:
     def summary(self, what: str) -> str:
         """Return a text: how many lines were skipped, and what is wrong with the first of them.
 
-        `what` completes "N lines …" in the text: `left out`, for example. Call only if `unread` is
-        not 0.
+        `what` completes "N lines …" in the text: `left out`, for example. Call this only if
+        `unread` is not 0.
         """
         if self.unread == 1:
             return f"1 line {what}: it is {self._first}"
@@ -87,9 +90,10 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def read(lines: Iterable[bytes]) -> Cast:
-    """Read the header of the cast whose lines are `lines`. Raises `CastError` if it is invalid.
+    """Read the header of the cast with these lines; return the cast.
 
-    Further lines are read only as `events` of the returned cast is iterated over.
+    Further lines are read only as `events` of the returned cast is iterated over. Raises
+    `CastError` if the header is invalid.
     """
     rest = iter(lines)
     first = next(rest, None)
@@ -173,5 +177,5 @@ def _event(line: bytes) -> Event:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value can be a time in seconds: a finite number of at most 1e12."""
+    """Return whether a value can be a time in seconds: a number between -1e12 and 1e12."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12

@@ -1,9 +1,13 @@
-"""Launch records: what a user created a terminal with, for restarting and inspecting it."""
+"""The handlers of the user's methods that create, restart and inspect a terminal.
+
+`create` stores what the user has created the terminal with in a launch record (`LaunchRecord`).
+`restart` starts the same program from this record, and `inspect` reports the record.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from acpterm.acp.agent_api import ResourcesParams
+from acpterm.acp.agent_meta import ResourcesParams
 from acpterm.acp.user_api import (
     InspectResponse,
     LaunchInfo,
@@ -26,12 +30,55 @@ from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
 
-def launch_of(
+async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInfo:
+    """`_acpterm/terminal/create`: create a terminal that the user owns.
+
+    Raises `RpcError`: -32602 for invalid params, such as a name that another terminal has; -32603
+    if the provider cannot be used, or the program cannot be started.
+    """
+    host, settings = user.host, user.settings
+    request = LaunchRequest(
+        settings,
+        user.context,
+        command=params.command,
+        args=params.args,
+        env=[(item.name, item.value) for item in params.env],
+        cwd=params.cwd or user.context.cwd,
+        size=(params.cols or settings.cols, params.rows or settings.rows),
+        attended=True,
+        stdin=params.stdin,
+    )
+    with host.registry.reserve_name(params.name) as name:
+        if not is_place(params.provider or "local"):
+            await user.directories.check(request.cwd)
+        record = request.record(summary(params.command, params.args))
+        record.name, record.is_removed_at_end = name, params.remove
+        placement = _users_placement(
+            host,
+            params.provider,
+            request.cwd,
+            has_stdin=params.stdin is not None,
+            resources=params.resources,
+        )
+        host.trail.users_create(
+            params.command, params.args, directory=request.cwd, provider=placement.provider.name
+        )
+        terminal = await request.start(host.pool, record, placement, host.state_writer)
+        if params.hold:
+            user.hold_output(terminal, 0)
+        launch = _launch_of(params, user.context, request)
+        entry = TerminalEntry(terminal, record, host.state_writer, launch=launch)
+        host.add(entry, request.env)
+    return host.terminal_info(entry)
+
+
+def _launch_of(
     params: UserCreateRequest, context: ExecContext, request: LaunchRequest
 ) -> LaunchRecord | None:
-    """Return the launch record of a new terminal; None if the record is too large to be stored.
+    """Return the launch record of a new terminal; None if the environment is too large to store.
 
-    `params` and `context` are those of the create request, and `request` is the checked request.
+    `params` are those of the create request, `context` is the client's execution context, and
+    `request` is the checked request.
     """
     record = ContextRecord.from_context(context._replace(cwd=request.cwd))
     if record is None:
@@ -45,7 +92,7 @@ def launch_of(
     )
 
 
-def users_placement(
+def _users_placement(
     host: HostState,
     provider: str | None,
     cwd: str,
@@ -53,16 +100,13 @@ def users_placement(
     has_stdin: bool = False,
     resources: ResourcesParams | None = None,
 ) -> Placement:
-    """Return where a program of the user runs: it may write in its working directory `cwd`.
+    """Return the placement of a program of the user.
 
-    `resources` are what the request asks of a cluster.
-
-    `has_stdin` is true if a file or pipe is the program's stdin, which containers and places do not
-    support.
-
-    `provider` is the name of a provider; None means `local`, since the setting `provider` is for
-    agents. Programs of the user may use the network. Raises `RpcError` (-32602) for an unknown
-    provider.
+    The program may write in its working directory `cwd`, and use the network. `provider` is the
+    name of a provider; None means `local`, since the setting `provider` is for agents. `has_stdin`
+    says whether a file or pipe is the program's stdin, which containers and places do not support.
+    `resources` are what the request asks of a cluster. Raises `RpcError`: -32602 if the provider is
+    unknown, or does not support the stdin or the resources; -32603 if it cannot be used.
     """
     name = provider or "local"
     if name not in (*NAMES, *host.settings.places):
@@ -81,8 +125,12 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
     """`_acpterm/terminal/restart`: end the program, and start it again in a new terminal.
 
     The new terminal has the name, size, command, environment and resources of the old terminal. If
-    the old terminal was to be removed when its program ends, so is the new one. Once the new
-    program has started, the old terminal is forgotten.
+    the old terminal was to be removed when its program ends, the new terminal is removed then too.
+    Once the new program has started, the old terminal is forgotten.
+
+    Raises `RpcError`: -32602 if the user did not create the terminal, or if it is being restarted
+    already, or if its name or directory is not available; -32002 if there is no such terminal, or
+    if it is removed meanwhile; -32603 if the program cannot be started again.
     """
     host = user.host
     entry = user.entry(params.terminal_id)
@@ -114,7 +162,7 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
         # or if the provider cannot be used any more.
         if not is_place(entry.record.provider):
             await user.directories.check(request.cwd)
-        placement = users_placement(
+        placement = _users_placement(
             host, entry.record.provider, request.cwd, resources=launch.resources
         )
         host.trail.users_create(
@@ -144,9 +192,9 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
 def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[None]:
     """Treat a terminal as being restarted during the block.
 
-    Meanwhile it cannot be restarted a second time, and no other terminal can get its name. If it is
-    to be removed when its program ends, it is removed only after the block. Raises `RpcError`
-    (-32602) if another terminal has the name already.
+    During the block, the terminal counts as not over, so that no other terminal can get its name.
+    If the terminal is to be removed when its program ends, this is done only after the block.
+    Raises `RpcError` (-32602) if another terminal has the name already.
     """
     with registry.reserve_name(entry.name if entry.is_over else None):
         entry.is_restarting = True

@@ -1,6 +1,6 @@
-"""Writes to stdout and stderr in trio; the module `print` does so blocking.
+"""Writes to stdout and stderr in trio; the module `blocking_stdout` does so without trio.
 
-If stdout loses its reader, that is not an error: `while_read` ends the command.
+It is not an error if stdout loses its reader: `while_stdout_is_read` then cancels its block.
 """
 
 import os
@@ -11,26 +11,32 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from acpterm.client.user.output.print import STDERR, STDOUT, named
+from acpterm.client.user.output.blocking_stdout import STDERR, STDOUT, named
 from acpterm.runtime import stdio
 
 
 async def put(data: bytes) -> None:
-    """Write to stdout. Raises `OSError`; `while_read` handles its subclass `BrokenPipeError`."""
+    """Write to stdout. Raises `OSError` if the write fails.
+
+    If stdout has no reader, this is a `BrokenPipeError`, which `while_stdout_is_read` suppresses.
+    """
     if data:
         with named("stdout"):
             await stdio.write_all(STDOUT, data)
 
 
 async def note(text: str) -> None:
-    """Write a line to stderr; errors are ignored."""
+    """Write a line to stderr. Errors are ignored."""
     with suppress(OSError):
         await stdio.write_all(STDERR, f"{text}\n".encode())
 
 
 @asynccontextmanager
-async def while_read() -> AsyncIterator[None]:
-    """Cancel the block as soon as stdout has no reader, even if nothing is written to stdout."""
+async def while_stdout_is_read() -> AsyncIterator[None]:
+    """Cancel the block as soon as stdout has no reader, even if the block writes nothing to it.
+
+    No error is raised. If stdout is neither a pipe nor a socket, the block is never cancelled.
+    """
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, nursery.cancel_scope)
@@ -47,14 +53,14 @@ async def _watch(scope: trio.CancelScope) -> None:
 
 async def _unread(fd: int) -> None:
     """Wait until `fd`, a pipe or socket, has no reader; wait forever if it is neither."""
-    with suppress(OSError):  # there is no stdout, or the system cannot wait for this
+    with suppress(OSError):  # stdout is closed, or the event loop cannot wait for it
         mode = os.fstat(fd).st_mode
         poll = select.poll()
         poll.register(fd, 0)
         while stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-            # A closed other end wakes every kind of wait. Input wakes `wait_readable` too, if the
-            # pipe is open for reading, so check the flags and try again later. A socket often has
-            # input, so it is only polled.
+            # `wait_readable` returns when the other end is closed. If the pipe is also open for
+            # reading, it returns for input too, so check the flags and try again later. A socket
+            # often has input, so only poll it.
             if stat.S_ISFIFO(mode):
                 await trio.lowlevel.wait_readable(fd)
             if any(happened & (select.POLLERR | select.POLLHUP) for _, happened in poll.poll(0)):

@@ -1,14 +1,15 @@
-"""A ring in this process's memory, for the text of terminals that an agent runs itself.
+"""A ring in this process's own memory, for the text of terminals that an agent runs itself.
 
-`shared_ring` is for all other terminals; `Slice` and `bounds` serve both kinds of ring.
+The output of all other terminals is in a `shared_ring`, which the keeper fills. `Slice` and
+`bounds` serve both kinds of ring.
 
-States and rules of a ring:
+Rules of a ring:
 
 - The first byte of the stream has position 0. Positions only grow and are never reused.
 - The bytes with `start <= position < end` are retained; `end - start` never exceeds the capacity.
-- A reader requests all bytes from a position on, and gets the number of them that are lost.
-- Until the capacity is reached the buffer is as long as the stream; from then on the byte at
-  position p is at index p modulo capacity.
+- A reader requests the bytes from a position on. The result says how many of them are lost.
+- Until the capacity is reached, the buffer is as long as the stream. From then on the byte at
+  position p has the index p modulo capacity in the buffer.
 """
 
 from __future__ import annotations
@@ -17,20 +18,17 @@ from typing import NamedTuple
 
 
 class Slice(NamedTuple):
-    """The result of a read of a ring: consecutive bytes of the output.
-
-    `lost` is the number of requested bytes before `data` that are no longer in the ring.
-    """
+    """The result of a read of a ring: consecutive bytes of the output."""
 
     data: bytes
-    #: The absolute position of the first byte of `data`.
+    #: The position of the first byte of `data`.
     position: int
-    #: How many of the requested bytes, all before `position`, are no longer retained.
+    #: The number of requested bytes before `position`, which are no longer retained.
     lost: int
 
 
 def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int, int]:
-    """Return the position and the number of the bytes that a read of a ring returns.
+    """Return the position of the first byte that a read of a ring returns, and the number of bytes.
 
     The read requests at most `max_bytes` (None: all) from position `since` on, and the ring retains
     the bytes from position `start` to `end`. Raises `ValueError` if `since` is negative or after
@@ -45,8 +43,8 @@ def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int
     return position, length if max_bytes is None else min(length, max_bytes)
 
 
-class Ring:
-    """The last `capacity` bytes of a stream.
+class PrivateRing:
+    """The last `capacity` bytes of a stream. Raises `ValueError` if `capacity` is negative.
 
     With capacity 0, no bytes are retained, and only the positions grow.
     """
@@ -62,7 +60,7 @@ class Ring:
 
     @property
     def start(self) -> int:
-        """The position of the oldest byte retained; equal to `end` if there is none."""
+        """The position of the oldest retained byte; equal to `end` if no byte is retained."""
         return max(0, self._end - self.capacity)
 
     @property
@@ -82,7 +80,7 @@ class Ring:
         if not capacity:
             return
         if len(buffer) < capacity:
-            # Allocate it all at once: growing would copy a large buffer.
+            # Allocate the whole buffer at once: growing it step by step would copy it each time.
             self._buffer = bytearray(capacity)
             self._buffer[: len(buffer)] = buffer
             buffer = self._buffer
@@ -96,9 +94,9 @@ class Ring:
             target[: kept - first] = tail[first:]
 
     def read(self, since: int, max_bytes: int | None = None) -> Slice:
-        """Return the retained bytes from position `since` on: at most `max_bytes`, or all.
+        """Return the retained bytes from position `since` on: at most `max_bytes`; None for all.
 
-        Raises `ValueError` if `since` is not between 0 and `end`, or `max_bytes` is negative.
+        Raises `ValueError` if `since` is negative or after `end`, or if `max_bytes` is negative.
         """
         position, length = bounds(since, max_bytes, self.start, self._end)
         return Slice(self._copy(position, length), position, position - since)

@@ -17,18 +17,18 @@ versions.
 | `CONSUMED` | worker | everything before this position may be overwritten |
 | `STALLED` | keeper | 1 while the PTY is not read because the ring is full |
 | `ARMED` | worker sets, keeper clears | 1 while the worker waits for more output |
-| `EMULATOR` | worker sets, both clear | position + 1 while the emulator processes output, or 0 |
+| `EMULATOR` | worker sets, both clear | position + 1 while the emulator processes output, else 0 |
 | `REPLIED` | worker | replies to queries before this position were sent |
-| `RECORD` | keeper | location of the record: offset << 32 or-ed with its length; 0: none |
+| `RECORD` | keeper | location of the record: `(offset << 32) + length`; 0 if there is none |
 | `PID`, `STARTED` | keeper, once | the child's pid; its start time in microseconds since boot |
-| `EXITED` | keeper | wait status + 1 once the child is reaped, `EXITED_UNKNOWN`, or 0 |
+| `EXITED` | keeper | 0 until the child is reaped; then wait status + 1, or `EXITED_UNKNOWN` |
 | `EXIT_END` | keeper | position at which the child's output ends |
 | `EXIT_CPU` | keeper | the child's CPU time in microseconds |
 | `EXIT_RSS` | keeper | the child's peak resident memory in bytes |
 | `EXIT_AT` | keeper | time of reaping in microseconds since boot |
-| `CLOSED` | keeper | end + 1 once the terminal is closed, or 0 |
+| `CLOSED` | keeper | 0 until the terminal is closed; then the end of the output + 1 |
 | `EMULATOR_KILLS` | keeper | how often a worker was killed while `EMULATOR` was set |
-| `MARKED` | keeper | start + 1 of the space that `mark_unread` has filled, or 0 |
+| `MARKED` | keeper | start + 1 of the space that `mark_unread` has filled, else 0 |
 
 When a worker has ended, the keeper clears `EMULATOR`, unless the worker crashed. If the worker was
 killed while `EMULATOR` was set, the keeper increments `EMULATOR_KILLS`; from the third time on, it
@@ -36,11 +36,12 @@ does not clear `EMULATOR`.
 
 The keeper maintains `RESERVED <= CONSUMED + capacity`: unconsumed output is never overwritten.
 
-A reader copies first and checks afterwards: of a copy of [p, p + n), the bytes from position
-`RESERVED - capacity` on are valid, with `RESERVED` as read after the copy.
+The keeper may overwrite consumed bytes while a reader copies them. So a reader first copies, and
+then reads `RESERVED`: only the copied bytes from position `RESERVED - capacity` on are valid.
 
-A new record is written beside the current record; then a single store sets `RECORD`. A keeper that
-dies while it writes leaves the current record intact.
+The *record* is the terminal's state for the next worker. A new record is written beside the current
+record; then a single store sets `RECORD`. A keeper that dies while it writes leaves the current
+record intact.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class RingFile:
         """The header's words; the indices are the constants of this module."""
         self._record_area = view[RECORD_OFFSET:DATA_OFFSET]
         self.data = view[DATA_OFFSET:]
+        """The output: the byte at position p has the index `p % capacity`."""
         self.capacity: int = len(self.data)
 
     def close(self) -> None:
@@ -143,10 +145,10 @@ class RingFile:
                     return
 
     def read(self, since: int, max_bytes: int) -> tuple[int, bytes]:
-        """Return the position of the first byte that is read, and at most `max_bytes` of output.
+        """Return at most `max_bytes` of output, preceded by the position of its first byte.
 
         The output starts at position `since`, or at the oldest retained byte if that is later. If
-        there is no such output, the position is that of the next byte to be written.
+        there is no output after `since`, the position is the end of the output.
         """
         header, data, capacity = self.header, self.data, self.capacity
         end = header[HEAD]
@@ -171,7 +173,8 @@ class RingFile:
         """
         at = head % self.capacity
         size = min(end - head, len(UNREAD), self.capacity - at)
-        # A keeper may be killed while it fills the space: what is left there is old output.
+        # A keeper that is killed while it fills the space leaves old output in the space. `recover`
+        # must not take that for new output.
         self.header[MARKED] = 0
         self.data[at : at + size] = UNREAD[:size]
         self.header[MARKED] = head + 1
@@ -193,12 +196,13 @@ class RingFile:
     def write_record(self, record: bytes) -> bool:
         """Replace the record: the terminal's state for the next worker.
 
-        Returns False, and keeps the old record, if the new one does not fit.
+        Returns whether the new record fits. If it does not, the old record stays.
         """
         location = self.header[RECORD]
         offset, length = location >> 32, location & 0xFFFF_FFFF
         size = len(record)
-        # The new record must not overlap the current one. The lower place uses fewer pages.
+        # The new record must not overlap the current one. It is put before the current one if it
+        # fits there, which uses fewer memory pages.
         start = 0 if location == 0 or size <= offset else offset + length
         if start + size > len(self._record_area):
             return False
@@ -207,7 +211,7 @@ class RingFile:
         return True
 
     def record(self) -> bytes:
-        """Return the record (the terminal's state for the next worker); empty if there is none."""
+        """Return the record, the terminal's state for the next worker; `b""` if there is none."""
         location = self.header[RECORD]
         offset, length = location >> 32, location & 0xFFFF_FFFF
         return bytes(self._record_area[offset : offset + length])
@@ -240,7 +244,10 @@ def create_ring(ring_size: int) -> tuple[int, RingFile]:
 
 
 def map_ring(fd: int) -> RingFile:
-    """Map an existing ring file. Raises `OSError`, and `RingError` if it is not a ring file."""
+    """Map an existing ring file. The caller keeps ownership of `fd`.
+
+    Raises `OSError` if `fd` cannot be mapped, and `RingError` if it is not a valid ring file.
+    """
     size = os.fstat(fd).st_size
     if size < DATA_OFFSET + CAPACITY_MIN_BYTES:
         raise RingError(

@@ -1,4 +1,4 @@
-"""The sockets that a daemon listens on: one for agents and one for the user's clients.
+"""Opens the sockets of a daemon, for agents and for the user's clients, and stores them.
 
 acpterm binds a socket itself, unless the service manager has handed it over. A bound socket is
 restored by later workers: the keeper holds each socket, and the lock file of each bound socket. So
@@ -16,8 +16,8 @@ from typing import Final
 import trio
 
 from acpterm.config import Settings, agent_socket, user_socket
-from acpterm.host.server.listener import UnixListener
 from acpterm.host.server.systemd import path_of
+from acpterm.host.server.unix_listener import UnixListener
 from acpterm.host.state.records import ListenRecord
 from acpterm.host.state.store import LISTEN_PREFIX, StateStore, StoredEntry
 
@@ -26,10 +26,10 @@ _LOCKS: Final = {"agent": "lock", "user": "lock/user"}
 
 
 class Listening:
-    """The sockets of one `kind`, which is `agent` or `user`.
+    """The listening sockets of one `kind`, which is `agent` or `user`, at `path`.
 
     `bound` is the listener of a socket that acpterm has bound, in this worker or (`is_restored`) in
-    a previous worker. It is None if the service manager has handed over the sockets.
+    a previous worker. `bound` is None if the service manager has handed over the sockets.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Listening:
         store.put(f"{LISTEN_PREFIX}{self._kind}", record.encode(), fds)
 
     def rebind(self, store: StateStore) -> trio.SocketListener | None:
-        """If the socket file was removed, listen again and return the new listener; else None.
+        """If the socket file was removed, listen again: return the new listener, otherwise None.
 
         The new socket is stored in `store`. Raises `ListenError` if the file cannot be created.
         """
@@ -124,7 +124,7 @@ def open_sockets(
 
     `entries` is the keeper's store. `records` are the store's records of bound sockets, by key; the
     other sockets in the store were handed over by the service manager. `pid` is the daemon's.
-    Raises `ListenError`, after removing the sockets that were bound here.
+    Raises `ListenError` if a socket cannot be bound; the sockets bound before it are then removed.
     """
     handed = [
         socket.socket(fileno=fd)

@@ -1,0 +1,194 @@
+"""The member `acpterm` of ``_meta``: what acpterm adds to the messages between agent and host.
+
+`CreateMeta` has the options of ``terminal/create``. An agent's member is decoded strictly: an
+invalid value is an error that names the value, because an agent that sends the member is written
+for acpterm. A null member is treated as absent.
+"""
+
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from acpterm.acp.agent_api import Cells, Format, Positive
+from acpterm.acp.base import MetaIn, Wire
+from acpterm.acp.lenient import decode
+from acpterm.acp.terminal import TerminalId
+
+OWN: Final = "acpterm"
+"""The name of the member of ``_meta`` that belongs to acpterm."""
+
+EndedBy: TypeAlias = Literal[
+    "exited",
+    "agent",
+    "user",
+    "timeout",
+    "idle",
+    "limit",
+    "lost",
+    "disconnect",
+    "node_failure",
+    "time_limit",
+    "preempted",
+    "cancelled",
+    "not_started",
+]
+"""What ended a program. `acpterm.terminal.status.EndedBy` describes each value."""
+
+
+class ResourcesParams(Wire, omit_defaults=True, forbid_unknown_fields=True):
+    """The resources that a create request asks a cluster for, in place of those in the settings.
+
+    The values are as Slurm writes them: `time` is minutes or ``HOURS:MINUTES:SECONDS``, `memory`
+    such as ``4G``, and `gpus` such as ``1`` or ``a100:2``. Other members are an error.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    time: str | None = None
+    cpus: Positive | None = None
+    memory: str | None = None
+    gpus: str | None = None
+
+
+class CreateMeta(Wire, omit_defaults=True):
+    """``_meta.acpterm`` of a ``terminal/create`` request: options that ACP does not have.
+
+    The terminal has `cols` columns and `rows` rows. The program is killed after `timeout_ms`
+    milliseconds. `shell` is true if `command` is shell text, and false if it is a program. `format`
+    is the form in which ``terminal/output`` returns the output. `provider` requests that the
+    program runs in a stricter isolation than the user has selected (`landlock`, `bubblewrap`,
+    `podman` or `docker`), or in a place that the user's profile lists, such as `ssh:build1`. `name`
+    is a name for the terminal; if it ends with ``-#``, the ``#`` is replaced by the smallest number
+    from 1 on for which no terminal has the name. `resources` are for a place on a cluster.
+    """
+
+    cols: Cells | None = None
+    rows: Cells | None = None
+    timeout_ms: Positive | None = None
+    shell: bool | None = None
+    format: Format | None = None
+    provider: str | None = None
+    name: str | None = None
+    resources: ResourcesParams | None = None
+
+
+class CreatedMeta(Wire):
+    """``_meta.acpterm`` of a ``terminal/create`` response.
+
+    `provider` says where the program runs, and `isolation` how it is isolated there. `level` is the
+    level of the command. `name` is the name of the terminal, if a name was requested. `host` is the
+    host that the program runs on, if it is not this one. `queued` is true if a cluster has not
+    started the program yet.
+    """
+
+    provider: str
+    isolation: Literal["none", "sandbox", "container"]
+    level: str | None
+    name: str | UnsetType = UNSET
+    host: str | UnsetType = UNSET
+    queued: bool | UnsetType = UNSET
+
+
+class OutputMeta(Wire):
+    """``_meta.acpterm`` of a ``terminal/output`` response: whether the program waits for input.
+
+    `waiting_for_input` is sent only while the program runs, and only if acpterm can determine
+    whether the program waits. While a cluster has no room for the program yet, `queued` is sent
+    instead, and is true.
+    """
+
+    waiting_for_input: bool | UnsetType = UNSET
+    queued: bool | UnsetType = UNSET
+
+
+class ExitMeta(Wire):
+    """``_meta.acpterm`` of an exit status: what ended the program, and the resources it used.
+
+    `wall_ms` is the time from start to end, `cpu_ms` the CPU time, and `max_rss_bytes` the peak
+    memory. If a limit ended the program, `limit` is the name of the limit, and `limit_value` its
+    value in bytes (`memory`, `file_size`), seconds (`idle`, `wall`) or milliseconds (`timeoutMs`).
+    `host` is the host that the program ran on, if it is not this one.
+    """
+
+    ended_by: EndedBy
+    wall_ms: int
+    cpu_ms: int | UnsetType = UNSET
+    max_rss_bytes: int | UnsetType = UNSET
+    limit: str | UnsetType = UNSET
+    limit_value: float | UnsetType = UNSET
+    host: str | UnsetType = UNSET
+
+
+class ExecContextParams(Wire, omit_defaults=True):
+    """The execution context for the programs that a peer starts, as the peer sends it.
+
+    For an absent member the host uses the value that it has determined itself. `umask` is a number
+    (18 is 0o022). `rlimits` maps a name without ``RLIMIT_``, such as ``NOFILE``, to the soft and
+    the hard limit; -1 means unlimited.
+    """
+
+    env: dict[str, str] | None = None
+    cwd: Annotated[str | None, Meta(description="an absolute path")] = None
+    umask: Annotated[int, Meta(ge=0, le=0o777)] | None = None
+    rlimits: dict[str, tuple[int, int]] | None = None
+
+
+class InitializeMeta(Wire, omit_defaults=True):
+    """``_meta.acpterm`` of an ``initialize`` request.
+
+    `context` is the execution context of the programs that the peer starts. `asker` is the former
+    name of `context`, and is used if `context` is absent. `relay` is true if the process that
+    connects (`acpterm stdio`) only relays the messages of its parent, the agent. `resume` is the
+    secret of an earlier connection whose stream has ended, to continue that connection. `approver`
+    is a token that makes the connection an approver, whose client asks the user (see `approvals`);
+    only the user's own programs can get such a token. `profile` is the name of a profile; the
+    agent's commands must satisfy this profile and the profile that the user has selected. `elicits`
+    is true if the client shows questions to the user by itself; it has an effect only if the
+    setting `mcp_elicitation_approves` is on.
+    """
+
+    context: ExecContextParams | None = None
+    asker: ExecContextParams | None = None
+    relay: bool | None = None
+    resume: Annotated[str | None, Meta(description="the secret of a connection that was lost")] = (
+        None
+    )
+    approver: str | None = None
+    profile: str | None = None
+    elicits: bool | None = None
+
+
+class CancelMeta(Wire):
+    """``_meta.acpterm`` of a ``session/cancel``: `keep` has the ids of terminals that continue."""
+
+    keep: list[TerminalId] = field(default_factory=list)
+
+
+class ResumeMeta(Wire):
+    """``_meta.acpterm`` of the host's response to an agent's ``initialize``.
+
+    `resume` is the secret of this connection. If the stream breaks, the agent sends the secret in
+    the ``initialize`` of a new stream to continue the connection, with its sessions and terminals.
+    `resumed` is sent if the request contained a secret: true if this ``initialize`` continued the
+    connection with that secret, and false if there is no such connection. `approver` is sent if the
+    request contained a token: true if the token made the connection an approver.
+    """
+
+    resume: str
+    resumed: bool | UnsetType = UNSET
+    approver: bool | UnsetType = UNSET
+
+
+W = TypeVar("W", bound=Wire)
+
+
+def own_meta(meta: MetaIn, into: type[W]) -> W | None:
+    """Return the member `acpterm` of `meta`, decoded as `into`; None if it is absent or null.
+
+    `meta` is the ``_meta`` of a request's params. Raises RpcError (-32602) if the member is
+    invalid.
+    """
+    own = None if meta is None else meta.get(OWN)
+    if own is None or bytes(own) == b"null":
+        return None
+    return decode(own, into, f"params._meta.{OWN}")

@@ -1,0 +1,65 @@
+"""Stores the records of one session of an agent, and of its tool calls, for the next worker."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from acpterm.host.state.records import SessionRecord, ToolCallRecord
+from acpterm.host.state.store import session_key, tool_call_key
+from acpterm.host.state.writer import StateWriter
+
+
+class SessionRecords:
+    """Stores the records of one session and of its tool calls.
+
+    `connection` is the id of the agent's connection, and `number` the session's number in that
+    connection. States: *unstored* until `store` or `restored`; *stored* until `remove`. Nothing is
+    stored while the state is *unstored*.
+    """
+
+    def __init__(self, writer: StateWriter, connection: str, number: int) -> None:
+        self._writer: Final = writer
+        self._connection: Final = connection
+        self._number: Final = number
+        self._key: Final = session_key(connection, number)
+        self._is_stored = False
+
+    def store(self, record: Callable[[], SessionRecord]) -> None:
+        """Begin to store the session: schedule the record that `record` returns to be stored."""
+        self._is_stored = True
+        self.changed(record)
+
+    def restored(self) -> None:
+        """Record that the store has the session's record already, from the previous worker."""
+        self._is_stored = True
+
+    def changed(self, record: Callable[[], SessionRecord]) -> None:
+        """Schedule the session's changed record, which `record` returns, to be stored.
+
+        Do nothing if the session is not stored.
+        """
+        if self._is_stored:
+            self._writer.changed(self._key, lambda: record().encode())
+
+    def call_changed(self, number: int, record: Callable[[], ToolCallRecord] | None) -> None:
+        """Schedule the record of the tool call with this number to be stored or removed.
+
+        `record` returns the record to store; None removes the stored record. Nothing is stored if
+        the session is not stored.
+        """
+        key = tool_call_key(self._connection, self._number, number)
+        if record is None:
+            self._writer.removed(key)
+        elif self._is_stored:
+            self._writer.changed(key, lambda: record().encode())
+
+    def remove(self, calls: Iterable[int]) -> None:
+        """Schedule the records of the session and of its tool calls to be removed.
+
+        `calls` are the tool calls' numbers. Do nothing if the session is not stored.
+        """
+        if not self._is_stored:
+            return
+        self._is_stored = False
+        for number in calls:
+            self.call_changed(number, None)
+        self._writer.removed(self._key)

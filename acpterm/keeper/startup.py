@@ -1,0 +1,133 @@
+"""Start a keeper, become one, or connect to the keeper that started this process.
+
+Processes that are or start a worker use this module. The keeper itself starts in `process.main`.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, NoReturn
+
+import trio
+
+from acpterm.keeper import protocol
+from acpterm.keeper.client import KeeperClient
+from acpterm.keeper.protocol import KEEPER_FD_VARIABLE
+from acpterm.keeper.reports import KeeperLostError
+
+_END_TIMEOUT_S: Final = 4.0
+_POLL_S: Final = 0.002
+
+
+def keeper_command() -> list[str]:
+    """Return the command that starts a keeper, without its arguments.
+
+    On Linux the keeper runs without site-packages, to stay small. On other systems it needs the
+    package ptyprocess, which spawns the programs there.
+    """
+    main = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
+    flags = ["-I", "-S"] if sys.platform == "linux" else ["-I"]
+    return [sys.executable, *flags, main]
+
+
+@asynccontextmanager
+async def embedded_keeper(
+    on_lost: Callable[[], Awaitable[None]] | None = None,
+) -> AsyncIterator[KeeperClient]:
+    """Start a keeper as a child process; yield a client that is connected to it.
+
+    At the end of the `async with` block the keeper kills all programs that are left, and exits. The
+    keeper does the same when this process ends in any other way.
+
+    Raises `OSError` if the keeper cannot be started, and `KeeperLostError` if the keeper dies. If
+    the keeper dies while the block runs, `on_lost` is awaited first, then the block is cancelled.
+    """
+    process, sock = _start_embedded()
+    client = KeeperClient(sock)
+    failure: Exception | None = None
+
+    async def serve(scope: trio.CancelScope) -> None:
+        nonlocal failure
+        try:
+            await client.run(on_terminate=lambda: None)
+        except KeeperLostError as error:
+            failure = error
+            if on_lost is not None:
+                await on_lost()
+            scope.cancel()
+
+    try:
+        await client.connect()
+        await client.ready()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve, nursery.cancel_scope)
+            try:
+                yield client
+            except Exception as error:  # noqa: BLE001  raised below, outside the exception group
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+    finally:
+        client.close()
+        with trio.CancelScope(shield=True):
+            await _wait_ended(process)
+
+
+def _start_embedded() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    worker_end, keeper_end = worker_pair()
+    try:
+        fd = keeper_end.fileno()
+        # In its own session, the keeper does not get the SIGINT of a Ctrl-C at the user's terminal.
+        process = subprocess.Popen(
+            [*keeper_command(), "embedded", str(fd), str(os.getpid())],
+            pass_fds=(fd,),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except BaseException:
+        worker_end.close()
+        raise
+    finally:
+        keeper_end.close()
+    return process, worker_end
+
+
+async def _wait_ended(process: subprocess.Popen[bytes]) -> None:
+    deadline = trio.current_time() + _END_TIMEOUT_S
+    while process.poll() is None:
+        if trio.current_time() > deadline:
+            process.kill()
+        await trio.sleep(_POLL_S)
+
+
+def worker_pair() -> tuple[socket.socket, socket.socket]:
+    """Create a pair of connected sockets; return the worker's end and the keeper's end."""
+    worker_end, keeper_end = protocol.socket_pair()
+    return socket.socket(fileno=worker_end.detach()), socket.socket(fileno=keeper_end.detach())
+
+
+def become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[str]) -> NoReturn:
+    """Replace this process by a daemon's keeper, with exec. Raises `OSError` if exec fails.
+
+    `sock` is the keeper's end of its socket to the first worker, and `worker` is the pid of that
+    worker, a child of this process. The keeper starts later workers with `worker_command`, in the
+    current directory.
+    """
+    sock.set_inheritable(True)
+    arguments = ["supervise", str(sock.fileno()), str(worker), "--", *worker_command]
+    command = [*keeper_command(), *arguments]
+    os.execv(command[0], command)  # noqa: S606  no shell is involved on purpose
+
+
+def inherited_keeper() -> KeeperClient | None:
+    """Return a client for the keeper that started this process; None if no keeper started it.
+
+    Removes the variable `KEEPER_FD_VARIABLE` from the environment.
+    """
+    number = os.environ.pop(KEEPER_FD_VARIABLE, None)
+    return None if number is None else KeeperClient(socket.socket(fileno=int(number)))

@@ -1,0 +1,120 @@
+r"""Find the marks by which a shell delimits its prompts and its commands' output.
+
+A mark is the escape sequence ``ESC ] 133 ; … BEL`` (OSC 133, "semantic prompts"). It has a letter,
+the shell's nonce, the shell's pid and the number of the command. The letters are A before a prompt,
+B at the end of the prompt, C before a command's output and D after the output.
+
+Marks without the nonce are treated as output. The caller must ignore marks of another pid than the
+shell's: they come from a child shell that has inherited PS0 and PS1.
+"""
+
+import re
+from typing import NamedTuple
+
+_PREFIX = b"\x1b]133;"
+# No mark with the nonce is longer.
+_MARK_BYTES_MAX = 160
+
+
+class CommandMark(NamedTuple):
+    """A mark in a shell's output. Positions are offsets in bytes from the output's beginning."""
+
+    letter: str
+    """`A`, `B`, `C` or `D`; see the module's docstring."""
+    n: int
+    """The number of the command that was the last to begin."""
+    status: int | None
+    """The exit code of that command if the letter is D, otherwise None."""
+    pid: int
+    """The pid of the shell that wrote the mark."""
+    begin: int
+    """The position of the mark's first byte."""
+    end: int
+    """The position just past the mark's last byte."""
+
+
+class Output(NamedTuple):
+    """A piece of the output between two marks."""
+
+    data: bytes
+    begin: int
+    """The position of the first byte of `data`."""
+
+
+class CommandMarkScanner:
+    """Splits the output of the shell with the given nonce into marks and the output between them.
+
+    `position` is the position of the first byte that will be fed. If the bytes fed end with the
+    possible beginning of a mark, at most `_MARK_BYTES_MAX` bytes are held back until the next call.
+    """
+
+    def __init__(self, nonce: str, position: int = 0) -> None:
+        self._pattern = re.compile(
+            rb"\x1b\]133;([ABCD])(?:;(\d+))?;aid=%b;pid=(\d+);n=(\d+)\x07" % nonce.encode()
+        )
+        self._held = b""
+        self._position = position
+
+    @property
+    def position(self) -> int:
+        """The position just past the last byte that was fed or skipped."""
+        return self._position + len(self._held)
+
+    def feed(self, data: bytes) -> list[Output | CommandMark]:
+        """Process `data`, the next bytes; return the marks and pieces of output found, in order."""
+        data = self._held + data
+        pieces: list[Output | CommandMark] = []
+        at = 0
+        for found in self._pattern.finditer(data):
+            self._add_output(pieces, data, at, found.start())
+            letter, status, pid, n = found.groups()
+            pieces.append(
+                CommandMark(
+                    letter.decode(),
+                    int(n),
+                    None if status is None else int(status),
+                    int(pid),
+                    self._position + found.start(),
+                    self._position + found.end(),
+                )
+            )
+            at = found.end()
+        keep = _possible_begin(data, at)
+        self._add_output(pieces, data, at, keep)
+        self._held = data[keep:]
+        self._position += keep
+        return pieces
+
+    def skip(self, size: int) -> list[Output | CommandMark]:
+        """Return what `flush` returns; then advance the position by `size` bytes that are lost."""
+        pieces = self.flush()
+        self._position += size
+        return pieces
+
+    def flush(self) -> list[Output | CommandMark]:
+        """Return the bytes that are held back, as output; the list is empty if there are none."""
+        pieces: list[Output | CommandMark] = []
+        self._add_output(pieces, self._held, 0, len(self._held))
+        self._position += len(self._held)
+        self._held = b""
+        return pieces
+
+    def _add_output(
+        self, pieces: list[Output | CommandMark], data: bytes, begin: int, end: int
+    ) -> None:
+        if begin < end:
+            pieces.append(Output(data[begin:end], self._position + begin))
+
+
+def _possible_begin(data: bytes, at: int) -> int:
+    """Return the index at which an incomplete mark at the end of `data` may begin.
+
+    The index is not below `at`. Returns the length of `data` if no mark can begin there.
+    """
+    begin = data.rfind(b"\x1b", max(at, len(data) - _MARK_BYTES_MAX))
+    if begin < 0:
+        return len(data)
+    tail = data[begin:]
+    if tail.startswith(_PREFIX):
+        return len(data) if b"\a" in tail else begin
+    return begin if _PREFIX.startswith(tail) else len(data)

@@ -1,0 +1,37 @@
+"""The parameters with which `pool` creates or adopts a terminal, as data."""
+
+import math
+from typing import Final, NamedTuple
+
+from acpterm.pty.limits import Cause
+from acpterm.terminal.remote import RemoteProgram
+from acpterm.terminal.status import EndedBy
+
+_MIB: Final = 1024 * 1024
+
+
+class TerminalSpec(NamedTuple):
+    """The parameters of `Pool.create` and `Pool.adopt`."""
+
+    size: tuple[int, int] = (120, 40)
+    """Columns and rows."""
+    limit: int = _MIB
+    """The maximum number of bytes of text to retain."""
+    ring_size: int = _MIB
+    """The number of bytes of raw output to retain."""
+    lifetime: float = math.inf
+    """Seconds after which the program is killed; infinite for never."""
+    lifetime_cause: Cause | None = None
+    """The limit that sets the lifetime; None if none does."""
+    view: str = "text"
+    """The view that the terminal's creator reads: `text`, `raw` or `screen`."""
+    created_time: float | None = None
+    """The time of creation in seconds since 1970; None for now."""
+    started_at: float | None = None
+    """The time of creation in seconds since boot (`pty.processes.now`); None for now."""
+    ended_by: EndedBy | None = None
+    """What was already ending the program of an adopted terminal; None if nothing was."""
+    cause: Cause | None = None
+    """The limit because of which `ended_by` is ending the program; None without one."""
+    remote: RemoteProgram | None = None
+    """The program, if it runs on another host; otherwise None."""
