@@ -43,7 +43,6 @@ from acpterm.config import Settings, agent_socket, user_socket
 from acpterm.runtime import exec_context
 
 _CHUNK: Final = 64 * 1024
-_EVENTS: Final = "_acpterm/events"
 
 
 class Opened(NamedTuple):

@@ -76,7 +76,10 @@ class Program:
 
     def is_running(self) -> bool:
         """Return whether the process that was started runs."""
-        return alive(self.pid) and started(self.pid) == self._started
+        try:
+            return alive(self.pid) and started(self.pid) == self._started
+        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+            return False
 
     async def wait(self) -> None:
         """Wait for the exit; this request is pending from the start."""

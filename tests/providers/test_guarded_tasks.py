@@ -99,4 +99,5 @@ async def test_places_that_may_have_leftovers_are_run_from_the_start(starts):
         await nursery.start(policy.run)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    assert sorted(starts) == ["slurm:cpu", "ssh:kept"]
+    # On a slow machine they have failed and been started more than once.
+    assert set(starts) == {"slurm:cpu", "ssh:kept"}

@@ -28,7 +28,6 @@ from acpterm.providers.ssh.wait_scripts import WAIT_PL, WAIT_SH
 
 JOB_VARIABLE: Final = "ACPTERM_JOB"
 """The environment variable that has the id of the job, in all processes of its program."""
-READY: Final = "ready"
 _REMOVED: Final = "acpterm: the connection to this host was replaced"
 UNLESS_REMOVED: Final = f'if test -r "$2"; then exec "$@"; fi; echo "{_REMOVED}" >&2; exit 255'
 """Shell text that executes its arguments if the script that its second argument names exists.

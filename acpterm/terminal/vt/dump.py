@@ -88,7 +88,7 @@ class ScreenState:
     `saved` is the cursor saved by DECSC, or None. `pages` has the rows, from top to bottom.
     """
 
-    __slots__ = ("charsets", "keys", "link", "pages", "pen", "saved", "shape", "wraps", "x", "y")
+    __slots__ = ("charsets", "keys", "pages", "pen", "saved", "shape", "wraps", "x", "y")
 
     def __init__(self, payload: memoryview) -> None:
         (
