@@ -1,7 +1,7 @@
 """One terminal in a browser: xterm.js is fed by the daemon's emulator."""
 
-import contextlib
 import base64
+import contextlib
 import re
 import sys
 
