@@ -43,10 +43,11 @@ class AuditTrail:
     def terminal(
         self, event: str, entry: TerminalEntry, by: str | None, share: str | None = None
     ) -> None:
-        """Record an event of the event bus about a terminal, if the audit log has such events.
+        """Record an event about a terminal, if the audit log has events of this kind.
 
-        `by` is the event's cause, such as `user`; None if no cause is given. If a visitor is the
-        cause, `share` is the id of the visitor's share.
+        `event` is the name of the event on the event bus. `by` is the event's cause, such as
+        `user`; None if no cause is given. If a visitor is the cause, `share` is the id of the
+        visitor's share.
         """
         name = _EVENTS.get(event)
         if self._log is None or name is None:

@@ -184,6 +184,11 @@ async def _end_when_idle(
     *,
     first_request_timeout_s: float = FIRST_REQUEST_TIMEOUT_S,
 ) -> None:
+    """Set `end_requested` once the host was not needed for `idle_exit_s` seconds.
+
+    `has_queued` returns whether connections are waiting to be accepted. At the beginning, wait up
+    to `first_request_timeout_s` seconds for the first connection.
+    """
     # The process that started the daemon has not connected yet.
     with trio.move_on_after(first_request_timeout_s):
         while not host.is_needed():

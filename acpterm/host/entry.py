@@ -60,9 +60,9 @@ class Session(Protocol):
 
 
 class Origin:
-    """Replaces the session of a restored terminal whose session does not have it any more.
+    """Replaces the session that created a restored terminal, if the session no longer exists.
 
-    Only the session's id and the agent are left.
+    Only the session's id and the agent are known.
     """
 
     def __init__(self, identifier: str, agent: AgentInfo) -> None:

@@ -189,10 +189,11 @@ class HostPolicy:
         return True
 
     async def remove_leftovers(self, held: Collection[str]) -> None:
-        """Remove the containers of a daemon that was killed, if the settings have an image.
+        """Remove the containers that killed daemons have left, with all container engines.
 
-        `held` are the clean-up tokens of this host's terminals. All engines are asked: an agent may
-        have requested a container although neither the settings nor a profile select one.
+        An agent may have requested any engine, even if neither the settings nor a profile select
+        it. Without the setting `image` there are no containers, so do nothing. `held` are the
+        clean-up tokens of this host's terminals, whose containers are kept.
         """
         if self._settings.image is None:
             return

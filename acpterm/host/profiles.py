@@ -1,5 +1,8 @@
 """Selects the profile of an agent's connection, by the settings `profile` and `profile_for`.
 
+`AgentConnection.profiles` adds the profile that the user has chosen, and those that the client
+requests.
+
 The selection depends on facts that the host determines itself: the program that uses the
 connection, and the directory that it works in. What an agent sends about itself is not used.
 
@@ -77,8 +80,8 @@ class Profiles:
 def _patterns(selector: ProfileFor) -> list[str] | None:
     """Return the patterns for the directory; None if `selector` applies in every directory.
 
-    The kernel reports the directory of a process without symbolic links, so the second pattern is
-    the first one without them.
+    The first pattern is that of the setting. The second is the same path with its symbolic links
+    resolved, since the kernel reports the directory of a process in this form.
     """
     if selector.directory is None:
         return None

@@ -70,9 +70,10 @@ def read(
 ) -> Coroutine[Any, Any, ReadResponse]:
     """Return a coroutine that returns the output after the position `since`, or the screen.
 
-    The coroutine waits at most `wait_ms` milliseconds for output after `since`, or until the
-    program exits; with `until_input`, also until the program waits for input. `read` itself raises
-    `RpcError` (-32602) if `since` is after the end of the output.
+    The coroutine first waits, at most `wait_ms` milliseconds, until there is output after `since`
+    or the program has exited; with `until_input`, it also stops waiting when the program waits for
+    input. `read` itself, not the coroutine, raises `RpcError` (-32602) if `since` is after the end
+    of the output, or if the terminal is too large for the requested screen.
     """
     terminal = entry.terminal
     view = params.format or terminal.view
@@ -197,8 +198,9 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
 def signal(terminal: Terminal, name: str) -> Empty | Coroutine[None, None, Empty]:
     """Send the signal `name`, such as `SIGINT`, to the terminal's foreground process group.
 
-    If the program runs on another host, return a coroutine that sends the signal. Both raise
-    `RpcError` (-32602) if there is no such signal, or if the process group cannot be signalled.
+    If the program runs on another host, return a coroutine that sends the signal. This function or
+    the coroutine raises `RpcError` (-32602) if there is no such signal, or if the process group
+    cannot be signalled.
     """
     try:
         number = number_of(name)

@@ -1,8 +1,8 @@
 """Asks the user whether an agent's command may run, and handles the answers of approvers.
 
-`ask_user` is called by the gate of `terminal/create`. After a take-over, the client repeats the
-request: `ask_user` then continues the question that an earlier worker has asked, or returns the
-answer that the user has given meanwhile.
+`ask_user` is called by the gate of `terminal/create` and `_acpterm/command/check`. After a
+take-over, the client repeats the request: `ask_user` then continues the question that an earlier
+worker has asked, or returns the answer that the user has given meanwhile.
 
 An agent cannot answer its own questions: `answer` and `decline` are refused unless the connection's
 client is an approver (see `host.approvals`), which does not pass on such requests of the agent.
@@ -38,9 +38,9 @@ class Ask(NamedTuple):
     level: str
     reason: str
     prefix: Prefix | None
-    """The words that the answer "always" applies to; None if that answer is not possible. They must
-    stand for the whole command: every later command of the session with the same prefix gets the
-    same answer without a question."""
+    """The words that the answer "always" applies to; None if that answer is not possible. A later
+    command of the session with the same prefix gets the same answer without a question. So the
+    words must be those of the only part of the command that the user is asked about."""
     fingerprint: bytes
     """A hash of the request, and of everything else that decides what the command does."""
     timeout_s: float | None = None

@@ -68,7 +68,8 @@ class Resumer(Protocol):
     def resume(self, fresh: "AgentConnection", secret: str) -> "AgentConnection | None":
         """Move the transport of the new connection `fresh` to the connection that has `secret`.
 
-        Return the connection that has `secret`; None if no connection was resumed.
+        Return the connection that has `secret`; None if no connection was resumed. Raises
+        `RpcError` (-32600) if `fresh` already has sessions.
         """
 
 
@@ -203,7 +204,8 @@ class AgentConnection:
     def request_profile(self, name: str) -> None:
         """Apply the profile `name` in addition, for as long as the connection lasts. Idempotent.
 
-        Any peer may request this, because an additional profile can only make decisions stricter.
+        The caller has checked that there is such a profile. Any peer may request this, because an
+        additional profile can only make decisions stricter.
         """
         if name not in self.requested_profiles:
             self.requested_profiles.append(name)
@@ -440,9 +442,10 @@ class AgentConnection:
     def add(
         self, session: Session, terminal: Terminal, request: LaunchRequest, record: TerminalRecord
     ) -> TerminalEntry:
-        """Add a terminal that was just created, and return it; release it if the connection closed.
+        """Add a terminal that was just created, and return its entry.
 
         `request` is the launch request that started `terminal`, and `record` the terminal's record.
+        If the connection was closed meanwhile, the terminal is released at once.
         """
         entry = TerminalEntry(terminal, record, self.host.state_writer, session)
         session.add(entry)

@@ -2,8 +2,9 @@
 
 Each profile of the connection judges the command: first the profile that the user has chosen or the
 settings select, then those that the client has requested for itself. The strictest decision counts,
-so a requested profile can only make the result stricter. If several profiles come to this decision,
-the last of them words a refusal, and the first of them words a question.
+so a requested profile can only make the result stricter. Of several profiles that come to this
+decision, one counts (`Judgement.profile`): if the command is denied, the last of them, otherwise
+the first. The errors and the question to the user give the reasons of this profile.
 """
 
 from collections.abc import Iterable
@@ -41,11 +42,11 @@ class Judgement(NamedTuple):
     level: Level
     """The most dangerous level in the verdicts of all profiles."""
     must_use_shell: bool
-    """Whether the command has to run as the shell text that was judged.
+    """Whether the command was judged as shell text, and may run only as shell text.
 
-    Otherwise the line runs as a program if it is, as a whole, the path of a program
-    (`launch.command`). If the command was judged as shell text, that program was not judged, so
-    this is False only if the profiles allow unknown commands.
+    If False, `launch.command` may also take the whole text for the path of a program. This program
+    was not judged. So for a command that was judged as shell text, the value is False only if all
+    profiles allow it as an unknown command.
     """
     provider: str
     """The name of the provider that runs the program."""

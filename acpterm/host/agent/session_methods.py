@@ -188,7 +188,8 @@ async def release_later(
 def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty:
     """`_acpterm/session/set`: set the directory for later `terminal/create` requests without `cwd`.
 
-    Whether the directory exists is checked only when a terminal is created in it.
+    Whether the directory exists is checked only when a terminal is created in it. Raises `RpcError`
+    (-32602) for a relative path.
     """
     check_absolute(params.cwd)
     session = connection.session(params.session_id)
@@ -201,7 +202,8 @@ def open_session(connection: AgentConnection, params: SetSessionRequest) -> Empt
     """`_acpterm/session/open`: set the session's directory, in which its programs may write.
 
     The directory is also that of later `terminal/create` requests without `cwd`. Raises `RpcError`
-    (-32600) unless the peer is an approver, which knows the directory from the user's client.
+    (-32600) unless the peer is an approver, which knows the directory from the user's client, and
+    the errors of `set_session`.
     """
     if connection.approver is None:
         raise RpcError(

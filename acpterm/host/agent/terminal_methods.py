@@ -5,6 +5,9 @@ docs/protocol.md documents them, and the response to `initialize` advertises the
 
 A handler returns its response, or a coroutine if it has to wait; the connection runs the coroutine
 in a separate task. Cancelling a request leaves its terminal unchanged.
+
+Handlers of requests about an existing terminal raise `RpcError`: -32002 if the session has no such
+terminal; -32602 if the request would change a terminal that the user owns.
 """
 
 import math
@@ -50,8 +53,9 @@ def create(
     """`terminal/create`: start a command in a new terminal.
 
     If the client repeats the request after a reconnect, the response names the terminal that the
-    first request created. If the turn is cancelled meanwhile (`session/cancel`), or the request, no
-    terminal is left, and the error is -32800.
+    first request created. Raises `RpcError`: -32800 if the request or the prompt turn
+    (`session/cancel`) is cancelled meanwhile, and then no terminal is left; -32602 for invalid
+    params; -32603 if the program cannot be started; and the errors of `gate`.
     """
     request = recognisable_id(request_id)
     if entry := connection.creates.repeated(request):

@@ -1,4 +1,4 @@
-"""Starts a terminal: checks the params of a create request, and starts the program."""
+"""`LaunchRequest`: a create request that `validation` has checked, and the start of its program."""
 
 import errno
 import math
@@ -42,12 +42,12 @@ class LaunchRequest:
     """A checked request for a terminal.
 
     `context` is the execution context that the program starts with, `env` the variables that the
-    request adds, and `size` columns and rows. `attended`: whether the user sends the request, not
-    an agent.
-    `shell` says whether `command` is shell text; None decides by the rules of `launch.command`.
-    `stdin` is the path of a file to use as stdin, not the terminal. The constructor checks the
-    values without access to the file system, and raises `RpcError` (-32602) for a command or an
-    environment that no program can be given.
+    request adds, and `size` columns and rows. `attended` says whether the user sends the request,
+    not an agent. `shell` says whether `command` is shell text; None decides by the rules of
+    `launch.command`. `stdin` is the path of a file to use as stdin instead of the terminal.
+
+    The constructor checks the values without access to the file system, and raises `RpcError`
+    (-32602) for a command or an environment that no program can be given.
     """
 
     def __init__(
@@ -219,10 +219,11 @@ class LaunchRequest:
 
 
 def _unenforced(record: TerminalRecord, limits: ResourceLimits, *, strict: bool) -> list[str]:
-    """Return a sentence about each limit that is set in `limits`.
+    """Return, for each limit that is set in `limits`, a sentence that it cannot be enforced.
 
-    The program runs on another host, which enforces no limits. If `strict`, raise `LimitError` for
-    the first limit instead.
+    Called if at least one limit is set and the program runs on another host, where no limit is
+    enforced. `record` is the terminal's record, which names that host. If `strict`, raise
+    `LimitError` for the first limit instead.
     """
     errors = [
         LimitError(name, value, f"the program runs on {record.host or record.provider}")

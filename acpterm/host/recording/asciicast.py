@@ -61,9 +61,10 @@ class Walk:
             self._number += 1
 
     def step(self, until: int, max_bytes: int = CHUNK_BYTES) -> Event | None:
-        """Return the next event before the position `until`; None if there is none.
+        """Return the next event that is not after the position `until`; None if there is none.
 
-        The event has at most `max_bytes` bytes of output. The output must have reached `until`.
+        A change of size at `until` is returned, but output ends before `until`. The event has at
+        most `max_bytes` bytes of output. The terminal's output must have reached `until`.
         """
         ring, timeline = self._terminal.ring, self._terminal.timeline
         if ring.start > self.position and until > self.position:

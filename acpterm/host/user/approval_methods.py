@@ -66,8 +66,8 @@ def approver(user: UserConnection, params: ApproverRequest) -> ApproverResponse:
 async def subscribe(user: UserConnection, params: SubscribeApprovalsRequest) -> Empty:
     """`_acpterm/approval/subscribe`: send the pending questions, then every change.
 
-    A new question is sent as an ``asked`` notification, and its answer as a ``withdrawn``
-    notification. The request lasts until it is cancelled.
+    A new question is sent as an `asked` notification, and its answer as a `withdrawn` notification.
+    The request lasts until it is cancelled.
     """
     follower = _Follower()
     with user.ongoing_request(params.token), user.host.approvals.subscribe(follower):

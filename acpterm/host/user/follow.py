@@ -40,7 +40,8 @@ async def follow(
     and all output was sent. The response has the position just past the sent output.
 
     Raises `RpcError`: -32602 if `since` is after the end of the output, or if the token is in use;
-    -32800 if the connection closes, or if a later request has the same holder.
+    -32800 if the connection closes, or if a later request names the same `holder`, which is any
+    name that the client has chosen for itself: the client has then connected again.
     """
     terminal = entry.terminal
     if params.since_time is not None:
@@ -79,10 +80,11 @@ async def follow(
 
 @contextmanager
 def _replace_earlier(entry: TerminalEntry, holder: str | None) -> Iterator[None]:
-    """Cancel the earlier request of `holder`; register the block as the holder's request.
+    """Cancel the earlier follow request of `holder`, and run the block as its current request.
 
-    If a later request of the same holder arrives, the block is cancelled; then raise `RpcError`
-    (-32800). Do nothing if `holder` is None.
+    `holder` is the name in the request (`FollowRequest.holder`); with None, just run the block. If
+    a later request of the same holder arrives, the block is cancelled; then raise `RpcError`
+    (-32800).
     """
     if holder is None:
         yield

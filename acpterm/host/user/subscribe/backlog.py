@@ -31,10 +31,10 @@ MEMBER_NAMES: Final = (*tool_calls.MEMBER_NAMES, "_meta")
 
 
 class UpdateBacklog:
-    """The updates of tool calls that were not yet sent to one subscriber. True if there are any.
+    """The updates of tool calls that were not yet sent to one subscriber.
 
-    `calls` are the session's tool calls. Once more than `bytes_max` bytes are queued, the updates
-    of each tool call are merged into one.
+    As a condition, a backlog is true if it has any updates. `calls` are the session's tool calls.
+    Once more than `bytes_max` bytes are queued, the updates of each tool call are merged into one.
     """
 
     def __init__(self, calls: ToolCalls, bytes_max: int = BACKLOG_BYTES_MAX) -> None:
