@@ -77,8 +77,8 @@ class Role(Protocol):
     """The wire methods of one role. `terminal` is the id or name of a terminal.
 
     Every request raises `RequestError` if the daemon refuses it, `ClosedError` if the connection
-    has ended, and `DaemonError` if the daemon is of another version. For an agent, `create` and
-    `check` raise `CommandRefused` if the policy or the user refuses the command.
+    has ended, and `DaemonError` if the daemon is of another version. For an agent, `create`,
+    and `check` with `ask`, raise `CommandRefused` if the policy or the user refuses the command.
     """
 
     kind: Literal["user", "agent"]

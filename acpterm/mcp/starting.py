@@ -146,7 +146,7 @@ class Starts:
 
     @asynccontextmanager
     async def asking(self, launch: Launch, ask: Ask | None) -> AsyncIterator[None]:
-        """During the block, let `decide` ask the user about the command of `launch` with `ask`.
+        """During the block, let `decide` call `ask` to ask the user about the command of `launch`.
 
         The block sends the command to the host, which may then ask a question about it.
         """
