@@ -60,7 +60,10 @@ class AgentRole(Caller):
         self.session: Final = session
 
     async def create(self, launch: Launch) -> Created:
-        """Create a terminal. Raises `CommandRefused` if the policy or the user refuses it."""
+        """Create a terminal; return its id and name.
+
+        Raises `CommandRefused` if the policy or the user refuses the command.
+        """
         meta = CreateMeta(
             cols=launch.cols,
             rows=launch.rows,
@@ -117,7 +120,11 @@ class AgentRole(Caller):
         return await self._call("_acpterm/terminal/read", params, ReadResponse)
 
     async def output(self, terminal: str) -> RetainedOutput:
-        """Return all retained output; its end may be later than `position` of the result."""
+        """Return all retained output of a terminal.
+
+        `position` of the result may be before the end of the output: a read from `position` on may
+        repeat output, but misses none.
+        """
         # ACP's response has no position. Use the position just before the request: a read from
         # there may repeat output, but misses none.
         position = (await self.info(terminal)).position
@@ -127,7 +134,7 @@ class AgentRole(Caller):
         )
 
     async def write(self, terminal: str, data: str | bytes) -> None:
-        """Type `data` into a terminal. Raises `ValueError` if it is bytes that are not UTF-8."""
+        """Type `data` into a terminal. Raises `ValueError` for bytes that are not UTF-8."""
         text = data if isinstance(data, str) else data.decode()
         await self._do("_acpterm/terminal/write", WriteRequest(self.session, terminal, text))
 

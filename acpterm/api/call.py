@@ -11,7 +11,11 @@ from acpterm.jsonrpc import RpcError
 
 
 class Call:
-    """A request that was sent. `done` is set once `result` can be called."""
+    """A request that was sent. `done` is set once `result` can be called.
+
+    `on_done` is called at the same time. If the call was abandoned (`is_abandoned`), because no
+    task waits for it any more, `on_late` is called with a result that arrives afterwards.
+    """
 
     def __init__(
         self, on_late: Callable[[Raw], None] | None, on_done: Callable[[], None] | None
@@ -43,7 +47,7 @@ class Call:
             self.late()
 
     def late(self) -> None:
-        """Pass the result to `on_late`, since no task waits for it any more."""
+        """Pass the result, if the request succeeded, to `on_late`: no task waits for it."""
         if self._on_late is not None and isinstance(self._answer, Raw):
             self._on_late(self._answer)
 

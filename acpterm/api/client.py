@@ -37,8 +37,8 @@ class Place(NamedTuple):
 
     `session` is the id of the agent's session; None for the user. `cwd` and `provider` are the
     defaults for terminals that name none; None if the host chooses. `directory` is the directory
-    that the client works in, as the host knows it: in a sandbox, an agent's programs can write to
-    it. `profile` is the profile of `check`, for the user.
+    that the client works in: even in a sandbox, an agent's programs can usually write to it.
+    `profile` is the profile by which `check` of the user judges commands.
     """
 
     session: str | None
@@ -100,7 +100,7 @@ class Client:
         provider: str | None = None,
         output_bytes: int | None = None,
     ) -> Terminal:
-        """Start a program in a new terminal.
+        """Start a program in a new terminal; return the terminal.
 
         Without `args`, `command` is shell text; with `args`, even an empty list, it is a program.
         `shell` (true or false) overrides this. `env` is added to the environment of this process.

@@ -1,4 +1,4 @@
-"""`connect`: the entry to the Python API. It opens a connection to the daemon, and serves it.
+"""`connect`: the entry to the Python API, which serves a connection for the duration of a block.
 
 `connect` owns the connection and the task that reads it, for the duration of its block. At the end
 of an agent's block the daemon ends the agent's terminals; terminals of the user live on.

@@ -46,10 +46,11 @@ _GOODBYE_TIMEOUT_S: Final = 1.0
 
 
 class Connection:
-    """A connection on the stream of `connected`, which `recovery` may replace.
+    """A connection to a daemon. It uses the stream in `connected`, until that stream is lost.
 
-    `name` is the name of the peer in error messages. `on_notification` is called with each
-    notification, and `on_recovered` after each reconnection.
+    Then `recovery` replaces the stream; without a `recovery`, the connection is closed. `name` is
+    the name of the peer in error messages. `on_notification` is called with each notification, and
+    `on_recovered` after each reconnection.
     """
 
     def __init__(

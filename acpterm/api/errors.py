@@ -51,7 +51,11 @@ def request_error(error: RpcError) -> RequestError:
 
 
 def create_error(error: RequestError) -> RequestError:
-    """Return `error` of a create or a check, as `CommandRefused` if the command was refused."""
+    """Return the exception to raise if a request to create a terminal or check a command failed.
+
+    `error` is the exception of the request. Return a `CommandRefused` in its place if the daemon
+    has refused the command; otherwise, return `error` itself.
+    """
     if error.code != INVALID_REQUEST:
         return error
     level = error.data.get("level") if isinstance(error.data, dict) else None

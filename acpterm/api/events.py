@@ -23,10 +23,11 @@ RECONNECTED: Final = "reconnected"
 
 
 class EventStream(AsyncIterator[EventNotification]):
-    """The events since `start`.
+    """Iterates over the events that the daemon sends after `start` was called.
 
-    The iteration raises `RequestError` if the daemon refuses the request, and `ClosedError` when
-    the connection has ended.
+    `token` identifies the stream in the request and its notifications. The iteration raises
+    `RequestError` if the daemon refuses the request, and `ClosedError` when the connection has
+    ended.
     """
 
     def __init__(self, connection: Connection, token: str) -> None:
@@ -47,7 +48,7 @@ class EventStream(AsyncIterator[EventNotification]):
         self._connection.abandon(self._id, self._call)
 
     def put(self, params: Raw) -> None:
-        """Append the event with the params of a notification."""
+        """Append the event of a notification with these params; ignore an unknown event."""
         try:
             self._append(decode(params, type=EventNotification))
         except ValidationError:

@@ -1,7 +1,8 @@
 """Judges commands in this process, without a daemon, by the user's settings and rules.
 
-This serves `Client.check` of the user, whose own commands the daemon does not judge, and the levels
-of commands in `service`. The user is not asked, and nothing is written to the audit log.
+`Client.check` of the user uses this, because the daemon does not judge the user's own commands, and
+`service` uses it to determine the level of a command. The user is not asked, and nothing is written
+to the audit log.
 """
 
 import os
@@ -19,9 +20,10 @@ from acpterm.policy.verdict import Verdict
 
 
 class LocalJudge:
-    """Judges commands by the profile with this name; None: by the profile of the directory.
+    """Judges commands by the profile with the name `profile`.
 
-    Raises `AcptermError` if there is no such profile.
+    If `profile` is None, the settings select a profile by the directory of the command. Raises
+    `AcptermError` if there is no such profile.
     """
 
     def __init__(self, settings: Settings, profile: str | None) -> None:

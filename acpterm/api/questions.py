@@ -49,7 +49,10 @@ class Questions:
         self._pending: Final[dict[str, anyio.CancelScope]] = {}
 
     def on_notification(self, group: TaskGroup, notification: NotificationReceived) -> None:
-        """Handle a notification about questions, in a task of `group`; ignore other ones."""
+        """Handle a notification about questions; ignore any other notification.
+
+        Each new question is passed to `asks` in a task of `group`.
+        """
         params = notification.params
         if isinstance(params, Raw):
             with suppress(msgspec.DecodeError):  # of a newer host

@@ -12,7 +12,10 @@ from acpterm.jsonrpc import Id
 
 
 class Repeats(Protocol):
-    """Records the requests that are sent again after a loss, such as `Unanswered`."""
+    """Records requests without a response, to send them again after the stream was lost.
+
+    `Unanswered` implements this for agents, `UserRepeats` for the user.
+    """
 
     def request(self, id_: Id, method: str, line: bytes) -> None:
         """Record a request that is about to be sent."""
@@ -24,7 +27,10 @@ class Repeats(Protocol):
         """Remove the request `id_`, whose response was received."""
 
     def lost(self) -> Lost:
-        """Return the lines to send on the next connection, and the requests that fail instead."""
+        """Return the lines to send on the next connection, after the stream was lost.
+
+        Also return the requests that fail because they are not sent again.
+        """
 
 
 class Connected(NamedTuple):

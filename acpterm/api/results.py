@@ -24,8 +24,8 @@ class Exit(Struct, frozen=True):
     Either `code` or `signal` (such as ``SIGTERM``) is set, or neither if the status is unknown.
     `ended_by` says what ended the program: ``exited`` if it ended by itself, ``agent``, ``user``,
     ``timeout``, ``idle``, ``limit`` (then `limit` is the name of the limit), ``disconnect``, or
-    ``lost`` if the status is unknown; on a cluster also other words. `wall_seconds` is the run
-    time.
+    ``lost`` if the status is unknown. On a cluster, `ended_by` may also be another word, such as
+    ``time_limit`` (docs/protocol.md lists all). `wall_seconds` is the run time.
     """
 
     code: int | None

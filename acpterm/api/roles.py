@@ -1,4 +1,4 @@
-"""The interface of both roles, user and agent, to the wire; and what their implementations share.
+"""`Role`: the wire methods that the user and agents have; and what its implementations share.
 
 `agent_role` and `user_role` implement `Role`. `Client` and `Terminal` call its methods.
 """
@@ -54,7 +54,7 @@ class Created(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The arguments of `Terminal.read`, which describes them, and the format."""
+    """The arguments of `Terminal.read`, which describes them, and the format of the output."""
 
     since: int | None = None
     max_bytes: int | None = None
@@ -77,13 +77,14 @@ class Role(Protocol):
     """The wire methods of one role. `terminal` is the id or name of a terminal.
 
     Every request raises `RequestError` if the daemon refuses it, `ClosedError` if the connection
-    has ended, and `DaemonError` if the daemon is of another version.
+    has ended, and `DaemonError` if the daemon is of another version. For an agent, `create`,
+    and `check` with `ask`, raise `CommandRefused` if the policy or the user refuses the command.
     """
 
     kind: Literal["user", "agent"]
 
     async def create(self, launch: Launch) -> Created:
-        """Create a terminal."""
+        """Create a terminal; return its id and name."""
 
     async def terminals(self) -> list[TerminalInfo]:
         """Return the terminals that this role may see."""
@@ -124,7 +125,11 @@ class Role(Protocol):
     async def check(
         self, command: str, args: Sequence[str] | None, cwd: str | None, *, ask: bool
     ) -> CommandCheck:
-        """Judge a command without running it."""
+        """Judge a command as if an agent created a terminal with it, without running it.
+
+        With `ask`, an agent's user is asked if the user has to decide, and `CommandRefused` is
+        raised if the command may not run. For the user, `ask` has no effect.
+        """
 
 
 class Caller:

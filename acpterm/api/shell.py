@@ -76,13 +76,15 @@ class Shell:
         return self._busy is not None
 
     async def run(self, command: str, *, timeout: float | None = None) -> Completed:
-        """Run a command, of any number of lines; return when it ends or waits for input.
+        """Run a command, of any number of lines, until it ends or waits for input.
 
-        After `timeout` seconds, return a result with the state ``running``; the command continues,
-        also if this is cancelled. Raises `ShellBusyError` if another command runs or another task
-        uses the shell, `ShellError` if the shell cannot be started or used, and `ValueError` if
+        Return the result of the command. After `timeout` seconds, the state in the result is
+        ``running``, and the command continues. It also continues if the call of `run` is cancelled.
+
+        Raises `ShellBusyError` if another command runs, if another task uses the shell, or if no
+        prompt appears; `ShellError` if the shell cannot be started or used; and `ValueError` if
         `command` contains a NUL or a lone surrogate. The user's policy judges each command of an
-        agent first; raises `CommandRefused` if it is refused.
+        agent first; raises `CommandRefused` if the command is refused.
         """
         check_command(command)
         with self._used():
@@ -101,7 +103,8 @@ class Shell:
     async def wait(self, timeout: float | None = None, *, until_input: bool = True) -> Completed:
         """Wait until the running command ends or waits for input, at most `timeout` seconds.
 
-        If `until_input` is false, a program that waits for input does not end the wait. Raises
+        Return the result of the command; its `state` says why the wait has ended. If
+        `until_input` is false, a program that waits for input does not end the wait. Raises
         `ShellError` if no command runs, and `ShellBusyError` if another task uses the shell.
         """
         with self._used():
@@ -122,7 +125,10 @@ class Shell:
 
     @contextmanager
     def _used(self) -> Iterator[None]:
-        """Raise `ShellBusyError` if another task is in this block."""
+        """Reserve the shell for this task for the duration of the block.
+
+        Raises `ShellBusyError` if another task uses the shell.
+        """
         if self._is_in_use:
             raise ShellBusyError("another task uses the shell")
         self._is_in_use = True
@@ -158,7 +164,13 @@ class Shell:
         *,
         is_retry: bool = False,
     ) -> Command:
-        """Write the command to a file, and type the line that makes the shell read the file."""
+        """Write the command to a file, and type the line that makes the shell read the file.
+
+        Return the `Command`, with `began`, `started_new` and `is_retry` as its members. Raises
+        `ShellError` if the file cannot be written, or if the line cannot be typed in time; the
+        shell is then ended. Raises `RequestError` if the daemon refuses the input of a shell that
+        still runs.
+        """
         self._n += 1
         text = self._kind.command_file(self._n, command, running.flags)
         try:
@@ -175,7 +187,10 @@ class Shell:
         return self._busy
 
     async def _retry(self, running: ShellProcess, command: Command) -> Command:
-        """Repair the terminal's modes, and hand over a command again that was not executed."""
+        """Repair the terminal's modes, and type a command again that the shell has not executed.
+
+        Return the new `Command`. Raises the same errors as `_hand_over`.
+        """
         await in_thread(running.directory.forget, command.n)
         with suppress(ShellBusyError):
             await running.reach_prompt()
@@ -191,9 +206,11 @@ class Shell:
         )
 
     async def _type(self, running: ShellProcess, keys: str) -> None:
-        """Type the whole line. If that takes too long, end the shell, and raise `ShellError`.
+        """Type the line `keys` as a whole: a part of it would become part of the next command.
 
-        A part of a line would become part of the next command. If cancelled, still type the line.
+        Do this even if cancelled. Raises `ShellError` if it takes longer than `PROMPT_TIMEOUT_S`;
+        the shell is then ended. Raises `RequestError` if the daemon refuses the input of a shell
+        that still runs.
         """
         try:
             with anyio.move_on_after(PROMPT_TIMEOUT_S, shield=True) as scope:

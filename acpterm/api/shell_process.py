@@ -106,9 +106,10 @@ class ShellProcess:
         return bool(found.data)
 
     async def report(self, n: int) -> Report | None:
-        """Return the report of command `n`; None if there is no valid one.
+        """Return the report of command `n`; None if there is no valid report.
 
-        Do not look for it while the command certainly runs.
+        The file of the report is read only if the command may have ended: if its end was in the
+        output, or if there was no output for `QUIET_S` seconds. Otherwise, return None.
         """
         if not self.tracker.has_ended and self.quiet_s < QUIET_S:
             return None
@@ -161,8 +162,9 @@ async def start_shell(
 ) -> ShellProcess:
     """Start a shell; return it when it displays its first prompt.
 
-    `env` is the environment that it is started with. Raises `ShellError` if the shell cannot be
-    started, or does not display a prompt within `START_TIMEOUT_S`.
+    `env` is the environment that the shell is started with. Raises `ShellError` if the shell's
+    files cannot be written or are not visible where it runs, or if it does not display a prompt
+    within `START_TIMEOUT_S`; and `RequestError` if the daemon refuses to create its terminal.
     """
     directory = await _visible_directory(client, options)
     try:
@@ -247,7 +249,7 @@ async def _visible_directory(client: "Client", options: ShellOptions) -> ShellDi
 
 
 async def _can_read(client: "Client", options: ShellOptions, path: str) -> bool:
-    """Return whether a program of the shell's terminals can read a file."""
+    """Return whether a program that runs where the shell will run can read the file `path`."""
     probe = await client.create("cat", [path], cwd=options.cwd, provider=options.provider)
     try:
         end = await probe.wait(START_TIMEOUT_S)

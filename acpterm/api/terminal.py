@@ -126,7 +126,10 @@ class Terminal:
         await self.write(b"".join(key_bytes(name, application=application) for name in names))
 
     async def wait(self, timeout: float | None = None) -> Exit | None:
-        """Wait until the program has exited; return None if it has not after `timeout` seconds."""
+        """Wait until the program has exited, at most `timeout` seconds.
+
+        Return how the program ended; None if it has not exited in this time.
+        """
         with anyio.move_on_after(timeout):
             return await self._role.wait(self.id)
         return None

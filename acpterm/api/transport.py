@@ -1,4 +1,4 @@
-"""Opens the connection of a client: to the daemon, which is started if needed, or to a given path.
+"""Opens the stream of a connection, sends `initialize`, and opens another stream after a loss.
 
 `open_agent`, `open_user`, `open_path` and `open_stream` return a stream and its recovery:
 
@@ -71,8 +71,9 @@ class Introduction(NamedTuple):
 class DaemonRecovery:
     """Connects to the daemon again. Implements `Recovery`.
 
-    `params` returns the params of `initialize`; its argument is the secret of the connection, or
-    None for the user.
+    `name` is the name of the daemon in error messages. `params` returns the params of `initialize`;
+    its argument is the secret of the connection, or None for the user. `is_user` selects the user's
+    socket, not that of the agents.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class DaemonRecovery:
 
 
 async def open_user(settings: Settings) -> Opened:
-    """Connect to the user's socket, and start the daemon if needed.
+    """Return a connection to the user's socket; start the daemon if needed.
 
     Raises `DaemonError` if the daemon cannot be started or used.
     """
@@ -148,7 +149,7 @@ async def open_user(settings: Settings) -> Opened:
 
 
 async def open_agent(settings: Settings, agent: Introduction) -> Opened:
-    """Connect to the agents' socket, and start the daemon if needed.
+    """Return a connection to the agents' socket; start the daemon if needed.
 
     Raises `DaemonError` if the daemon cannot be started or used.
     """
@@ -163,7 +164,7 @@ async def open_agent(settings: Settings, agent: Introduction) -> Opened:
 
 
 async def open_path(path: str, settings: Settings, agent: Introduction) -> Opened:
-    """Connect to a host that speaks the agents' protocol on the Unix socket `path`.
+    """Return a connection to a host that speaks the agents' protocol on the Unix socket `path`.
 
     Raises `DaemonError` if the host cannot be used.
     """
@@ -177,7 +178,7 @@ async def open_path(path: str, settings: Settings, agent: Introduction) -> Opene
 
 
 async def open_stream(stream: ByteStream, settings: Settings, agent: Introduction) -> Opened:
-    """Connect to a host that speaks the agents' protocol at the other end of `stream`.
+    """Return a connection to a host that speaks the agents' protocol at the other end of `stream`.
 
     The host already has the execution context of the agent's terminals, so none is sent. Raises
     `DaemonError` if the host cannot be used.

@@ -30,7 +30,10 @@ class UserRepeats:
         self._open.pop(id_, None)
 
     def lost(self) -> Lost:
-        """Return the lines to send on the next connection, and the requests that fail instead."""
+        """Return the lines to send on the next connection, after the stream was lost.
+
+        Also return the requests that fail because they are not sent again.
+        """
         lost = Lost([], [])
         for id_, request in list(self._open.items()):
             request.losses += 1

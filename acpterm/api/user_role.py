@@ -37,7 +37,12 @@ if TYPE_CHECKING:
 
 
 class UserRole(Caller):
-    """The methods of the user. `profile` is the profile of `check`. Implements `Role`."""
+    """The methods of the user. Implements `Role`.
+
+    `check` judges commands by the profile with the name `profile`; if `profile` is None, by the
+    profile that the settings select for the directory. Raises `AcptermError` if there is no such
+    profile.
+    """
 
     kind: Literal["user", "agent"] = "user"
 
@@ -54,9 +59,9 @@ class UserRole(Caller):
         return LocalJudge(self._settings, self._profile)
 
     async def create(self, launch: Launch) -> Created:
-        """Create a terminal.
+        """Create a terminal; return its id and name.
 
-        Raises `ValueError` if `timeout` or `output_bytes` is given, which only agents have.
+        Raises `ValueError` if `timeout` or `output_bytes` is given: these are for agents only.
         """
         if launch.timeout is not None or launch.output_bytes is not None:
             raise ValueError("timeout and output_bytes are for agents: connect(agent=NAME)")
@@ -153,7 +158,10 @@ class UserRole(Caller):
     async def check(
         self, command: str, args: Sequence[str] | None, cwd: str | None, *, ask: bool
     ) -> CommandCheck:
-        """Judge a command as if it were an agent's. `ask` has no effect: the user is not asked."""
+        """Judge a command as if it were an agent's. `ask` has no effect: the user is not asked.
+
+        Raises `AcptermError` if the user's rules are invalid.
+        """
         del ask
         await anyio.lowlevel.checkpoint()
         if self._judge is None:

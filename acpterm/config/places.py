@@ -68,7 +68,7 @@ class SshPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def lost_after(self) -> float:
-        """`lost_timeout`, or its default if it is not set, in seconds."""
+        """The value of `lost_timeout` in seconds, or the default if `lost_timeout` is not set."""
         if self.lost_timeout is not None:
             return self.lost_timeout
         return _LOST_S if self.keeper is False else _KEPT_LOST_S
@@ -127,7 +127,7 @@ class SlurmResources(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class SlurmPlace(SlurmResources, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A table `[slurm.NAME]`: a cluster, and what its jobs get."""
+    """A table `[slurm.NAME]`: a cluster, and how programs run in its jobs."""
 
     options: Annotated[
         list[str],

@@ -22,7 +22,8 @@ Characters = Annotated[int, Meta(ge=100, le=10_000_000)]
 class ToolSettings(Struct, frozen=True, kw_only=True):
     """The settings of the terminal tools that apply to one agent.
 
-    `config.settings.Settings` describes them, as `tool_…`. `provider` is None for the profile's.
+    `config.settings.Settings` describes these settings; their names there begin with `tool_`. If
+    `provider` is None, the agent's terminals have the provider of its profile.
     """
 
     min_interval: float = 1.0
@@ -37,7 +38,7 @@ class ToolSettings(Struct, frozen=True, kw_only=True):
 class ToolsFor(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A table `[[tools_for]]`: settings of the terminal tools for some agents.
 
-    For each setting, the first table with a value wins, of the tables whose pattern matches.
+    If several tables match an agent, each setting comes from the first of them that sets it.
     """
 
     agent: Annotated[str, Meta(title="Pattern (`*`, `?`) of the name of the MCP client.")]

@@ -55,5 +55,8 @@ def excerpt(value: bytes | bytearray | Raw | str) -> str:
 
 
 def quote(value: str, limit: int = QUOTE_MAX) -> str:
-    """Return `value` in quotes as one line; of a longer value, `limit` - 1 characters and ``…``."""
+    """Return `value` in quotes, as one line.
+
+    If `value` has more than `limit` characters, return only the first `limit` - 1, and ``…``.
+    """
     return repr(value) if len(value) <= limit else f"{value[: limit - 1]!r}…"

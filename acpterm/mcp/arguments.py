@@ -85,9 +85,10 @@ def decode(tool: str, arguments: Mapping[str, Any] | None, params: type[P]) -> P
 
 
 def _unquoted(value: str, kind: Any) -> Any:
-    """Convert a string to the list of its JSON text, or `term-1` to `1`, if the parameter is that.
+    """Return a string in the form that a parameter of the type `kind` needs.
 
-    `kind` is the type of the parameter: a list, or a number. Return other strings unchanged.
+    If the type is a list, JSON text is decoded to a list of strings. If it is a number, `term-1`
+    becomes `1`. Other strings are returned unchanged.
     """
     if "list" in str(kind) and value.lstrip().startswith("["):
         with suppress(ValueError):
@@ -96,9 +97,10 @@ def _unquoted(value: str, kind: Any) -> Any:
 
 
 def _synonym(name: str, free: Mapping[str, Any]) -> Any:
-    """Return the value that was passed under another name of the parameter `name`; None without it.
+    """Return the value that was passed under another name of the parameter `name`.
 
-    `free` has the arguments whose names the tool does not declare.
+    Return None if there is no such value. `free` has the arguments whose names the tool does not
+    declare.
     """
     plain = _plain(name)
     if plain in (*_SECONDS, *_MILLISECONDS, _ANY_UNIT):
@@ -107,10 +109,10 @@ def _synonym(name: str, free: Mapping[str, Any]) -> Any:
 
 
 def _duration(free: Mapping[str, Any], *, in_seconds: bool) -> Any:
-    """Return a time limit that was passed under another name; None if there is none.
+    """Return the time limit in `free`, whatever its name; None if there is none.
 
-    It is converted to seconds with `in_seconds`, otherwise to milliseconds. A value that is not a
-    number is returned unchanged.
+    `free` is as in `_synonym`. With `in_seconds`, the time limit is converted to seconds, otherwise
+    to milliseconds. A value that is not a number is returned unchanged.
     """
     own, other = (_SECONDS, _MILLISECONDS) if in_seconds else (_MILLISECONDS, _SECONDS)
     for name in own:
@@ -128,7 +130,10 @@ def _duration(free: Mapping[str, Any], *, in_seconds: bool) -> Any:
 
 
 def _line(command: list[Any], params: type[msgspec.Struct]) -> Any:
-    """Return a list of words as one shell command, unless the tool takes a list of words."""
+    """Return the words of `command` as one line of shell text.
+
+    If the tool with these `params` takes a list of words, return `command` unchanged.
+    """
     kind = next(field.type for field in fields(params) if field.encode_name == "command")
     takes_words = "list" in str(kind)
     return command if takes_words else shlex.join(map(str, command))

@@ -39,7 +39,7 @@ async def _pass(
     send: Callable[[SessionMessage], Awaitable[None]],
     passed: MemoryObjectSendStream[SessionMessage | Exception],
 ) -> None:
-    """Pass messages on until the client has closed its end, or the server its end of a stream."""
+    """Pass messages on to `passed`, and respond to invalid lines, until one of the streams ends."""
     async with passed:
         try:
             async for item in received:

@@ -26,7 +26,7 @@ class NamedShell:
         self.lock: Final = anyio.Lock()
         self.session: Session | None = None
         self.reported = 0
-        """The end of the output that was in results, in bytes from the start of the command's."""
+        """How many bytes of the last command's output are already covered by results."""
         self.runs = 0
         """The number of commands so far."""
         self.cwd = cwd

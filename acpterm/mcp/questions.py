@@ -64,7 +64,10 @@ def ask_by_request(ctx: ServerRequestContext[Any]) -> Ask:
 
 
 class Job:
-    """The work of a call that may ask the user between requests of the client."""
+    """The work of one call, which may ask the user.
+
+    While the user is asked, the client has no request open: so the work has a task of its own.
+    """
 
     def __init__(self) -> None:
         self.scope: Final = anyio.CancelScope()

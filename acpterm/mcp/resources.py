@@ -101,7 +101,7 @@ class Resources:
         self._subscribed[uri] = watch
 
     def unsubscribe(self, uri: str) -> None:
-        """Stop to notify the client of changes of a resource (protocol of 2025)."""
+        """Stop notifying the client of changes of a resource (protocol of 2025)."""
         if (watch := self._subscribed.pop(uri, None)) is not None:
             self._unwatch(watch)
 

@@ -149,10 +149,11 @@ async def _execute(
 async def _pending(
     tool: Tool[Any], call: Call, error: ApprovalPendingError
 ) -> types.CallToolResult:
-    """Return the result of a call if the user has not decided about its program in time.
+    """Return the result of a call that has to return before the user has decided on its program.
 
-    The start is kept, and the result names its id. A tool whose result has no state for this fails;
-    if the question is that of this call, it is withdrawn.
+    The start of the program becomes pending, and the result contains its id. If the results of the
+    tool cannot describe a pending start, the result is an error, and a start that this call began
+    is cancelled, with the question to the user.
     """
     if tool.result is not SessionResult:
         if error.start.id is None:
@@ -211,7 +212,7 @@ def _failure(error: Exception) -> types.CallToolResult:
 
 
 def initialization_options(server: Server[Any]) -> InitializationOptions:
-    """Return the options with which a server of `create_server` runs: its handshake."""
+    """Return the options to run `server` with: what it tells the client in the handshake."""
     return server.create_initialization_options(NotificationOptions(resources_changed=True))
 
 

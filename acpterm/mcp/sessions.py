@@ -115,7 +115,7 @@ class Sessions:
         return client
 
     def disconnected(self, error: ClosedError) -> ToolError:
-        """Return the error for the model after `error`: the connection was lost.
+        """Return the error that tells the model that the connection was lost, because of `error`.
 
         If the current connection is closed, forget it, so that the next call opens another one.
         `error` may also come from an earlier connection, which another call has replaced already.
@@ -160,9 +160,9 @@ class Sessions:
         return session
 
     async def get(self, identifier: str) -> Session:
-        """Return the session with this id, or with this id on the host.
+        """Return the session with this id, or the session of the terminal with this id on the host.
 
-        Raises `ToolError` if there is none, or if the host cannot be reached.
+        Raises `ToolError` if there is neither, or if the host cannot be reached.
         """
         session = await self.find(identifier)
         if session is None:
@@ -170,10 +170,10 @@ class Sessions:
         return session
 
     async def find(self, identifier: str) -> Session | None:
-        """Return the session with this id, or with this id on the host; None if there is none.
+        """Return the session with this id, or the session of the terminal with this id on the host.
 
-        Add a session for a terminal of the host that has none. Raises `ToolError` if the host
-        cannot be reached.
+        If the terminal has no session yet, add one. Return None if there is no such terminal
+        either. Raises `ToolError` if the host cannot be reached.
         """
         client = await self.client()
         session = self._find(identifier)
@@ -219,7 +219,10 @@ class Sessions:
         return [each for each in self._sessions.values() if not each.is_reported]
 
     async def mark_reported(self, session: Session) -> None:
-        """Record that a result has reported the end of a session; remove the oldest ended ones."""
+        """Record that a result has reported the end of a session.
+
+        If there are more than `ENDED_MAX` sessions whose end was reported, remove the oldest.
+        """
         session.is_reported = True
         ended = [each for each in self._sessions.values() if each.is_reported]
         for oldest in ended[: max(0, len(ended) - ENDED_MAX)]:

@@ -79,10 +79,10 @@ class Shells:
     ) -> Ran:
         """Run a command in the shell `name`; start the shell in `cwd` if there is none.
 
-        Return when the command ends, when it has run for `timeout_s`, or when the call has to
-        return; `at_limit` says what happens to a command that has not ended. Raises `ToolError` if
-        the shell is busy or in a directory other than `cwd`, and `AcptermError` if the command is
-        refused.
+        Return the result when the command ends or waits for input, when it has run for `timeout_s`,
+        or when the call has to return; `at_limit` says what happens to a command that has not
+        ended. Raises `ToolError` if the shell is busy or in a directory other than `cwd`, and
+        `AcptermError` if the command is refused.
         """
         call.doing = f"waiting for the shell {name}"
         lock = self._turns.setdefault(name, anyio.Lock())
@@ -146,7 +146,7 @@ class Shells:
 
         The wait ends when the command ends, after `timeout_s`, or when the program waits for input,
         unless `until_input` is false. Return None if no shell of this session runs a command.
-        Raises `ToolError` if another call waits for the command for too long.
+        Raises `ToolError` if another call waits for the same command during all this time.
         """
         await self._sweep(call, await call.sessions.client())
         named = next((each for each in self._all() if each.session is session), None)

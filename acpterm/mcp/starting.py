@@ -146,7 +146,10 @@ class Starts:
 
     @asynccontextmanager
     async def asking(self, launch: Launch, ask: Ask | None) -> AsyncIterator[None]:
-        """Let `decide` ask the user about this command, which the block sends to the host."""
+        """During the block, let `decide` call `ask` to ask the user about the command of `launch`.
+
+        The block sends the command to the host, which may then ask a question about it.
+        """
         start = Start(launch, ask)
         self._running.append(start)
         try:
@@ -178,7 +181,7 @@ class Starts:
                 tasks.cancel_scope.cancel()
 
     def keep(self, start: Start) -> str:
-        """Make a start that the user has not decided about pending; return its id."""
+        """Make a start pending, since the user has not decided yet; return the id of the start."""
         if start.id is None:
             start.id = f"{PENDING}{next(self._numbers)}"
             self._pending[start.id] = start

@@ -76,7 +76,7 @@ class Tool(Generic[P]):
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Remove null from the schema of params, and return the schema.
 
-    To a model, an optional parameter is one that can be left out; null would be a second way.
+    A model leaves out an optional parameter; null would be a second way to say the same.
     """
     for value in schema["properties"].values():
         kinds = [kind for kind in value.pop("anyOf", ()) if kind != {"type": "null"}]

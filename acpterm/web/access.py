@@ -66,7 +66,7 @@ R = TypeVar("R", LinkRecord, LoginRecord, ShareRecord)
 
 
 class Access(NamedTuple):
-    """What a request may use: all that the user may, a share's terminal, or agents' paths."""
+    """What a request may use: everything, only the terminal of a share, or only agents' paths."""
 
     login: str | None
     """The id of the login; None if the request has a bearer token."""

@@ -84,10 +84,10 @@ class HttpConnection:
         self._is_broken = False
         self._is_closing = False
         self.is_admitted = False
-        """Whether a request on this connection had an access."""
+        """Whether a request on this connection had a login or token."""
 
     def admit(self) -> None:
-        """Count the connection as one with an access from now on: see `server.STRANGERS_MAX`."""
+        """Record that a request had a login or token: `server.STRANGERS_MAX` no longer applies."""
         self.is_admitted = True
 
     def limit_messages(self, max_bytes: int) -> None:

@@ -61,7 +61,7 @@ class _Options(NamedTuple):
 
 
 class _Envelope(msgspec.Struct):
-    """The member of a request that the response with an error repeats."""
+    """The id of a request, which the error response repeats; None if the request has no id."""
 
     id: str | int | None = None
 
@@ -173,8 +173,8 @@ class McpSessions:
 class _Connecting:
     """Connects the agent of a session to the host in this process. Implements `Connect`.
 
-    The host's end is served by a task in `nursery`, which ends after the client's end: when the
-    host has noticed that the agent is gone.
+    A task in `nursery` serves the host's end of the connection. The task ends when the host has
+    noticed that the agent has closed its end.
     """
 
     def __init__(self, host: Host, nursery: trio.Nursery, options: _Options) -> None:
@@ -234,7 +234,10 @@ def _failure(
     data: object = None,
     identifier: str | int | None = None,
 ) -> Response:
-    """Return a response with this HTTP status and a JSON-RPC error; `code` is that of the error."""
+    """Return a response with this HTTP status and a JSON-RPC error.
+
+    `code`, `message` and `data` are those of the error; `identifier` is the id of the request.
+    """
     error = {"code": code, "message": message} | ({} if data is None else {"data": data})
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": identifier, "error": error})
     return Response(body, status, media_type="application/json")

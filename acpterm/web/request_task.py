@@ -28,8 +28,8 @@ class Mailbox:
     """The queue of messages to the application: at most one, and then the disconnect message.
 
     `put` waits while there is a message. So no more data is read from a peer that sends faster than
-    the application receives. `put` does not wait with a disconnect message, since the application's
-    own task may send it, nor once the application has ended.
+    the application receives. A disconnect message is queued without waiting, because the task of
+    the application may put it. Once the application has ended, `put` does not wait either.
     """
 
     def __init__(self) -> None:

@@ -260,7 +260,7 @@ class WebService:
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """Raise the errors of the block as `RpcError`: the server cannot start, or its files fail."""
+    """Convert a `StartError` or an `AccessFileError` that the block raises to an `RpcError`."""
     try:
         yield
     except StartError as error:

@@ -57,7 +57,10 @@ def tls_context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _check(setting: str, path: str, marker: bytes, content: str) -> None:
-    """Raise `TlsError` unless the file at `path` is a regular file that contains `marker`."""
+    """Raise `TlsError` unless the file at `path` is a regular file that contains `marker`.
+
+    `setting` and `content` are the names of the setting and of the content in the message.
+    """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise TlsError(f"{setting} {path}: it is not a file")

@@ -10,7 +10,7 @@ _WORD: Final = re.compile(
 
 
 def parse_compound_command(command: str) -> list[str]:
-    """Return the words of all commands that ``&&``, ``||``, ``;`` and ``|`` separate.
+    """Return the words of all commands that ``&&``, ``||``, ``;`` and ``|`` separate, in one list.
 
     This is not a parser of shell syntax, and does not determine the levels of commands: the policy
     has a parser of its own.

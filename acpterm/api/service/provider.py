@@ -48,7 +48,11 @@ _NAME: Final = "term-#"
 
 
 class DaemonProvider:
-    """Runs commands in terminals of `client`'s daemon. Implements `TerminalProvider`."""
+    """Runs commands in terminals of `client`'s daemon. Implements `TerminalProvider`.
+
+    `name` is the name of the provider in acpterm, such as ``podman``. Methods with a `session_id`
+    raise `AcptermError` if there is no such session, except `get_session_status`.
+    """
 
     def __init__(self, client: Client, name: str) -> None:
         self._client = client

@@ -42,9 +42,12 @@ class _HasCompleteOutput(Protocol):
 class TerminalService:
     """Executes commands with `client`, which must stay open while the service is used.
 
-    `provider` is the name of the first active provider. `intervals` says how long to wait for the
-    output of sessions. `profile` is the policy profile that determines the levels of commands; by
-    default, that of the directory `/`.
+    `provider` is the name of the provider that is active at first. `intervals` says how long to
+    wait for the output of sessions. `profile` is the policy profile that determines the levels of
+    commands; by default, it is the profile that the settings select for the directory `/`.
+
+    Methods with a `session_id` raise `AcptermError` if there is no such session. Methods that
+    execute or start a command raise it if no provider is active.
     """
 
     name: Final = "TerminalService"
@@ -74,7 +77,10 @@ class TerminalService:
         args: Sequence[str] = (),
         options: ExecuteCommandOptions = _DEFAULT,
     ) -> ExecuteCommandResult:
-        """Execute `command`, shell text, with `args` quoted and appended; return its result."""
+        """Execute `command`, which is shell text, with `args` quoted and appended.
+
+        Return the result of the command.
+        """
         provider = self.require_active_terminal()
         return await provider.execute_command(command, list(args), options)
 
@@ -101,7 +107,8 @@ class TerminalService:
     async def retrieve_session_output(self, session_id: str) -> SessionOutput:
         """Wait for output of a session, with the intervals of the service.
 
-        Return the output since the last call.
+        Return the output since the last call of this method. Raises `AcptermError` if there is no
+        such session.
         """
         provider = self._provider_of(session_id)
         record = self.state.get_session(session_id)

@@ -31,7 +31,7 @@ class SessionRecord(Struct, rename="camel"):
 
 
 class TerminalState(Struct, rename="camel"):
-    """The state that can be stored and restored as JSON values."""
+    """The state of a terminal service, which can be stored and restored as JSON values."""
 
     provider_name: str | None = None
     bash: BashOptions = BashOptions()

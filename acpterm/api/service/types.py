@@ -73,7 +73,7 @@ class InteractiveTerminalOutput(Struct, rename="camel", frozen=True):
     """Output of a session from a position on, from `TerminalProvider.collect_output`.
 
     `new_position` is where the next output begins. `is_complete` says whether the program has
-    ended; `exit_code` is None before.
+    ended; `exit_code` is None until then.
     """
 
     output: str

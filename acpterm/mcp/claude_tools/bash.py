@@ -64,7 +64,11 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _in_shell(call: Call, command: str, limit: float) -> Reply:
-    """Run a command in the persistent shell; if it has not ended after `limit` s, set it aside."""
+    """Run a command in the persistent shell, and return the result of the call.
+
+    If the command waits for input, or has not ended after `limit` seconds, its shell becomes a
+    background session.
+    """
     session, completed, _ = await call.shells.run(
         call, _SHELL, command, limit, at_limit="set_aside"
     )
@@ -87,7 +91,10 @@ async def _in_shell(call: Call, command: str, limit: float) -> Reply:
 
 
 def _with_code(code: int | None, output: str) -> str:
-    """Return the output of a command that has ended, after its exit code unless that is 0."""
+    """Return the output of a command that has ended, with the exit code before it unless it is 0.
+
+    `code` is None if the exit code is unknown.
+    """
     return output if code == 0 else f"Exit code {'unknown' if code is None else code}\n{output}"
 
 

@@ -61,7 +61,8 @@ async def _follow(call: Call, session: Session, what: str) -> bool:
     """Send each batch of lines as progress; return whether the command floods its output.
 
     Return when the command ends or floods its output, or when the call has to return. Do not move
-    the read position of the session.
+    the read position of the session. A batch of more than `FLOOD_LINES` lines is a flood. `what`
+    describes the command in progress messages.
     """
     position = session.position
     while call.remaining > 0:

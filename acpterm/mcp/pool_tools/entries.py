@@ -18,5 +18,8 @@ class TerminalParams(Struct, kw_only=True):
 
 
 def entry_of(info: TerminalInfo, session: Session | None) -> PoolTerminal:
-    """Return the description of a terminal; `session` is the agent's session of it, if any."""
+    """Return the description of a terminal.
+
+    `session` is the agent's session for this terminal; None if there is none.
+    """
     return pool_terminal(info, None if session is None else session.argv)

@@ -108,9 +108,10 @@ def _next_call(name: str, session: Session, completed: Completed) -> str:
 
 
 async def _whole(call: Call, session: Session, view: View, max_output: int | None) -> View:
-    """Set all retained output in the view, and return the view.
+    """Replace the output in `view` by all retained output, and return `view`.
 
-    Of a command that prints much, the host retains more as text than as the bytes that were read.
+    If a command prints much, the host retains more of its output as text than as bytes, and `view`
+    was made from the bytes.
     """
     whole = await session.terminal.output()
     view.text = whole.text

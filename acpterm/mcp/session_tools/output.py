@@ -36,7 +36,7 @@ class Params(Struct, kw_only=True):
 class Page(Struct, kw_only=True):
     """The structured content of `terminal_output`. `firstLine` is counted from 0.
 
-    With `grep`, the matching lines are counted.
+    With `grep`, only the matching lines count as lines.
     """
 
     id: str
@@ -98,7 +98,7 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _read(session: Session, since: int | None) -> _Text:
-    """Return all retained text, or the text from the position `since` on, in bytes."""
+    """Return the text from the position `since` on, or all retained text if `since` is None."""
     if since is None:
         whole = await session.terminal.output()
         return _Text(whole.text, whole.position, whole.truncated, whole.exit is not None)

@@ -1,8 +1,9 @@
-// Dialogs, notices and announcements.
+// Dialogs, short messages that disappear, and announcements to screen readers.
 //
-// A dialog is modal, closes with Escape, and then returns the focus to the element that had it. Only
-// one notice is visible at a time; it is announced to screen readers, too. The text of notices and
-// announcements may come from an agent, so invisible characters are shown as escapes.
+// A dialog is modal, closes with Escape, and then returns the focus to the element that had it. A
+// short message is called a notice. Only one notice is visible at a time; it is also announced to
+// screen readers. The text of notices and announcements may come from an agent, so its invisible
+// characters are shown as escapes.
 
 import { el, newId } from "./dom.js";
 import { visible } from "./text.js";

@@ -1,7 +1,7 @@
 // Lets xterm.js style its elements under a Content-Security-Policy that forbids inline styles.
 //
 // xterm.js fills `<style>` elements and sets `style` attributes, which the policy blocks. The policy
-// allows to set the same styles through the CSS object model. So a script that creates a `<style>`
+// allows setting the same styles through the CSS object model. So a script that creates a `<style>`
 // element gets an invisible element of another kind, whose text is put into a style sheet of the
 // document until the element is removed. A `style` attribute that a script sets is set as
 // `style.cssText`.

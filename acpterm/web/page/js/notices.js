@@ -1,4 +1,4 @@
-// Notices instead of a view: why it cannot be shown, and what the user can do.
+// Texts that replace a view: why the view cannot be shown, and what the user can do.
 
 import { el } from "./dom.js";
 import { visible } from "./text.js";
