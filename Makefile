@@ -19,7 +19,7 @@ PAGE := acpterm/web/page/vendor/.stamp
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo page test test-all cluster-test faults agents interop check format docs pictures bench fuzz clean \
-  dist zipapp deb recipes pins release packaging-check
+  dist zipapp deb recipes pins release packaging-check packaging-wheel packaging-zipapp packaging-recipes packaging-container
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -145,10 +145,18 @@ recipes: dist ## write the recipes for Homebrew, Arch Linux and Nix: make recipe
 
 # With several Pythons: make packaging-check PYTHONS='python3.11 python3.12 python3.13'.
 PYTHONS ?= $(PYTHON)
-packaging-check: zipapp recipes deb ## build and try all packages; needs root
+packaging-check: packaging-wheel packaging-zipapp packaging-recipes packaging-container deb ## build and try all packages; needs root
+
+packaging-wheel: dist
 	sh packaging/check_wheel.sh dist/acpterm-*.whl $(PYTHONS)
+
+packaging-zipapp: zipapp
 	sh packaging/zipapp/check.sh dist/acpterm.pyz $(PYTHONS)
+
+packaging-recipes: recipes
 	PYTHON313=$(PYTHON313) sh packaging/check_recipes.sh $(abspath $(BIN)/python)
+
+packaging-container: zipapp
 	sh packaging/container/check.sh dist/acpterm.pyz
 
 pins: $(VENV)/.check ## choose the releases that the zipapp, the Debian packages and the container contain
