@@ -130,9 +130,10 @@ class KeeperClient:
         self._wake_ups.close()
 
     def refuse(self, reason: str) -> None:
-        """Report that this worker cannot take over. The worker must then exit, without `ready`.
+        """Report that this worker cannot take over. The worker must then exit.
 
-        `reason` continues a sentence that begins with "the new worker", such as `refuses: …`.
+        Call this in place of `ready`. `reason` continues a sentence that begins with "the new
+        worker", such as `refuses: …`.
         """
         self._socket.send("refuse", reason)
 
@@ -150,10 +151,10 @@ class KeeperClient:
     ) -> TerminalEvents:
         """Start a program on a new terminal `name`; return the result of `make`.
 
-        `make` is called with the keeper's response as soon as it arrives, before any report about
-        the terminal. `ring_size` is the size of the ring in bytes. The keeper stores `record`, the
-        terminal's state for the next worker, under the key `t/NAME`. `cgroup` is a descriptor of
-        the directory of the program's control group, or None.
+        `make` is called with the keeper's response as soon as it arrives. All reports about the
+        terminal are then passed to the result of `make`. `ring_size` is the size of the ring in
+        bytes. The keeper stores `record`, the terminal's state for the next worker, under the key
+        `t/NAME`. `cgroup` is a descriptor of the directory of the program's control group, or None.
 
         Raises `OSError` if the keeper refuses the request, or if this process has too few
         descriptors for the response; `KeeperLostError` if the connection is lost; and the errors of
@@ -275,7 +276,8 @@ class KeeperClient:
     def _dispatch(self, message: Message) -> None:
         """Handle a message. Unknown kinds and additional fields are ignored.
 
-        If descriptors of the state were lost, sends `refuse` and raises `OSError` (EMFILE).
+        If this process can open no more descriptors, and so did not get all descriptors of the
+        daemon's state, sends `refuse` and raises `OSError` (EMFILE).
         """
         if message.cut and not self._state_complete:
             reason = "has no descriptor left for the state of the daemon"

@@ -89,7 +89,7 @@ class KeeperSocket:
     ) -> None:
         """Receive messages and pass each one to `dispatch`, until `done()` is true.
 
-        Closes the descriptors of a message that `dispatch` does not take. When the connection is
+        Closes those descriptors of a message that `dispatch` has not taken. When the connection is
         lost, sets the attribute `lost` and raises `KeeperLostError`.
         """
         while True:

@@ -165,7 +165,7 @@ class RingFile:
         return start, copy
 
     def mark_unread(self, head: int, end: int) -> None:
-        """Fill the space that the next read of the PTY writes to with 0xff bytes (`UNREAD`).
+        """Fill with 0xff bytes (`UNREAD`) the space for the next read of the PTY.
 
         If the keeper is killed after the read, `recover` finds by these bytes how much was read.
         The space is from position `head` to `end`. At most `len(UNREAD)` bytes are filled, since a

@@ -68,7 +68,7 @@ class WakeUps:
     async def report_forever(self, wake: Callable[[str], None]) -> None:
         """Call `wake` with the name of each armed terminal that has new output, until cancelled.
 
-        The terminal is then no longer armed.
+        A terminal is disarmed just before `wake` is called for it.
         """
         assert self._from_keeper is not None  # noqa: S101  `open` was called before
         while True:

@@ -18,7 +18,7 @@ Rlimit = tuple[int, int, int]
 
 
 class ResourceLimits(NamedTuple):
-    """The resources that a terminal's programs may use at most. None means no limit."""
+    """The maximum resources that a terminal's programs may use. None means no limit."""
 
     memory: int | None = None
     """Bytes of memory, page cache included, of all processes of the terminal together."""

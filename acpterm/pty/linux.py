@@ -173,7 +173,7 @@ def arguments_of(pid: int) -> list[bytes]:
 def executable_of(pid: int) -> bytes | None:
     """Return the path of the file that a process executes; None if it cannot be read.
 
-    Unlike its argv, a process cannot choose this path freely.
+    The path is reliable: a process can change its argv at will, but not this path.
     """
     try:
         return os.readlink(b"/proc/%d/exe" % pid).removesuffix(b" (deleted)")

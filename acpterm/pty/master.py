@@ -51,7 +51,7 @@ class Master:
             os.close(fd)
 
     async def wait_writable(self) -> None:
-        """Wait until the PTY has room for input to the program, and may be written to (`wait_raw`).
+        """Wait until input may be written (see `wait_raw`) and the PTY has room for it.
 
         Raises `trio.ClosedResourceError` if `close` was called before or during the wait.
         """
@@ -61,7 +61,7 @@ class Master:
         await trio.lowlevel.wait_writable(self.fd)
 
     async def wait_raw(self) -> None:
-        """Wait until a program has set the raw mode; with `waits_for_raw` false, do not wait.
+        """Wait until a program has set the raw mode; return at once if `waits_for_raw` is false.
 
         Raises `trio.ClosedResourceError` if `close` was called before or during the wait.
         """
@@ -75,7 +75,7 @@ class Master:
 
     @property
     def takes_input(self) -> bool:
-        """Whether input may be written: a program has set the raw mode, or need not set it."""
+        """Whether input may be written: the raw mode was set, or `waits_for_raw` is false."""
         if self.closed:
             return True
         if self._waits_for_raw:

@@ -2,8 +2,8 @@ r"""The rc file, the typed line and the command file of bash (4.4 or newer; see 
 
 Rules of the rc file, which must work whatever the user's commands change in the shell:
 
-- It is sourced after the user's own. While it is parsed, aliases are off. All builtins are called
-  through ``\builtin``, so that functions of the same name have no effect.
+- It is sourced after the user's own rc file. While it is parsed, aliases are off. All builtins are
+  called through ``\builtin``, so that functions of the same name have no effect.
 - Marks go to ``/dev/tty``, and each report to a file that is opened only to write it. So
   ``exec >FILE`` and closed descriptors have no effect, and no child inherits a descriptor.
 - Each call of an acpterm function is within ``{ …; } >/dev/null 2>&1``, which hides the traces of
@@ -18,7 +18,8 @@ A command file consists of the command and a last line. The last line saves the 
 ``.`` overwrites, and makes ``.`` return 0: ``set -e`` must not act on an exit code that the command
 itself was allowed to have, as in ``false && true``. An incomplete command gets no last line, which
 could be parsed as a part of the command. An empty command needs none, since ``.`` returns 0 for it.
-With ``set -x``, the file begins with another mark C, since the trace of ``.`` follows the first.
+With ``set -x``, the file begins with another mark C: the shell prints the trace of ``.`` after the
+mark C of the typed line, and the trace is not output of the command.
 """
 
 from acpterm.shell import posix

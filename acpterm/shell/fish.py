@@ -93,7 +93,10 @@ _CONTINUED = re.compile(
 
 
 def command_file(n: int, command: str, flags: str) -> str:  # noqa: ARG001  as the other shells
-    """Return the contents of the file of command `n`, whose text is `command`."""
+    """Return the contents of the file of command `n`, whose text is `command`.
+
+    `n` and `flags` are ignored; the functions for the other shells need them.
+    """
     if _EMPTY.fullmatch(command):
         # Without `true`, fish would keep the previous exit code; other shells return 0.
         return command + "\ntrue\n"

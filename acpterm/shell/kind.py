@@ -30,7 +30,10 @@ class Setup(NamedTuple):
     driver deletes them once the shell has read them."""
 
     def with_env_as_arguments(self) -> "Setup":
-        """Return a setup that sets `env` by env(1), for a sandbox that removes such variables."""
+        """Return a setup that sets the variables in `env` by env(1), and whose own `env` is empty.
+
+        Use it for a shell in a sandbox, which may remove variables from the environment.
+        """
         if not self.env:
             return self
         variables = [f"{name}={value}" for name, value in self.env.items()]

@@ -67,9 +67,11 @@ class _Command:
     def is_skipped(self, prompt: CommandMark) -> bool:
         """Return whether `prompt`, a mark with another number, shows that the line was not run.
 
-        The first part of the typed line sets the shell's number to `n`, and no program runs before
-        that. A mark B alone shows nothing before a C: it is also emitted again while a line is
-        edited.
+        The typed line first sets the number that the shell writes into its marks to `n`. So a
+        prompt with another number shows that the shell has not run the line. There are two
+        exceptions: after a C with the number `n`, the line was certainly run; and before any C, a
+        mark B is no evidence, because the shell also emits it when a line is edited. A mark D is no
+        prompt, so the result is False.
         """
         return prompt.letter != "D" and (
             prompt.letter == "A" if not self.has_begun else not self.has_own_begin
@@ -231,7 +233,10 @@ class Tracker:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The positions at which the command's output begins and ends, or has reached so far."""
+        """The positions at which the command's output begins and ends.
+
+        While the command runs, the second one is the end of its output so far.
+        """
         if self._command is None:
             return self.position, self.position
         end = self._command.end

@@ -2,7 +2,8 @@
 
 There is one consumer per terminal. It consumes output in slices of at most `SLICE_BYTES` bytes,
 which take about `SLICE_S` seconds, and yields to the event loop after each slice. All consumers
-take turns by one lock, so requests are served between two slices, however many programs flood.
+take turns by one lock, so requests are served between two slices, even if many programs print
+without pause.
 
 Only the consumer advances the ring, which makes output readable and gives the keeper room to write.
 All other readers have positions of their own, and may hold output (`SharedRing.hold`).

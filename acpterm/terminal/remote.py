@@ -1,9 +1,9 @@
 """The interface of a program that runs on another host than its terminal.
 
-The keeper runs a client, such as `ssh`, on the terminal's PTY. A signal or an end that the user or
-the agent requests is applied to the program on the other host, and not to the client. The client
-ends when the program ends. How the program ended is queried from the other host, because the
-client's exit status does not tell all of it.
+The keeper runs a client, such as `ssh`, on the terminal's PTY. A request to signal or end the
+program acts on the program on the other host, and not on the client. The client ends when the
+program ends. How the program ended is queried from the other host, because the client's exit status
+does not tell all of it.
 
 If the host cannot be reached any more, `end` gives up, the client is killed like a local program,
 and the exit is reported as lost.
@@ -41,7 +41,8 @@ class RemoteProgram(Protocol):
     async def follow(self, changed: Callable[[], object]) -> None:
         """Call `changed` when `host` or `is_queued` has changed; return once the program has ended.
 
-        May wait without end if it is certain that the client ends when the program ends.
+        The caller kills a client that keeps running after this call has returned. If the client is
+        certain to end when the program ends, this call need never return.
         """
 
     async def end(self, grace: float) -> bool:

@@ -76,7 +76,8 @@ class Terminal:
     creator reads. `created_time` and `started_at` are the time of creation, in seconds since 1970
     and in seconds since boot; None for now. `lifetime_cause` is the limit that sets the lifetime;
     None if none does. `enforcement` has the limits of the terminal's programs; None if they have no
-    limits. `on_exit` is called once, with the terminal, right after `exit` is set.
+    limits. `remote` is the program if it runs on another host, else None. `on_exit` is called once,
+    with the terminal, right after `exit` is set.
     """
 
     # With this many attributes, a dictionary would take 1 KiB more per terminal.
@@ -410,9 +411,10 @@ class Terminal:
             await self._tree.kill()
 
     async def _repeat_early_size(self, size: tuple[int, int]) -> None:
-        """Signal a changed size to the client again once the client can handle the signal.
+        """Send the client SIGWINCH once it can handle it, if the size is then no longer `size`.
 
-        A client ignores SIGWINCH until it has set the raw mode. `size` is the size that it knows.
+        `size` is the size that the client knows. A client ignores SIGWINCH until it has set the raw
+        mode.
         """
         with contextlib.suppress(trio.ClosedResourceError, OSError):
             await self._master.wait_raw()

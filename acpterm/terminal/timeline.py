@@ -5,10 +5,10 @@ Rules:
 - A *sample* is a position and a time: output from this position on came at this time or later.
   There is one sample for the first output, and then at most one every `GRAIN_S` seconds.
 - At most `SAMPLES_MAX` samples are kept. When there are more, samples of output that the ring no
-  longer has are removed. Then all samples but the newest `SAMPLES_MAX` / 4 are thinned out to at
-  most that number: of samples that are closer together than a spacing, one is kept, and the spacing
-  grows until few enough are left. So the times of recent output are exact to `GRAIN_S` seconds, and
-  those of older output to about 1 % of its age.
+  longer has are removed. Then the newest `SAMPLES_MAX` / 4 samples are kept, and the older ones are
+  thinned out to at most `SAMPLES_MAX` / 4: of samples that are closer together than a spacing, one
+  is kept, and the spacing grows until few enough are left. So the times of recent output are exact
+  to `GRAIN_S` seconds, and those of older output to about 1 % of its age.
 - Output before the position `known_from` was already consumed by an earlier worker, so its real
   times are unknown. The samples of that output have the time at which it is consumed again.
 - The last `SIZES_MAX` changes of the terminal size are kept, each with its position.

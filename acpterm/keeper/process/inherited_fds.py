@@ -5,8 +5,8 @@ with the names in `LISTEN_FDNAMES`.
 
 - PTY masters and rings that a previous keeper has stored with the service manager (see `notify`)
   become terminals again. Their programs are not children of this process, so their exit is detected
-  by pidfd, or without one when the PTY hangs up. Their exit status is unknown, unless the previous
-  keeper has written it into the ring's header.
+  by a pidfd or, if the system has no pidfds, when the PTY hangs up. Their exit status is unknown,
+  unless the previous keeper has written it into the ring's header.
 - The descriptor of the control groups' directory becomes the entry `trees` of the store again.
   While the descriptor is open, it holds the daemon's lock on the directory. (An *entry* is a value
   with descriptors that the keeper stores for the worker.)

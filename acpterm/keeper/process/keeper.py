@@ -1,4 +1,4 @@
-"""The keeper: handles the worker's messages, reports the exit of programs, and reaps orphans."""
+"""The part of the keeper that handles the worker's messages, reports exits, and reaps orphans."""
 
 from __future__ import annotations
 

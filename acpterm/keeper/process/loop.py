@@ -39,7 +39,7 @@ class Poller:
         self._poll = None if self._epoll else select.poll()
 
     def add(self, fd: int, *, write: bool = False) -> None:
-        """Start to poll `fd` for reading, or with `write` for writing."""
+        """Start to poll `fd` for reading; if `write` is true, for writing instead."""
         if self._epoll is not None:
             self._epoll.register(fd, _WRITABLE if write else _READABLE)
         elif self._poll is not None:

@@ -105,7 +105,8 @@ class Embedded:
     def _watch_parent(self) -> None:
         """Stop the loop when the parent, the worker, exits.
 
-        To watch the socket is not enough: it stays open while another process has the worker's end.
+        Watching the socket is not enough: the socket stays connected while another process has the
+        worker's end open.
         """
         pidfd = system.open_pidfd(self._parent)
         if os.getppid() != self._parent:

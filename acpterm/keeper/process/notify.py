@@ -128,7 +128,8 @@ class Notifier:
     def _try(self, data: bytes, fd: int | None) -> bool:
         """Try to send a message; return False if it has to be sent again later.
 
-        A message that fails for another reason than a full queue is dropped.
+        Only a message for which the manager's queue is full has to be sent again. If sending fails
+        for any other reason, the message is dropped.
         """
         rights = []
         if fd is not None:

@@ -1,4 +1,4 @@
-"""The daemon's main process: starts the worker, restarts it when it dies, and replaces it.
+"""The keeper of a daemon as its main process: starts, restarts and replaces the worker.
 
 A *candidate* is a new worker that is to replace the serving one. States:
 

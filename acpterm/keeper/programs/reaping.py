@@ -2,9 +2,9 @@
 
 Other children, such as orphans, are reaped by `process.keeper`.
 
-End and reaping are two steps. A child that has *ended* is a zombie, and its pid cannot be reused.
-Once it is *reaped*, its pid may belong to another process. The exit report (exit status, CPU time
-and so on) is stored in the ring's header, so that it outlives the keeper.
+A child first ends and is reaped later. A child that has *ended* is a zombie, and its pid cannot be
+reused. Once the child is *reaped*, its pid may belong to another process. The exit report (exit
+status, CPU time and so on) is stored in the ring's header, so that it outlives the keeper.
 """
 
 from __future__ import annotations

@@ -50,9 +50,9 @@ def end_programs(terminals: Terminals) -> None:
 def _kill_round(sessions: dict[int, tuple[float, float]], unreaped: dict[int, Terminal]) -> bool:
     """Kill all programs and all children of the keeper, and reap the children that have ended.
 
-    Returns whether any process may be left. `sessions` is as for `_session_members`.
-    `unreaped` has the terminals whose program is not reaped yet, by pid; this call removes those
-    that it reaps.
+    Returns whether any process may be left. `sessions` is the argument of `_session_members`.
+    `unreaped` has the terminals whose program is not reaped yet, by the program's pid; this call
+    removes the terminals whose programs it reaps.
     """
     for pid, terminal in tuple(unreaped.items()):
         if terminal.child.exists():
@@ -76,14 +76,17 @@ def _kill_round(sessions: dict[int, tuple[float, float]], unreaped: dict[int, Te
 def _session_members(sessions: dict[int, tuple[float, float]]) -> Iterator[int]:
     """Yield the pids of the running processes in the programs' sessions.
 
-    `sessions` maps the id of each session to two times in seconds since boot: the start of the
-    program that created the session (0.0 if unknown), and the time at which a keeper reaped the
-    program (infinity if not yet). Until the program is reaped, no other session can get the id.
-    Later, the kernel does not reuse the id while the session has members.
+    `sessions` maps the id of each session, which is the pid of the program that created it, to two
+    times in seconds since boot: the start of that program (0.0 if unknown), and the time at which a
+    keeper reaped the program (infinity if not yet).
 
-    So the id was reused, and the session is skipped, if all its members were started after the
-    second time. It is also skipped if the process with this id was started at another time than the
-    program: a program that ended while no keeper was running was reaped before the second time.
+    Another session may get the same id once the program is reaped and its session has no members
+    left. Such a session is not the program's, and is skipped. It is recognised in two ways:
+
+    - all its members were started after the program was reaped;
+    - its leader, the process whose pid is the id, was started at another time than the program.
+      This is needed if the program ended while no keeper was running: the real time of reaping is
+      then earlier than the recorded time.
     """
     if not system.LINUX or not sessions:
         return

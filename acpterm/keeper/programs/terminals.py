@@ -33,7 +33,7 @@ class Terminals:
 
     `by_name` has all of them; `by_pid` has those whose child is not reaped yet. For each terminal,
     calls `exited` once, with the report of the child's exit, and later `closed` once, with the
-    position at which the output ends; neither after `Terminal.forget`.
+    position at which the output ends. After `Terminal.forget`, calls neither of them.
     """
 
     def __init__(
@@ -114,9 +114,10 @@ class Terminals:
         A worker sets the word while the emulator processes output of the terminal. If the next
         worker finds the word set, it uses no emulator for the terminal.
 
-        `was_killed` is true if SIGKILL ended the worker, but not for a planned replacement. Since
-        an emulator may have used up all memory, each ring whose word is set then counts one kill.
-        The word stays set in rings with at least `_EMULATOR_KILLS_MAX` kills.
+        `was_killed` is true if SIGKILL ended the worker, unless the keeper sent it to replace the
+        worker. An emulator that used up all memory may be the cause. So if `was_killed` is true,
+        one kill is added to the count of each ring whose word is set. The word stays set in rings
+        with at least `_EMULATOR_KILLS_MAX` kills.
         """
         for terminal in self.by_name.values():
             # Access the file, since the ring of a closed terminal is not mapped.

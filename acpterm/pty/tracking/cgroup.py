@@ -228,8 +228,8 @@ def _lock(base: str, how: int) -> int:
     """Lock the directory `base`; return the descriptor that holds the lock while it is open.
 
     `how` is `fcntl.LOCK_SH` or `LOCK_EX`. Raises `BlockingIOError` if another lock on the directory
-    prevents this one, `FileNotFoundError` if the directory does not exist, and `OSError` in other
-    cases.
+    prevents this one, `FileNotFoundError` if the directory does not exist, and another `OSError` if
+    it cannot be opened or locked for another reason.
     """
     lock = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
     try:

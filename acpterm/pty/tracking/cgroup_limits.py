@@ -3,9 +3,9 @@
 The files are those of version 2 (Documentation/admin-guide/cgroup-v2.rst of Linux). A limit works
 only if its controller is enabled for the group, which `controllers.enable` does.
 
-- `memory`: `memory.max`, without swap space in addition. At the limit the kernel kills all
-  processes of the group at once (`memory.oom.group`), so no program continues with some of its
-  processes missing.
+- `memory`: `memory.max`. The group gets no swap space (`memory.swap.max`). At the limit the kernel
+  kills all processes of the group at once (`memory.oom.group`), so no program continues with some
+  of its processes missing.
 - `cpu`: `cpu.max`. The group is paused when its share of a period is used up.
 - `processes`: `pids.max`. At the limit, a fork fails; no process is killed.
 - `disk_io`: `io.max` of each block device. The kernel attributes delayed writes to the group only

@@ -50,7 +50,7 @@ class ProcessTree(Protocol):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables for the environment of the terminal's program; they override other ones."""
+        """Variables for the environment of the terminal's program, set after its other ones."""
 
     @property
     def rlimits(self) -> Rlimits:

@@ -214,7 +214,9 @@ class Controls:
         return at + skipped
 
     def _step(self, text: str, at: int, done: list[str]) -> int:
-        """Process the character of `text` at index `at`, within a sequence that is not a string.
+        """Process the character of `text` at index `at`, within an escape sequence.
+
+        The sequence is not a control string (such as OSC), which `_skip_string` processes.
 
         Returns the index of the next character to process. If the character is a control that takes
         effect within the sequence, appends it to `done`. If the character completes a sequence that

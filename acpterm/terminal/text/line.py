@@ -79,7 +79,8 @@ class Line:
     def run(self, program: str) -> str:
         """Apply `program`, a line program (see `controls`), to the line.
 
-        Returns the text of the lines that ended; only those that an LF ended have a newline.
+        Returns the text of the lines that ended. A line that was ended by LF has a newline; a line
+        that ended because it was full has none.
         """
         *lines, rest = program.split("\n")
         only_returns = not any(char in program for char in "\b\x11\x12\x13")

@@ -41,9 +41,9 @@ def find_end(data: bytes) -> int:
 def text_bytes_min(data: bytes) -> int | None:
     """Return the minimum number of bytes of text that the complete lines of `data` have.
 
-    `data` is simple output. The real number may be higher: all characters that SGR sequences
-    contain, such as digits, are left out. Returns None if a CR is not followed by LF, since the
-    text after such a CR overwrites the line.
+    `data` is simple output. If it has SGR sequences, the real number may be higher: characters that
+    can be part of such a sequence, such as digits, are not counted anywhere. Returns None if a CR
+    is not followed by LF, since the text after such a CR overwrites the line.
     """
     returns = data.count(b"\r")
     if data.count(LINE_END) != returns:

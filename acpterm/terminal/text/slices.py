@@ -57,7 +57,7 @@ def resync(data: bytes) -> int:
 
     `data` may begin within an escape sequence. So all bytes up to and including the first LF are
     skipped, if there is an LF in the first 4 KiB. Otherwise, bytes that look like the rest of a
-    string, of a CSI sequence or of a character are skipped.
+    control string (such as OSC), of a CSI sequence or of a character are skipped.
     """
     newline = data.find(b"\n", 0, _RESYNC_MAX_BYTES)
     if newline >= 0:

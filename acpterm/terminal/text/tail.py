@@ -5,8 +5,8 @@ States and rules:
 - The text is a list of closed pieces and one open piece. Small additions go into the open piece, so
   that adding a single byte takes about one byte of memory.
 - Whole pieces are dropped, oldest first. So the retained bytes may exceed `limit` by about a
-  sixteenth (with a small limit, by some KiB). `last` returns exactly the requested number of bytes;
-  `fit` returns the number of bytes that begin with a whole character.
+  sixteenth (with a small limit, by some KiB). `last` returns exactly the requested number of bytes,
+  which may begin within a character; `fit` returns how many to request to avoid that.
 - `total` counts all bytes that were ever added. The text exceeds the limit if `total` exceeds it.
 """
 
@@ -72,8 +72,8 @@ class Tail:
     def fit(self, length: int) -> int:
         """Return the number of bytes to request from `last` so that they begin with a character.
 
-        The number is `length` without the continuation bytes (of UTF-8) at the beginning of the
-        last `length` bytes. If fewer than `length` bytes are retained, counts these.
+        The number is at most `length`, and at most the number of retained bytes. It is less than
+        that if the bytes would begin with continuation bytes (of UTF-8), which are left out.
         """
         skip = max(0, self._retained - length)
         while skip < self._retained:

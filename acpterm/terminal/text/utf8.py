@@ -29,7 +29,7 @@ class Utf8:
         return len(self._incomplete)
 
     def feed(self, data: bytes) -> bytes:
-        """Return, as valid UTF-8, the characters that `data`, the next bytes, completes."""
+        """Process `data`, the next bytes; return all characters that are now complete, as UTF-8."""
         if self._incomplete:
             data = self._incomplete + data
             self._incomplete = b""

@@ -26,9 +26,10 @@ _APC_MAX_BYTES: Final = 64 * 1024
 
 
 class Feeding:
-    """What callbacks need to know during one call that feeds a terminal output, or resizes it.
+    """The data of one call that feeds output to a native terminal or resizes it, for the callbacks.
 
-    `cols` and `rows` are the terminal's size. `replies` has the replies of the library so far.
+    `cols` and `rows` are the terminal's size. `is_own_query` is true if `Native.ask` feeds a query
+    of acpterm itself. `replies` has the replies of the library so far.
     """
 
     __slots__ = ("cols", "is_own_query", "replies", "rows")

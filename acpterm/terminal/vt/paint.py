@@ -211,10 +211,13 @@ def _cursor(
     """Yield the sequences that move the cursor to column `x` and row `y` of the screen.
 
     The sequences address the cursor relative to `origin`. In two cases they write the character
-    before the cursor again. If the cursor is past the last column (`x` is the screen's width), the
-    next character then wraps. If the character before the cursor equals the last one printed, a
-    later REP then repeats it. If `main` is true, the cells are those of the main screen, otherwise
-    those of the current screen.
+    before the cursor again:
+
+    - if the cursor is past the last column (`x` is the screen's width), so that the next character
+      goes to the next row;
+    - if that character equals the last one printed, so that a later REP repeats it.
+
+    `main` is true for the cursor of the main screen, false for that of the current screen.
     """
     left, top = origin
     cells = screen.cells(y, main=main) if y < screen.rows else []

@@ -133,8 +133,8 @@ class QueryFilter:
     def _pass(self, token: re.Match[bytes], parts: list[bytes]) -> int:
         """Filter the sequence `token`; append the bytes for the window to `parts`.
 
-        `token` is not a string such as OSC or DCS, which `_string` filters. Returns the index just
-        past the sequence.
+        `token` is not the introducer of a control string (such as OSC or DCS), which `_string`
+        filters. Returns the index just past the sequence.
         """
         whole = token[0]
         if token["final"] is not None:
@@ -152,7 +152,7 @@ class QueryFilter:
         return token.end()
 
     def _string(self, data: bytes, token: re.Match[bytes], parts: list[bytes]) -> int:
-        """Process the string (OSC, DCS, …) in `data` that the introducer `token` begins.
+        """Process the control string (OSC, DCS, …) in `data` that the introducer `token` begins.
 
         If the string is harmless, appends its introducer to `parts`; the caller continues with the
         string's content. Otherwise the string is dropped, or held back until more output comes.
@@ -179,10 +179,10 @@ class QueryFilter:
         return self._drop(data, begin, ends)
 
     def _drop(self, data: bytes, at: int, ends: re.Pattern[bytes]) -> int:
-        """Drop a string from index `at` on; return the index at which the caller continues.
+        """Drop a control string from index `at` of `data` on.
 
         `ends` matches the end of the string. If the end is not in `data`, the next call of `feed`
-        continues to drop.
+        continues to drop the string. Returns the index at which the caller continues.
         """
         self._dropping = None
         end = ends.search(data, at)
@@ -194,7 +194,7 @@ class QueryFilter:
         return end.end() if len(end[0]) > 1 or end[0] == b"\a" else end.start()
 
     def _decide(self, kind: bytes, content: bytes, *, is_whole: bool) -> bool | None:
-        """Return whether a string passes; None if that depends on bytes still to come.
+        """Return whether a control string passes; None if that depends on bytes still to come.
 
         `kind` is the last byte of the string's introducer, such as `]` for OSC. `content` is the
         beginning of the content, at most `INCOMPLETE_MAX` bytes, without control characters.

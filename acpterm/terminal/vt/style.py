@@ -107,9 +107,9 @@ def with_link(style: Style, link: str) -> Style:
 
 
 def restyle(style: Style, parameters: str) -> Style:
-    """Return `style` as an SGR sequence with `parameters`, such as `1;38:5:9`, changes it.
+    """Return the style after an SGR sequence with `parameters`, such as `1;38:5:9`.
 
-    The hyperlink stays the same.
+    `style` is the style before the sequence. The hyperlink stays the same.
     """
     # Cache only short strings, and no hyperlinks, to limit the memory of the cache.
     known = _restyle_known if len(parameters) < 48 else _restyle
