@@ -2,7 +2,8 @@
 
 Judgement of a command:
 
-- `judge`: the entry, which returns a verdict; `verdict`: the types of a verdict and of its parts;
+- `judge`: the entry point, which returns a verdict; `verdict`: the types of a verdict and of its
+  parts;
 - `classifier`: all commands that a command executes, each with its level; `parts`: one of these
   commands, and how lists and rules match it;
 - `decision`: the decision on a command, by lists, rules and the profile; `rules`: the user's prefix

@@ -5,11 +5,13 @@ to the user: an editor behind `acpterm proxy`, `acpterm prompt`, `acpterm approv
 first answer counts, whichever observer it comes from; then the other observers are notified that
 the question is closed. States of a question:
 
-    unclaimed ──ask──▶ asked ──answer, withdraw, deadline, unattended──▶ answered
-        └─────────────────────answer, withdraw───────────────────────────────▲
+    unclaimed ───────ask────────▶ asked ──answer, withdraw, deadline, unattended──▶ answered
+        │     ◀──transport lost──                                                       ▲
+        └─────────────────────answer, withdraw──────────────────────────────────────────┘
 
 - *asked*: a task waits in `ask` for the answer. If the task is cancelled, the question is answered
-  with a refusal.
+  with a refusal, unless the transport was lost and the client will repeat the request: then the
+  question becomes unclaimed.
 - *unclaimed*: the question was asked by an earlier worker, or on a transport that was lost. The
   agent's client repeats its request; then `ask` continues the question with its id and deadline.
   An answer that arrives before the repeated request is stored for it.
@@ -116,7 +118,7 @@ class Approvals:
             entry = self._add(_Entry(question))
         entry.is_claimed = True
         try:
-            # Only now, since a client that withdraws the question meanwhile must find it.
+            # Not before `_add`: a client that withdraws the question meanwhile must find it.
             await trio.lowlevel.checkpoint()
             answer = await self._wait(entry, unattended)
         except trio.Cancelled:

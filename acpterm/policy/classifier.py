@@ -5,7 +5,7 @@ if its program is in the profile's list of safe programs, and none of its argume
 All other parts are unknown. A line that is not plain (`syntax`) is one more part, and at least
 unknown.
 
-A *suspected* command is text that may be a command, or an argument from which a command may begin.
+A *suspected* command is text that may be a command, or an argument at which a command may begin.
 Suspected commands serve to find danger: one becomes a part only if it is dangerous, or if a rule
 asks about it or denies it.
 """
@@ -51,7 +51,7 @@ _SHOWN_MAX: Final = 60
 
 
 class Classifier:
-    """Finds the parts of one command, and their levels, by the lists of a profile and rules.
+    """Finds the parts of one command, and their levels, by a profile's lists and the user's rules.
 
     Call `program` or `line` once. `found` then has the parts, and `texts` all shell texts that were
     parsed, beginning with the line.
@@ -125,7 +125,7 @@ class Classifier:
         """Find the parts of one command, and those of the commands that it executes.
 
         `depth` is the number of commands and texts that it is nested in. `is_exact` is false if it
-        may be executed otherwise than it is written. `constants` are known values of variables.
+        may not be executed exactly as it is written. `constants` has the known values of variables.
         """
         self._count += 1
         self._words += len(command.words)
@@ -226,7 +226,10 @@ class Classifier:
 
 
 def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """Yield `words` with each dangerous name that matches the program's name, if a pattern."""
+    """If the program's name is a pattern, yield `words` with each dangerous name that it matches.
+
+    The dangerous name replaces the pattern.
+    """
     if words[0].is_glob:
         # A pattern without letters, such as `*`, is likely an operand, not the name of a program.
         pattern = words[0].text.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The entry of the policy: judges a command by rules and a profile, and returns the verdict.
+"""The entry point of the policy: judges a command by rules and a profile, and returns the verdict.
 
 A command is judged in three steps:
 

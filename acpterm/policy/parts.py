@@ -19,7 +19,7 @@ class FoundPart(NamedTuple):
     is_exact: bool
     """Whether the words are known exactly, in a plain line. A rule that allows needs that."""
     is_suspected: bool
-    """Whether the words may not be a command at all; they were found in a search for danger."""
+    """Whether the words are only suspected to be a command, in a search for danger."""
     is_wrapper: bool
     """Whether the command executes another command or text, which has parts of its own."""
 

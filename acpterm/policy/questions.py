@@ -31,7 +31,7 @@ class Question(Struct, frozen=True, kw_only=True):
     connection: str
     """The id of the agent's connection."""
     request: int | str | None
-    """The JSON-RPC id of the agent's request; None if its repetition could not be recognised."""
+    """The JSON-RPC id of the agent's request; None if a repetition could not be recognised."""
     session: str
     agent: str | None
     command: str

@@ -74,7 +74,7 @@ class Word(NamedTuple):
 
     @property
     def may_become_option(self) -> bool:
-        """Whether the word is a pattern that may match a name of a file that begins with a dash."""
+        """Whether the word is a pattern that may match a file name that begins with a dash."""
         return self.is_glob and self.text[:1] in ("*", "?", "[", "-", UNKNOWN_TEXT)
 
 
@@ -107,7 +107,11 @@ def words_of(raw: Raw, constants: Mapping[str, str], unknown: str = UNKNOWN_TEXT
 def _scan(  # noqa: C901, PLR0912, PLR0915  one state machine, a branch for each character
     raw: Raw, constants: Mapping[str, str], unknown: str
 ) -> tuple[str, bool, bool, bool]:
-    """Return the text with marks, and whether the word is literal, has a glob, and has quotes."""
+    """Return the text of a word, and whether the word is literal, has a glob, and has quotes.
+
+    The text has no quotes, and values in place of the expansions. Marks (`_MARKS`) stand for braces
+    and commas outside of quotes, and for the places where a shell splits the text.
+    """
     source = raw.text
     starts = dict(raw.expansions)
     if len(starts) > EXPANSIONS_MAX or source.count("{") > EXPANSIONS_MAX:
@@ -213,7 +217,7 @@ def _value(expansion: str, constants: Mapping[str, str], unknown: str) -> str:
 
 
 def _split(value: str, constants: Mapping[str, str]) -> str:
-    """Return `value`, of an expansion outside of quotes, with a mark wherever a shell splits it."""
+    """Return the value of an expansion outside of quotes, with a mark where a shell splits it."""
     separators = " \t\n" + constants.get("IFS", "")
     if not any(character in value for character in separators):
         return value

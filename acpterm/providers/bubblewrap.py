@@ -86,7 +86,7 @@ class BubblewrapProvider:
         await off_loop.clean_up(partial(self._placeholders.remove, token))
 
     async def check(self) -> str:
-        """Run `true` in a sandbox; return a line that describes the sandbox's restrictions.
+        """Run the program `true` in a sandbox; return a line that describes the restrictions.
 
         The sandbox is always run, even if an earlier trial has succeeded. Raises `ProviderError` if
         it does not work.
@@ -99,7 +99,7 @@ class BubblewrapProvider:
         )
 
     async def _try(self, tools: Tools) -> str:
-        """Run `true` in a sandbox with an empty workspace; return the version of bwrap.
+        """Run the program `true` in a sandbox with an empty workspace; return bwrap's version.
 
         The sandbox is otherwise the same as that of a command. Raises `ProviderError` if it does
         not work.

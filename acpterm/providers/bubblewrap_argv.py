@@ -104,7 +104,7 @@ def prepared_command(
 
 
 def trial_command(tools: Tools, directory: str) -> Prepared:
-    """Return the prepared command of `true`, in a sandbox with the workspace `directory`."""
+    """Return the prepared command of a trial: `true` in a sandbox; `directory` is its workspace."""
     workspace = Workspace(os.path.realpath(directory), (), (), ())
     env = {"HOME": os.path.expanduser("~"), "PATH": os.environ.get("PATH", os.defpath)}
     command = Command(("true",), None, env, workspace.path, workspace.path, "/bin/sh")

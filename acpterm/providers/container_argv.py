@@ -175,10 +175,11 @@ def workspace_mounts(path: str, workspace: Workspace) -> list[Mount]:
 def shell_argv(
     setup: Setup, options: Sequence[str], arguments: Sequence[str], locks: Sequence[str] = ()
 ) -> list[str]:
-    """Return the argv that runs the shell in a container.
+    """Return the argv that starts a container, and runs a command in it by the container's /bin/sh.
 
-    `options` are options of the engine's `run`. `arguments` are those of the shell: the working
-    directory, and an argv. `locks` are the paths of the placeholders to lock.
+    `options` are options of the engine's `run`. `arguments` are the working directory and the argv
+    of the command, both in the container. `locks` are paths of placeholders: the engine holds a
+    read lock on each of them while it runs.
     """
     script = _INSIDE + (_BELOW_INIT if setup.engine == "docker" else _AS_INIT)
     return [
@@ -215,8 +216,8 @@ def base_options(setup: Setup, name: str, *, network: bool) -> list[str]:
         "--cap-drop=ALL",
         "--security-opt=no-new-privileges",
         "--read-only",
-        # All options are given, since the defaults of podman and docker differ. `exec` allows to
-        # execute programs in /tmp.
+        # All options are given, since the defaults of podman and docker differ. With `exec`,
+        # programs in /tmp can be executed.
         "--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777",
         "--log-driver=none",
     ]

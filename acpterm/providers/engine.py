@@ -75,7 +75,7 @@ class Engine:
         """Run the engine with `arguments`, and return its exit status and output.
 
         Raises `ProviderError` if the engine cannot be started, or does not exit within
-        `COMMAND_TIMEOUT_S`; then it is killed, as when the caller is cancelled.
+        `COMMAND_TIMEOUT_S`. It is killed after that time, and when the caller is cancelled.
         """
         return await self.run_argv([self.name, *arguments])
 

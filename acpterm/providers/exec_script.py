@@ -53,7 +53,8 @@ exec "$@"
 def exec_script_text(before: str) -> str:
     """Return the script with the shell text `before`, such as `env A=1`, before the program.
 
-    Its positional parameters are the number of words of the argv, the argv, and the fallback's.
+    The script must be executed with these positional parameters: the number of words of the argv,
+    these words, and the words of the fallback's argv, if there is a fallback.
     """
     return _TEXT.replace('exec "$@"', f'exec {before} "$@"')
 

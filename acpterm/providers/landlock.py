@@ -77,7 +77,7 @@ class LandlockProvider:
         await off_loop.clean_up(partial(_remove, token))
 
     async def check(self) -> str:
-        """Run `true` with the restrictions; return a line with what is restricted and what is not.
+        """Run the program `true` with the restrictions; return a line that describes them.
 
         Raises `ProviderError` if the restrictions do not work here.
         """

@@ -22,11 +22,12 @@ def private_directory(kind: str, name: str, daemon: Daemon | None) -> str:
 
 
 def shared_directory(kind: str, key: str, *more: str) -> str:
-    """Create the private directory that all daemons of the user share for `key`; return its path.
+    """Create the private directory for `kind` and `key`, unless it exists; return its path.
 
-    `kind` is the kind of place. `more` has the names of nested directories to create in it; then
-    the path of the innermost one is returned. Raises `ProviderError` if a directory cannot be
-    created, or is not private.
+    `kind` is the kind of place. `key` is any text: all daemons of the user that pass the same `key`
+    get the same directory. `more` has the names of nested directories to create in it; then the
+    path of the innermost one is returned. Raises `ProviderError` if a directory cannot be created,
+    or is not private.
     """
     base = os.path.join(os.path.dirname(default_socket()), kind)
     path = os.path.join(base, hashlib.blake2b(os.fsencode(key), digest_size=6).hexdigest())

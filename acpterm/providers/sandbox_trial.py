@@ -1,7 +1,8 @@
-"""Runs a trial of a sandbox: `true` in it, before a command is run in it.
+"""Tries out a sandbox: runs `true` in it, before a terminal's command is run in it.
 
-Whether a sandbox works depends on the kernel, its settings, its security modules and on a container
-in which acpterm may run. Only a trial shows it. (`container_trial` is for podman and docker.)
+Whether a sandbox works depends on the kernel, on the kernel's settings and security modules, and on
+the container around acpterm, if there is one. Only a trial shows it. (`container_trial` is for
+podman and docker.)
 """
 
 import contextlib
@@ -33,8 +34,9 @@ class Trial:
     async def ensure(self, key: object, attempt: Callable[[], Awaitable[object]]) -> None:
         """Call `attempt`, which runs the trial; do nothing if one has succeeded in the last 60 s.
 
-        Only a success with the same `key` counts; `key` identifies the programs that are tried.
-        Callers with no recent success wait for each other. Errors of `attempt` propagate.
+        Only a success with the same `key` counts; `key` identifies the programs that are tried. If
+        several callers need a trial at once, one of them runs it, and the others wait; if it
+        fails, the next one runs another trial. Errors of `attempt` propagate to its caller.
         """
         if self._is_valid(key):
             await trio.lowlevel.checkpoint()
@@ -83,11 +85,11 @@ async def trial_directory(name: str) -> AsyncIterator[str]:
 async def run_trial(
     name: str, argv: Sequence[str], env: Mapping[str, str], cause: Callable[[str], str]
 ) -> str:
-    """Run `argv`, which executes `true` in a sandbox; return the output.
+    """Run `argv`, a trial such as `true` in a sandbox; return what it prints on stdout.
 
-    `name` is the provider's name. `cause` is called with the error output; it returns why the
-    sandbox has failed, and what the user can do. Raises `ProviderError` if `argv` cannot be run,
-    fails, or does not exit within `_TIMEOUT_S`.
+    `name` is the provider's name. If `argv` fails, `cause` is called with its error output: it
+    returns why the sandbox has failed, and what the user can do. Raises `ProviderError` if `argv`
+    cannot be run, fails, or does not exit within `_TIMEOUT_S`.
     """
     try:
         with trio.fail_after(_TIMEOUT_S):

@@ -107,7 +107,10 @@ def secret_paths(env: Mapping[str, str]) -> list[str]:
 
 
 def _candidates(home: str) -> list[str]:
-    """Return those secrets' paths in `home` of which the first component below `home` exists."""
+    """Return the paths in `home` at which secrets may be.
+
+    A path is left out if its first component, such as `.config`, is known not to exist in `home`.
+    """
     try:
         entries = set(os.listdir(home))
     except OSError:
@@ -174,7 +177,7 @@ def _is_socket(path: str) -> bool:
 def user_homes() -> list[str]:
     """Return the user's home directories: the daemon's `HOME`, and the one of the user database.
 
-    Unlike the `HOME` of a command, a request cannot change them.
+    A request cannot change them, but it can change the `HOME` of its command.
     """
     homes = [os.path.expanduser("~")]
     with contextlib.suppress(KeyError):  # the user is not in the database, as in some containers

@@ -1,4 +1,4 @@
-"""The entry of the checks of arguments: selects the check by the name of the program."""
+"""The entry point of the checks of arguments: selects the check by the name of the program."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias

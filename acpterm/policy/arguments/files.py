@@ -34,7 +34,7 @@ def tree(arguments: Sequence[str]) -> str:
 
 
 def uniq(arguments: Sequence[str]) -> str:
-    """Return why `uniq` writes a file: it has a second operand; empty if it does not."""
+    """Return why `uniq` writes a file, its second operand; empty if there is no such operand."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     operands = [
         one
@@ -51,7 +51,11 @@ def diff(arguments: Sequence[str]) -> str:
 
 
 def tee(arguments: Sequence[str]) -> str:
-    """Return why `tee` is not safe; empty if it writes only visible files below the directory."""
+    """Return why `tee` is not safe; empty if it is.
+
+    `tee` is safe if all its options are known, and if it writes only to /dev/null, stdout, stderr
+    and files below the working directory; no name in the paths of the files may begin with a dot.
+    """
     for argument in arguments:
         if argument.startswith("-") and argument != "-":
             if argument in ("-a", "-i", "-p", "--append", "--ignore-interrupts"):

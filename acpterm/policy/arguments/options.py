@@ -11,8 +11,8 @@ def matching_option(
 
     `letters` are short options, and `names` are long ones; an abbreviation of a long option
     matches, since getopt_long(3) accepts it. `values` are other short options, which take a value:
-    the value is skipped. `--` ends the options, but not directly after an option, whose value it
-    may be.
+    the value is skipped. `--` ends the options, but not if an option precedes it directly: then
+    `--` may be the value of that option.
     """
     skip = False
     for before, argument in itertools.pairwise(("", *arguments)):

@@ -94,7 +94,7 @@ def _own_command(words: Sequence[Word]) -> str:
 
 
 def _may_be(word: Word, expected: str) -> bool:
-    """Return whether `word` is, or may become when a shell expands it, the text `expected`."""
+    """Return whether `word` is `expected`, or may become `expected` when a shell expands it."""
     if word.is_glob:
         return fnmatchcase(expected, word.text)
     return word.text == expected or UNKNOWN_TEXT in word.text

@@ -61,7 +61,7 @@ class InputCounts:
         return [self._typed.pop(key) for key in keys]
 
     def take_of(self, terminal: object) -> list[Typed]:
-        """Remove and return the input to a terminal."""
+        """Remove and return the input to the terminal with the id `terminal`."""
         keys = [key for key in self._typed if key[0] == terminal] if self._typed else []
         return [self._typed.pop(key) for key in keys]
 

@@ -6,9 +6,9 @@ terminals never wait for the log. An entry that finds the queue full is lost, an
 
 The first error is logged, and the write is repeated after a pause that grows from `RETRY_S` to
 `RETRY_MAX_S`. When a write succeeds again, an entry `gap` is recorded with the start and the end of
-the failure, its reason, and the number of lost entries, which may be 0. Only entries later than all
-queued ones are lost, and the `gap` is recorded after them: so the entries in the file are in the
-order of their numbers (`seq`).
+the failure, its reason, and the number of lost entries, which may be 0. The `gap` is queued after
+all entries that are queued at that time, and gets the next number (`seq`): so the entries in the
+file are in the order of their numbers.
 
 When the task is cancelled, it writes the queued entries, for at most `FLUSH_TIMEOUT_S` seconds.
 """

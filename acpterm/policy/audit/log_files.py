@@ -45,8 +45,8 @@ def status_of(directory: str, name: str) -> os.stat_result | None:
 def open_file(directory: str, name: str, status: os.stat_result) -> int | None:
     """Open a file that `find_files` has returned, and return its descriptor.
 
-    The caller closes the descriptor. Returns None if another file or none has this name by now:
-    then call `find_files` again. Raises `OSError` if the file cannot be opened.
+    The caller closes the descriptor. Returns None if the file was renamed or removed after
+    `find_files`: then call `find_files` again. Raises `OSError` if the file cannot be opened.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:

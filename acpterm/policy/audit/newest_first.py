@@ -61,7 +61,8 @@ class Page(NamedTuple):
     newest: Place | None
     """The place of the newest line of the log, selected or not, for `read_page(after=…)`.
 
-    None if the log is empty, or if this page, because of `before`, does not know it.
+    None if the log is empty. If the page was read with `before`, it does not have the newest line:
+    then this is the given `after`, or None.
     """
     following: Place | None
     """The place to continue from, for `read_page(before=…)`; None if no older entry is selected."""
@@ -117,7 +118,8 @@ def read_page(
 def _earlier(time: str) -> str:
     """Return the time `LATE_S` before `time`; both have the format of an entry's time.
 
-    If an entry is older than the result, all entries before it in the log are older than `time`.
+    The entries of the log are not exactly in the order of their times. But if an entry is older
+    than the result, all entries before it in the log are older than `time`.
     """
     return time_text(datetime.fromisoformat(time).timestamp() - LATE_S)
 

@@ -63,7 +63,7 @@ class AuditReader:
             identity = os.fstat(self._fd)
             if os.path.samestat(identity, status_of(self._directory, FILE_NAME) or identity):
                 return
-            # Rotated. Lines may have been appended between the last read and the rotation.
+            # The file was rotated. Lines may have been appended to it after the last read.
             while lines := self._read_lines():
                 yield from self._entries(lines)
             if not self._open_next(identity):

@@ -8,13 +8,13 @@ _ID_PREFIX = "term_"
 
 
 class Selection(NamedTuple):
-    """The conditions that an entry must meet to be selected; None is no condition.
+    """The conditions that an entry must meet to be selected; a field with None is no condition.
 
     `since` and `until` limit the time, inclusively; they have the format of an entry's time
     (`entry.time_text`). `session`, `agent` and `terminal` are the beginning of an id or a name; in
-    `terminal` the prefix `term_` may be left out. `event` and `decision` must be equal. An entry
-    `gap` must meet only the conditions on time, since it stands for lost entries that could have
-    been selected.
+    `terminal` the prefix `term_` may be left out. `event` and `decision` must be equal to those of
+    the entry. An entry `gap` must meet only the conditions on time, since it stands for lost
+    entries that could have been selected.
     """
 
     since: str | None = None

@@ -60,7 +60,7 @@ class AuditWriter:
         self._lock: Final = threading.Lock()
 
     def append(self, batch: Batch) -> None:
-        """Append the part of a batch that is not written yet; return once the system has taken it.
+        """Append the part of a batch that is not written yet, by write(2) without fsync(2).
 
         Raises `OSError` if the directory or the file cannot be used or written, or belongs to
         another user, and `TimeoutError` if another process holds the lock for 2 s. After an error,

@@ -5,7 +5,7 @@ newlines, and redirections to descriptors and /dev/null. Only a plain line can b
 must find the same words in a plain line. tree-sitter alone is not enough: it recovers from errors,
 and accepts more than a shell does. So a parser made of a regular expression parses the line too.
 
-- `parse`: the entry, which returns the commands of a line, and why it is not plain;
+- `parse`: the entry point, which returns the commands of a line, and why it is not plain;
 - `walk`: the walk over the tree of tree-sitter, which collects the commands;
 - `plain`: the independent parser of plain lines;
 - `variables`: the values of variables that the line assigns;

@@ -1,4 +1,4 @@
-"""The entry of the parser: returns the commands of a shell line, and why it is not plain."""
+"""The entry point of the parser: returns a shell line's commands, and why it is not plain."""
 
 import functools
 import time
@@ -34,8 +34,8 @@ def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
     odd = _odd_characters(line)
     original = line
     if odd:
-        # Shells do not separate words at such characters, but the user who reads the line, or
-        # another program that is given it, may.
+        # Shells do not separate words at such characters, but the user who reads the line may do
+        # so, or another program that is given the line.
         line = line.translate(dict.fromkeys(map(ord, odd), " "))
     source = line.encode(errors="replace")
     if len(source) > LINE_BYTES_MAX:

@@ -1,8 +1,8 @@
 """Collects the values that a shell line assigns to variables, to find danger such as `X=rm; $X .`.
 
-A shell assigns variables while it runs a line; a parser runs nothing. So all constants that the
-line assigns are collected first, and then replace the variables in all words of the line. If the
-line assigns several values to a variable, the words are tried with several tables of constants.
+A shell assigns variables while it runs a line; a parser runs nothing. So all values that the line
+assigns are collected first, and then replace the variables in all words of the line. If the line
+assigns several values to a variable, the words are tried with several tables of values.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ class Table(NamedTuple):
 class Variables:
     """The variables that a line assigns, with their values in the order of the line.
 
-    `constants` are the values that are known before the line.
+    `constants` has the values of variables that are known before the line is executed.
     """
 
     def __init__(self, constants: Mapping[str, str]) -> None:
@@ -82,13 +82,13 @@ class Variables:
                 self.assign(str(number), text)
 
     def tables(self) -> list[Table]:
-        """Return the tables of constants to try, the most probable one first."""
+        """Return the tables of values to try, the most probable one first."""
         tables = [Table(self.constants, UNKNOWN_TEXT)]
         first = {**self.constants, **dict(reversed(self._values))}
         if first != self.constants:
             tables.append(Table(first, UNKNOWN_TEXT))
         tables.append(Table(self.constants, ""))
-        # Try each value of a variable with many, such as that of a loop.
+        # Try each value of a variable that has many values, such as the variable of a loop.
         count = Counter(name for name, _ in self._values)
         repeated = [pair for pair in self._values if count[pair[0]] > 2][:REPEATED_MAX]
         return tables + [Table({**self.constants, name: value}, "") for name, value in repeated]

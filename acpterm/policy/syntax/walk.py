@@ -1,7 +1,8 @@
 """Walks over the syntax tree of a shell line, and collects its commands, in the order of the line.
 
-Longer than 300 lines because all constructs of the shell (pipelines, redirections, here-documents,
-assignments, loops) are handled by one walk: each passes stdin or constants to later commands.
+Longer than 300 lines because one walk handles all constructs of the shell (pipelines, redirections,
+here-documents, assignments, loops): each of them may decide the stdin of later commands, or the
+known values of their variables.
 """
 
 import itertools
@@ -102,10 +103,11 @@ class _Found(NamedTuple):
 
 
 class Walk:
-    """Collects the commands and constants of a tree. It does not recurse: trees can be very deep.
+    """Collects the commands of a tree, and the values that the line assigns to variables.
 
-    Call `run`, then `commands`. After that, `problem` is why the line is not plain, and `danger`
-    why it is dangerous whatever its commands are; each may be empty.
+    `constants` has the known values of variables that are set before the line. Call `run`, then
+    `commands`. After that, `problem` is why the line is not plain, and `danger` why it is dangerous
+    whatever its commands are; each may be empty. The walk does not recurse: trees can be very deep.
     """
 
     def __init__(self, source: bytes, constants: Mapping[str, str]) -> None:
@@ -305,7 +307,7 @@ class Walk:
         return self._source[node.start_byte : node.end_byte].decode(errors="replace")
 
     def commands(self) -> Iterator[Command]:
-        """Yield the commands with their words. Call this after `run`: it needs all constants."""
+        """Yield the commands with their words. Call this after `run`, which collects all values."""
         for found in self.found:
             texts = [raw.text.strip("'\"") for raw in found.raws]
             self.variables.assign_by_command(texts, found.text if found.input == "text" else None)
@@ -328,7 +330,7 @@ class Walk:
 
 
 def _is_plain(words: tuple[Word, ...]) -> bool:
-    """Return whether all words are such as a plain line may have: literal, a glob, or with `~/`."""
+    """Return whether each word is literal, is a glob, is `~`, or begins with `~/`."""
     return all(
         word.is_literal or word.is_glob or word.text == "~" or word.text.startswith("~/")
         for word in words

@@ -28,7 +28,7 @@ class _Options(NamedTuple):
     flags: frozenset[str]
     """The options without a value."""
     values: frozenset[str]
-    """The options with a value, which is the next argument unless it is in the same one."""
+    """The options with a value: the rest of the same argument, or else the next argument."""
     operands: int
     """The number of arguments between the options and the command."""
     kind: Kind

@@ -1,4 +1,4 @@
-"""The entry: selects by the name of a program how the commands that it executes are found."""
+"""The entry point of `wrappers`: finds what a command executes, by the name of its program."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -82,8 +82,9 @@ def _text(command: Command, at: int, *, is_harmless: bool) -> Unwrapped:
 
 
 def _script(word: Word) -> Unwrapped:
-    """Return the danger of executing the script at the path `word`; nothing unless it is computed.
+    """Return a danger if the script at the path `word` is not known; otherwise `NOTHING`.
 
+    The script is not known if its path is computed, or if the output of a command is the script.
     The contents of a file are not judged.
     """
     if word.text == UNKNOWN_TEXT or word.text.startswith(PIPE_PATH):
@@ -126,7 +127,7 @@ def awk(command: Command) -> Unwrapped:
 
 
 def _code(words: Sequence[Word]) -> Unwrapped:
-    """Return each string in `words`, taken as code, that may be a command, as suspected."""
+    """Return the strings in `words`, code of another language, as suspected commands."""
     strings = itertools.chain.from_iterable(_strings(word.text) for word in words)
     return Unwrapped(
         tuple(Inner((), one, "suspected") for one in itertools.islice(strings, SUSPECTED_MAX))

@@ -1,8 +1,8 @@
 """Programs that execute some of their arguments, but whose options are not known here: ssh, docker.
 
-It is not known which arguments are executed. So the following are *suspected* to be commands: the
-arguments from each one to the end, and each argument that has a space, as shell text. A suspected
-command counts only if it is dangerous, or if a rule asks about it or denies it.
+It is not known which arguments are executed. So two kinds of text are *suspected* to be commands:
+each argument together with all arguments after it; and each argument with a space, as shell text.
+A suspected command counts only if it is dangerous, or if a rule asks about it or denies it.
 """
 
 import itertools
@@ -41,7 +41,7 @@ _EXECUTES_STDIN: Final = frozenset(("at", "batch", "parallel", "ssh", "su"))
 
 
 def suspect(command: Command) -> Unwrapped | None:
-    """Return what a program may execute; None if the lists above do not have it."""
+    """Return what a program may execute; None if the program is not in the lists of this module."""
     name = command.name
     if name in _SUSPICIOUS:
         return suspicious(command)
@@ -113,7 +113,7 @@ def _runner(command: Command) -> Unwrapped:
 
 
 def git(command: Command) -> Unwrapped:
-    """Return what git may execute: its arguments are suspected with some commands and options."""
+    """Return what git may execute: some options and subcommands make all arguments suspected."""
     if any(_GIT_WORDS.fullmatch(word.text) for word in command.words[1:]):
         return suspicious(command)
     return NOTHING

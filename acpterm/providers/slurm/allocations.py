@@ -10,7 +10,7 @@ released when its session has ended and no terminal uses it any more: the user m
 terminal over. A pending allocation is released as soon as no terminal waits for it, so that it gets
 no resources for which others queue.
 
-Unhappy orders:
+What can go wrong:
 
 - The allocation is gone while no terminal uses it. So it is checked before it is used after a
   pause, and after a step could not be started in it.
@@ -64,8 +64,9 @@ class Allocations:
     async def find_or_request(self, session: str, nursery: trio.Nursery) -> str:
         """Return the name of a session's allocation; request the allocation if there is none.
 
-        Does not wait until it is granted. `nursery` reaps salloc. Raises `ProviderError` if the
-        allocation cannot be requested, or an earlier one that is of no use cannot be released.
+        Does not wait until it is granted. A task in `nursery` reaps salloc. Raises `ProviderError`
+        if the allocation cannot be requested, or if an earlier allocation of the session, which
+        cannot be used any more, cannot be released.
         """
         name = _name(session)
         async with self._lock:
@@ -92,7 +93,7 @@ class Allocations:
 
     async def _request(self, name: str, nursery: trio.Nursery) -> None:
         if self._exists(name):
-            # The earlier allocation is of no use, but may still be granted.
+            # The earlier allocation cannot be used, but may still be granted.
             await self._release(name)
             if self._exists(name):
                 raise ProviderError("an earlier allocation of the session cannot be released")
@@ -118,17 +119,17 @@ class Allocations:
         return f"acpterm-{owner}-{name}"
 
     def use(self, name: str, user: str) -> None:
-        """Record that the terminal `user` uses the allocation `name`."""
+        """Record that a terminal uses the allocation `name`; `user` identifies the terminal."""
         self._users.setdefault(name, set()).add(user)
 
     async def leave(self, name: str, user: str) -> None:
-        """Record that the terminal `user` does not use the allocation `name` any more.
+        """Record that the terminal that `user` identifies no longer uses the allocation `name`.
 
         Release the allocation if no other terminal uses it, and it is pending or its session has
         ended.
         """
         self._users.get(name, set()).discard(user)
-        # The lock: a terminal that is being created may have found the allocation just now.
+        # Locked, since a terminal that is being created may have found the allocation just now.
         async with self._lock:
             is_pending = self._exists(name) and not progress.read(self.path(name)).is_granted
             if is_pending or self._exists(name + _ENDED):
@@ -144,7 +145,7 @@ class Allocations:
     async def end_session(self, session: str) -> None:
         """Record that a session has ended; release its allocation once no terminal uses it."""
         name = _name(session)
-        # The lock: a terminal that is being created may be requesting the allocation.
+        # Locked, since a terminal that is being created may be requesting the allocation.
         async with self._lock:
             if not self._exists(name):
                 return
@@ -169,8 +170,9 @@ class Allocations:
     async def _release(self, *names: str) -> None:
         """Release allocations. Does not raise: errors are logged.
 
-        One command cancels all whose jobs are known; each other one is cancelled by the job's name.
-        The file of an allocation that cannot be released is kept.
+        One command cancels all allocations whose job ids are known. Each of the others is cancelled
+        by the name of its job, with a command of its own. The file of an allocation is kept if the
+        allocation cannot be released.
         """
         await end(*(self._requests[name] for name in names if name in self._requests))
         found = {name: progress.read(self.path(name)).job for name in names}

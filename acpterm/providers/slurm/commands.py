@@ -47,7 +47,7 @@ class Done(NamedTuple):
 
     @property
     def has_cancelled(self) -> bool:
-        """Whether all jobs of a scancel are cancelled, or had ended or were forgotten before."""
+        """Whether scancel has left no job: each is cancelled, has ended, or is unknown to Slurm."""
         return self.status == 0 or (
             bool(self.text)
             and all(any(gone in line for gone in _GONE) for line in self.text.splitlines())
@@ -59,9 +59,10 @@ class CommandLimits:
 
     Hundreds of terminals may end at once. To run more than `most` commands of a kind at once is not
     faster: starting them delays this process, and the controller does not answer them in time.
-    There are three limits. `srun`, which runs a step, may wait for programs to end, so that it has
-    a limit apart from the commands that only ask the controller. A step that wakes queued steps
-    (`SlurmProgram.follow`) may wait for hours: only one at once runs, within `wakes`.
+    There are three limits. `srun`, which runs a step, may wait for programs to end, so it has a
+    limit of its own, apart from the commands that only ask the controller. The short steps that
+    make a waiting srun ask the controller again (`SlurmProgram.follow`) may take hours: by the
+    limit `wakes`, only one of them runs at once.
     """
 
     def __init__(self, most: int = _COMMANDS_MAX) -> None:
@@ -75,11 +76,11 @@ class CommandLimits:
         return self._steps if program == "srun" else self._others
 
     def was_woken(self, job: str) -> bool:
-        """Return whether queued steps of a job were woken in the last `_WAKE_PAUSE_S` seconds."""
+        """Return whether `record_wake` was called for a job in the last `_WAKE_PAUSE_S` seconds."""
         return trio.current_time() - self._woken_at.get(job, -math.inf) < _WAKE_PAUSE_S
 
     def record_wake(self, job: str) -> None:
-        """Record that queued steps of a job are woken now."""
+        """Record that a short step is run in a job now, so that srun asks the controller again."""
         self._woken_at = {one: at for one, at in self._woken_at.items() if self.was_woken(one)}
         self._woken_at[job] = trio.current_time()
 
@@ -144,7 +145,7 @@ async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Do
     """Run one of Slurm's commands; return its status and its output.
 
     Raises `ProviderError` if the command is not installed, cannot be started, or does not end
-    within `timeout_s`. Then, and when the caller is cancelled, the command is ended.
+    within `timeout_s`. The command is ended after that time, and when the caller is cancelled.
     """
     require(argv[0])
     try:

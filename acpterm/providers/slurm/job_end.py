@@ -32,9 +32,9 @@ async def ended_by(
 ) -> EndedBy | None:
     """Return what ended a job, from its final state in Slurm.
 
-    `run` runs a command of Slurm. `may_run` says that the job may still run; otherwise its end is
-    awaited. Returns None if the job still runs, ended normally, or is forgotten, or if Slurm does
-    not report a final state within `SETTLE_TIMEOUT_S`.
+    `run` runs a command of Slurm. If `may_run` is false, the job is about to end: wait for its end.
+    Returns None if the job still runs (with `may_run`), has ended normally, or is not known to
+    Slurm any more, or if Slurm does not report a final state within `SETTLE_TIMEOUT_S`.
     """
     argv = ["scontrol", "--oneliner", "show", "job", job]
     with trio.move_on_after(SETTLE_TIMEOUT_S):

@@ -1,6 +1,6 @@
 """The program of one terminal on a Slurm cluster. Implements `terminal.remote.RemoteProgram`.
 
-Unhappy orders:
+What can go wrong:
 
 - The program is killed while its job is queued: it never runs.
 - srun is killed on this machine: the step is cancelled nevertheless.
@@ -107,10 +107,12 @@ class SlurmProgram:
         return not self._has_exited and self.host is None
 
     async def follow(self, changed: Callable[[], object]) -> None:
-        """Call `changed` when the program starts; return when its node has failed.
+        """Call `changed` when the program starts; return only when the program's node has failed.
 
-        While the program is queued, wake the step. Does not return when the program ends: srun then
-        ends by itself, after it has passed on all output. Only for a failed node srun would wait.
+        If the job has its resources but the program does not start, run short steps in the job:
+        they make srun ask the controller again. When the program ends, srun passes on all output
+        and ends by itself; only when the node has failed would it go on waiting. `changed` is also
+        called if srun ends while the program is still queued.
         """
         began, granted_at, woken = trio.current_time(), None, 0
         while self.is_queued:
@@ -125,9 +127,10 @@ class SlurmProgram:
             await trio.sleep(_NODE_POLL_S)
 
     async def _wake(self) -> bool:
-        """Run a short step so that srun asks again; return False if it cannot be run now.
+        """Run a short step, so that srun asks the controller again; return whether that is done.
 
-        Returns True without a new step if one was run for this job a short time ago.
+        Returns False if the step cannot be run now, and True without a new step if one was run in
+        this job a short time ago.
         """
         job, limits = self._now.job, self._limits
         if job is None:
@@ -250,7 +253,7 @@ class SlurmProgram:
     ) -> str:
         """Run a command as a step of the job; return its output, empty if it cannot be run.
 
-        `more_s` is added to its timeout, in seconds. `limiter` replaces the limiter of all steps.
+        `more_s` is added to its timeout, in seconds. `limiter` is as in `_run`.
         """
         found = self._now
         if found.job is None:
@@ -266,8 +269,9 @@ class SlurmProgram:
     async def _run(
         self, argv: list[str], more_s: float = 0.0, limiter: trio.CapacityLimiter | None = None
     ) -> Done:
-        """Run a command of Slurm as soon as `limiter` permits it; None for the command's own one.
+        """Run a command of Slurm as soon as `limiter` permits it; return its status and output.
 
+        If `limiter` is None, the usual limiter of the command is used (`CommandLimits.of`).
         `more_s` is added to its timeout, in seconds. Raises `ProviderError` as `commands.run` does.
         """
         async with limiter or self._limits.of(argv[0]):

@@ -5,9 +5,9 @@ The script runs `srun --pty`, which waits in the queue, and then passes output, 
 size on, whether this worker lives or not. srun's messages are in a file in the directory of this
 daemon. The token has the name of the file, so the next worker finds the job, the step and the node.
 
-Unhappy order: a daemon is killed together with its keeper. Its srun processes end with their PTYs,
-but some of its jobs may be left. The next daemon with the same place finds the files, and cancels
-these jobs.
+What can go wrong: a daemon is killed together with its keeper. Its srun processes end with their
+PTYs, but some of its jobs may be left. The next daemon with the same place finds the files, and
+cancels these jobs.
 """
 
 import contextlib

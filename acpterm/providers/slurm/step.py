@@ -123,7 +123,10 @@ def wrapper_argv(log: str, granted: str, argv: Sequence[str]) -> list[str]:
 
 
 def node_argv(pieces: int) -> list[str]:
-    """Return the argv of the task on the node: it evaluates the text in `pieces` variables."""
+    """Return the argv of the task on the node: it evaluates the text of `node_environment`.
+
+    `pieces` is the number of variables that `node_environment` has returned.
+    """
     text = "".join(f"${{{_PIECE}{number}}}" for number in range(pieces))
     return ["/bin/sh", "-c", f'eval "{text}"']
 

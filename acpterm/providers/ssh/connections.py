@@ -9,7 +9,7 @@ The local directory is private, and its name depends on the daemon and the place
 masters' sockets, and a file with the name of the directory on the other host, so the next worker
 finds both.
 
-Unhappy orders:
+What can go wrong:
 
 - A master dies: the next program gets another one.
 - The control channel is lost: the next request opens another one, over any master.

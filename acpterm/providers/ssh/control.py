@@ -65,10 +65,10 @@ class Control:
     ) -> None:
         """Run `script` on the host, and receive its replies, until the channel is lost or stopped.
 
-        Once the channel is open, reports the command that runs a job (without the job's id) to
-        `task_status`. From then on cancellation has no effect: only `stop` ends the channel, so
-        that last requests can be sent. Raises `ProviderError` if the channel cannot be opened.
-        Later errors are logged, and the channel is lost.
+        Once the channel is open, reports to `task_status` the words that run a job on the host, to
+        which the caller appends the job's id. From then on cancellation has no effect: only `stop`
+        ends the channel, so that last requests can be sent. Raises `ProviderError` if the channel
+        cannot be opened. Later errors are logged, and the channel is lost.
         """
         with self._scope:
             try:
@@ -151,10 +151,11 @@ class Control:
     async def request(
         self, verb: str, words: str, lines: Sequence[bytes] = (), *, timeout_s: float
     ) -> str:
-        """Send a request, as `send` does, and return the reply.
+        """Send a request, and return the words of the host's reply.
 
-        `verb` and `words` are the first and the last words of its first line. Raises
-        `ControlLostError` if the channel is lost, or if there is no reply within `timeout_s`.
+        The first line of the request has `verb`, the request's number, and `words`; `lines` follow.
+        Raises `ControlLostError` if the channel is lost, if the host does not read the request, or
+        if there is no reply within `timeout_s`.
         """
         number = next(self._numbers)
         event, reply = trio.Event(), list[str]()

@@ -41,7 +41,7 @@ def lines(command: Command, directory: str, identifier: str) -> list[bytes]:
 
 
 def _commands(command: Command) -> list[Sequence[str]]:
-    """Return the argvs to try in this order, each if the programs before it do not exist."""
+    """Return the argvs to try in this order: the first whose program exists is executed."""
     found = [command.argv, *([command.fallback_argv] if command.fallback_argv else [])]
     # The other host may not have the shell of the settings: /bin/sh replaces it.
     shells = [argv for argv in found if argv[0] == command.shell != "/bin/sh"]
@@ -51,8 +51,9 @@ def _commands(command: Command) -> list[Sequence[str]]:
 def remote_directory(directory: str, mapping: Mapping[str, str]) -> str:
     """Return the path on the other host that corresponds to the local path `directory`.
 
-    `mapping` has the paths there by the local ones. The longest one that contains `directory`
-    applies. Without one, the normalised path is the same there.
+    `mapping` has paths on the other host by the corresponding local paths. The longest local path
+    that is `directory`, or contains it, applies. If there is none, `directory` is returned,
+    normalised.
     """
     directory = os.path.normpath(directory)
     for here in sorted(mapping, key=len, reverse=True):

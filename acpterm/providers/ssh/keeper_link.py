@@ -30,7 +30,7 @@ def terminal_name(identifier: str) -> str:
 
 
 class KeeperLink:
-    """An open connection, from `open_link`. `closed` is set once it has ended; `run` must run."""
+    """An open connection, from `open_link`. `run` must run; `closed` is set when it has ended."""
 
     def __init__(self, stream: trio.SocketStream, peer: Peer) -> None:
         self.closed: Final = trio.Event()

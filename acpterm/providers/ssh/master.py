@@ -82,7 +82,7 @@ class Master:
         try:
             one = socket.socket(socket.AF_UNIX)
         except OSError:
-            # No descriptor is free here, perhaps. The master may be alive: ssh will find out.
+            # Perhaps no descriptor is free here. The master may be alive: ssh will find out.
             return True
         with one:
             one.setblocking(False)

@@ -70,7 +70,7 @@ class SshProgram:
         return False
 
     async def follow(self, changed: Callable[[], object]) -> None:
-        """Wait until cancelled: neither property changes, and ssh ends with the program."""
+        """Wait until cancelled: `host` and `is_queued` never change. ssh ends with the program."""
         del changed
         await trio.sleep_forever()
 
@@ -140,7 +140,7 @@ class SshProgram:
 class KeptProgram(SshProgram):
     """A program in a terminal of the other host's daemon, which keeps it without a connection.
 
-    `limit_s` is the maximum time, in seconds, to wait for a connection to get its exit status.
+    `limit_s` is the maximum time, in seconds, for which `exit` tries to reach the host.
     """
 
     def __init__(
@@ -166,14 +166,16 @@ class KeptProgram(SshProgram):
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
         """Return how the program ended; `code` and `signal` are the exit status of the bridge.
 
-        If the code is not certain, the host is asked, again and again if it cannot be reached.
+        If the code is not certain, the host is asked, repeatedly while it cannot be reached: for
+        `limit_s` seconds, or for a short time if a signal has ended the bridge. If the host was not
+        reached by then, the program is abandoned.
         """
         reply: str | None = None
         if signal is None and code is not None and code <= _CERTAIN_MAX:
             self.ended()
             return RemoteExit(code, None)
-        # Without a signal, the bridge has exited by itself, since the program has. Then its exit
-        # status is worth waiting for.
+        # If no signal ended the bridge, it has exited because the program has exited. Then the
+        # program's exit status is worth waiting for.
         with trio.move_on_after(self._limit_s if signal is None else _CONNECT_TIMEOUT_S):
             while reply is None:
                 reply = await self._ask("exit", self._identifier, _REPLY_TIMEOUT_S)

@@ -24,7 +24,7 @@ A program that is no longer wanted must not run on without end. It is ended in o
 - If the other host receives no beat (`connections`) for `lost_timeout`, it ends the program.
 - If the keeper on this machine dies, the bridge gets SIGHUP, and releases the terminal there.
 
-Unhappy orders:
+What can go wrong:
 
 - The route is lost and opened again: the program does not notice, and its output continues.
 - The route stays lost for `lost_timeout`: the bridge ends by SIGHUP, the terminal's exit is
@@ -75,9 +75,10 @@ class _UnusableError(Exception):
 
 
 class RemoteKeeper:
-    """Keeps programs in the daemon on the host of `connections`, and the route to that daemon open.
+    """Keeps programs in the daemon on the other host, and keeps the route to that daemon open.
 
-    `directory` is the private local directory. `run` must run while `ready` is called.
+    The host is that of `connections`. `directory` is the private local directory. `run` must
+    run while `ready` is called.
     """
 
     def __init__(self, place: SshPlace, connections: Connections, directory: str) -> None:

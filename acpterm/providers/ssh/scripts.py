@@ -253,8 +253,8 @@ def control(name: str, limit_s: int, beat: str) -> bytes:
     """Return the script `control`, for the directory `name` in /tmp.
 
     The first reply of the script has the command that runs a job, without the job's id. After
-    `limit_s` seconds without a beat, all programs are ended. `beat` must differ in each script: it
-    counts as the first beat.
+    `limit_s` seconds without a beat, all programs are ended. `beat` is the text of the first beat.
+    It must be different in each script, since only a change of the text counts as a beat.
     """
     files = "".join(
         f"cat >\"$d/{file}.tmp\" <<'ACPTERM'\n{text.strip()}\nACPTERM\n"
