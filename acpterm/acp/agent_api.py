@@ -133,8 +133,8 @@ class CheckRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/command/check``: judge a command without running it.
 
     `command`, `args` and `cwd` are as in ``terminal/create``. With `ask`, a command that needs the
-    user's approval is shown to the user, and the response is sent after the user's answer; a
-    command that may not run is then an error.
+    user's approval is shown to the user, and the response is sent after the user's answer. If the
+    command may not run, the response is then an error.
     """
 
     session_id: SessionId

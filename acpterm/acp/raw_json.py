@@ -1,6 +1,6 @@
 """Lenient access to the members, items and strings of raw JSON.
 
-No function raises: a value of another type has no members, no items and no text.
+No function raises an error: a value of the wrong type has no members, no items and no text.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ MEMBERS_DECODER: Final = msgspec.json.Decoder(dict[str, Raw])
 ITEMS_DECODER: Final = msgspec.json.Decoder(list[Raw])
 
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""The errors that a decoder raises: for a value of another type, for a string that has half a
+"""The errors that a decoder raises: for a value of the wrong type, for a string that has half a
 surrogate pair or is not UTF-8, and for nesting that is too deep for the current stack."""
 
 

@@ -52,9 +52,10 @@ class UserTerminalRequest(Wire):
 class GetRequest(UserTerminalRequest, omit_defaults=True):
     """The params of ``_acpterm/terminal/get``.
 
-    With `own`, as in ``attach`` and ``write``, the user's terminals are preferred: those that the
-    user has created or taken over. ``@last`` is then the newest of them; it is an error if there is
-    none. A name then means one of them, even an ended one, before it means an agent's. Without
+    With `own`, the user's terminals are preferred, as they always are in ``attach`` and ``write``.
+    The user's terminals are those that the user has created or taken over. ``@last`` is then the
+    newest of the user's terminals; it is an error if there are none. If the user and an agent have
+    terminals of the same name, the name means the user's, even if its program has ended. Without
     `own`, ``@last`` is the newest of all terminals.
     """
 
@@ -304,10 +305,11 @@ class StatusResponse(Wire):
     keeper's pid; with `--embedded`, the pid of that command. `takeovers` is the number of
     take-overs: how many times a new worker has replaced another one. `idle_exit_ms` is the time
     after which an idle daemon exits; null for never. `tracking` is how processes are tracked:
-    `cgroup` or `subreaper`. `running`, `exited` and `retained` (after their release) are numbers of
-    terminals; `agents` and `users` are numbers of connections. `rss_bytes` is the resident memory
-    of the worker, and `output_bytes` the part of it that retained output occupies. `http` is the
-    state of the HTTP server; null if the host is no daemon.
+    `cgroup` or `subreaper`. `running`, `exited` and `retained` are numbers of terminals: whose
+    program runs, whose program has exited, and which are retained after their release. `agents` and
+    `users` are numbers of connections. `rss_bytes` is the resident memory of the worker, and
+    `output_bytes` the part of it that retained output occupies. `http` is the state of the HTTP
+    server; null if the host is no daemon.
     """
 
     version: str

@@ -1,4 +1,4 @@
-"""The work of the commands: clients of the daemon, starters of agents, and `acpterm setup`.
+"""What the commands do: connect to the daemon, run agents, and add acpterm to their settings.
 
 `acpterm.cli` parses the command lines and calls this package. The Python API (`acpterm.api`) and
 the MCP server (`acpterm.mcp`) use some of its modules too.
@@ -36,7 +36,7 @@ Exchanging messages:
 
 - `stdio`: connects to the daemon and starts the relay.
 - `stdio_relay`: passes bytes between the agent's stdin and stdout and the daemon.
-- `request_log`: the relay's record of pending requests, to resume a lost connection.
+- `request_log`: finds the pending requests in the relayed bytes, to resume a lost connection.
 
 Others:
 

@@ -1,7 +1,7 @@
 """Our end of a JSON-RPC stream: sends requests and dispatches the messages that the peer sends.
 
-The peer is the host, which sends responses and notifications; or, also sending requests, the agent
-of `acpterm prompt` or an MCP server (`session_sockets`).
+The peer is the host, which sends only responses and notifications; or it is the agent of `acpterm
+prompt` or an MCP server (`session_sockets`), which send requests too.
 
 States: *open*; *closed*, once the stream has ended or broken or `run` was cancelled. In *closed*,
 every pending request, and every request made later, fails with a `LostError`. Messages that are
@@ -118,8 +118,8 @@ class Endpoint:
         self._exit_reason = exit_reason
         self._before_event = before_event
         self.throttle = throttle
-        """The parameter of this name. Assignable, since the queue that takes the host's responses
-        is created after the host's endpoint."""
+        """The parameter `throttle`. It may be assigned later, since the queue that takes the host's
+        responses is created after the host's endpoint."""
 
     async def run(self, received: bytes = b"") -> None:
         """Send and receive until the stream ends or breaks, or this is cancelled.

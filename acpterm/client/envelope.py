@@ -61,6 +61,9 @@ def is_true(raw: Raw | UnsetType | None) -> bool:
 
 
 def cancelled_id(params: Raw | UnsetType) -> Id:
-    """Return the id in `params`, those of a `$/cancel_request`; None if they have no id."""
+    """Return the id of the request to cancel, from the params of a `$/cancel_request`.
+
+    Return None if the params have no id.
+    """
     raw = members(params).get("requestId")
     return None if raw is None else parse_envelope(b'{"id":' + bytes(raw) + b"}").key

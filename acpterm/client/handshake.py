@@ -120,7 +120,7 @@ def _to_wire(context: ExecContext) -> agent_meta.ExecContextParams:
 
 
 def read_welcome(result: Raw) -> Welcome:
-    """Parse what `result`, a result of `initialize`, says about resuming and about questions."""
+    """Return what `result`, the result of `initialize`, says about resuming and questions."""
     own = members(members(members(result).get("_meta")).get(OWN))
     resumed, approver = (bytes(own.get(name) or b"") == b"true" for name in ("resumed", "approver"))
     return Welcome(text(own.get("resume")), resumed, approver)

@@ -14,7 +14,7 @@ CHOICES: Final[dict[str, tuple[Decision, Scope]]] = {
     "reject_once": ("deny", "once"),
     "reject_always": ("deny", "always"),
 }
-"""Maps the id of each option to whether it allows the command, and for how long that is valid."""
+"""Maps the id of each option to the decision on the command, and the scope of that decision."""
 
 
 def question_options(info: ApprovalInfo) -> list[PermissionOption]:

@@ -1,4 +1,6 @@
-"""Records an agent's pending requests, so that `stdio_relay` can resume a lost connection.
+"""Finds requests and responses in the bytes that `stdio_relay` relays.
+
+`RequestLog.unanswered` keeps the pending requests, so that a lost connection can be resumed.
 
 No I/O: the relay hands over the bytes of both directions. It calls `sent` and `received` before it
 passes the bytes on, and in the same order: an agent may use the id of a request again as soon as

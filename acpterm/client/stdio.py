@@ -1,9 +1,9 @@
-"""Runs `acpterm stdio` with a daemon: connects the agent on stdin and stdout to the daemon.
+"""Runs `acpterm stdio` with a daemon: sends our own `initialize`, then starts `stdio_relay`.
 
-First we send the daemon an `initialize` of our own, whose response the agent does not see. The
-request has the execution context of this process (environment, directory, umask and limits), which
-this process has inherited from the agent; terminals start with it. Then `stdio_relay` passes on all
-messages in both directions.
+Our `initialize` has the execution context of this process (environment, directory, umask and
+limits), which this process has inherited from the agent; terminals start with this context. The
+agent does not see the response. Then `stdio_relay` passes on all messages between the agent and the
+daemon, in both directions.
 """
 
 import socket

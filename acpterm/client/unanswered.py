@@ -5,23 +5,23 @@ sent to the dead worker, read or unread. So a client keeps the messages that it 
 response shows that they are no longer needed. `lost` returns the messages to send on the next
 connection. No I/O: the caller sends them.
 
-Sent again, in the original order:
+These messages are sent again, in the original order:
 
 - Every request without a response, with its old id. The daemon recognises a `terminal/create` by
   the id and does not execute it twice; all other requests can be repeated.
-- Except `UNREPEATABLE` requests, because it is unknown whether the text was typed or the signal
-  sent. They get an error response that says so; their lines are not kept.
-- Except a request that was pending when `LOSSES_MAX` connections were lost: it may be the cause of
-  the workers' deaths, and the keeper starts no sixth worker within a minute. It gets an error
-  response. Requests that wait for a program (`_WAITING`) are always sent again, since they are
-  pending for long anyway.
+- But `UNREPEATABLE` requests are not sent again, because it is unknown whether the text was typed
+  or the signal sent. They get an error response that says so; their lines are not kept.
+- But a request that was pending when `LOSSES_MAX` connections were lost is not sent again: it may
+  be the cause of the workers' deaths, and the keeper starts no sixth worker within a minute. It
+  gets an error response. Requests that wait for a program (`_WAITING`) are always sent again, since
+  they are pending for long anyway.
 - `$/cancel_request`, as long as the request that it names has no response.
 - `session/update` and `session/cancel`, unless they are known to have been read. The daemon handles
   messages in order, so a notification has been read once a later request has its response. Sending
   an update twice is harmless, since its content is the same.
-- Except a `session/cancel`, if a `terminal/create` of the same session was sent after it. The dead
-  worker may have created the terminal already, and the repeated cancel would end it, although the
-  agent created it after the cancel.
+- But a `session/cancel` is not sent again if a `terminal/create` of the same session was sent after
+  it. The dead worker may have created the terminal already, and the repeated cancel would end it,
+  although the agent created it after the cancel.
 
 Bounds: `size` is the number of bytes of the requests, so that the caller can stop sending above a
 limit. If the notifications exceed `NOTIFICATION_BYTES_MAX`, the oldest are dropped. The worker has
@@ -41,8 +41,8 @@ UNREPEATABLE: Final = {
     "_acpterm/terminal/write": "it was typed",
     "_acpterm/terminal/signal": "the signal was sent",
 }
-"""Maps each method whose requests are not sent again to the end of the words "it is unknown whether
-…" in the error message."""
+"""The methods whose requests are not sent again. Each value completes the sentence "it is unknown
+whether …" in the error message."""
 # Number of lost connections at which a request is not sent again.
 LOSSES_MAX: Final = 4
 NOTIFICATION_BYTES_MAX: Final = 512 * 1024

@@ -190,7 +190,7 @@ def _stop(terminal: str) -> Steps:
 
 
 def _get(terminal: str) -> _Ask:
-    """Request the terminal that the user has named `terminal`.
+    """Request the terminal that the user means by `terminal`; return its state.
 
     Later requests use the id of the returned terminal: another terminal may get the name meanwhile.
     """

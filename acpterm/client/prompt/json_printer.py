@@ -3,8 +3,8 @@
 | `event` | other members |
 | --- | --- |
 | `session` | `sessionId` |
-| `update` | `update`: of a `session/update`, as the agent sent it |
-| `output` | `terminalId`, `data`: text, control sequences included; `lost`: bytes missing before |
+| `update` | `update`: the member `update` of a `session/update`, as the agent sent it |
+| `output` | `terminalId`, `data`: text with control sequences; `lost`: bytes lost before `data` |
 | `exit` | `terminalId`, `exitCode`, `signal`: one of the two is null, or both if unknown |
 | `notice` | `text`: a notice for the user, usually about permissions |
 | `end` | `stopReason` (null if the turn did not end), `status`, `error` (null if there was none) |

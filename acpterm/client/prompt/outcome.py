@@ -118,7 +118,7 @@ class Outcome:
     async def write(self, queue: SendQueue, written: trio.Event) -> None:
         """Write the data in `queue` (to stdout or stderr) until the queue is closed.
 
-        If writing fails, end the run. In both cases, set `written` at the end.
+        If writing fails, end the run. Set `written` at the end, even if writing has failed.
         """
         try:
             await queue.run()

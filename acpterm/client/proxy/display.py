@@ -85,9 +85,9 @@ class Display:
     def fence(self, *, even_silent: bool = False) -> str | None:
         """Return a console block of Markdown: the command, the last lines and the exit status.
 
-        An exit status of 0 is not shown. A block has output, or the exit status of a terminal that
-        the host runs, or, if `even_silent` is true, at least the command. If there is none of
-        these, return None.
+        An exit status of 0 is not shown. Return None if there is neither output nor an exit status
+        to show; the exit status counts only for a terminal that the host runs. With `even_silent`,
+        return a block for the command alone too, if the command is known.
         """
         body = []
         if self.command is not None:

@@ -184,8 +184,8 @@ class TerminalPresenter:
     def _raw_output(self, call: SessionKey, update: Update) -> list[bytes]:
         """Return a line that sends a call's `rawOutput` as output of the call's terminal.
 
-        Return no line if it is uncertain that the raw output belongs to the terminal: that is
-        certain if the call has exactly one of the agent's own terminals without output so far.
+        The raw output belongs to a terminal for certain only if the call has exactly one terminal
+        that the agent runs itself and that has no output so far. Otherwise return no line.
         """
         for change in from_meta(update.fields.get("_meta")):
             terminal = update.session, change.terminal

@@ -130,7 +130,9 @@ class SessionSockets:
 async def open_session_sockets(
     host: Endpoint, routes: EventRoutes, options: McpOptions
 ) -> AsyncIterator[SessionSockets]:
-    """Create the sockets' directory; at the end of the block, close all sockets and remove it.
+    """Create the sockets' directory, for the duration of the block; yield the `SessionSockets`.
+
+    At the end of the block, close all sockets and remove the directory.
 
     `host` is the connection to the host, whose notifications go to `routes`. Raises `OSError` if
     the directory cannot be created.

@@ -55,7 +55,10 @@ class Document:
         return found
 
     def get(self, path: Sequence[str]) -> Any:
-        """Return the value at `path`, the names of nested objects; None if there is no value."""
+        """Return the value at `path`; None if there is no value.
+
+        `path` has the names of the nested members that lead to the value, the outermost first.
+        """
         found: Any = self.data()
         for name in path:
             found = found.get(name) if isinstance(found, dict) else None

@@ -18,10 +18,11 @@ _SAME_LINE: Final = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/))+")
 
 
 def add(text: str, path: Sequence[str], value: object, *, comments: bool) -> str:
-    """Return `text` with `value` as the member at `path`, the names of nested objects.
+    """Return `text` with `value` added as the member at `path`.
 
-    With `comments`, the text may have comments. Raises `ParseError` if the text is not JSON, a
-    value on the path is not an object, or the member exists already.
+    `path` has the names of the nested members that lead to the value, the outermost first. With
+    `comments`, the text may have comments. Raises `ParseError` if the text is not JSON, a value on
+    the path is not an object, or the member exists already.
     """
     root = parse(text, comments=comments)
     if root is None:

@@ -43,7 +43,8 @@ def acpterm_words(*, from_desktop: bool) -> list[str]:
 def environment() -> dict[str, str]:
     """Return the environment variables that an agent must pass on to acpterm, with their values.
 
-    Some agents pass on only a few others.
+    An agent may clear its MCP servers' environment, except for a few variables. So the settings of
+    the agent must name the variables that tell acpterm where its sockets and files are.
     """
     found = {name: os.environ[name] for name in _VARIABLES if os.environ.get(name)}
     # acpterm finds this directory without the variable.
@@ -63,9 +64,9 @@ def is_acpterm(words: list[str], command: str) -> bool:
 def _own_path() -> str | None:
     """Return the absolute path of the program that has started this process, or a link to it.
 
-    This process may have been started as `python -m acpterm`, also by the wrapper script of a
-    package, whose path is then unknown: return the `acpterm` on the PATH then, or None if there is
-    none.
+    If this process was started as `python -m acpterm`, which the wrapper script of a package may
+    also do, the path of that program is unknown. Then return the path of the `acpterm` on the PATH,
+    or None if there is no such program.
     """
     linked = shutil.which("acpterm", path=_shell_path())
     called = sys.argv[0]

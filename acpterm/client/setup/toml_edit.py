@@ -31,10 +31,11 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def add(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
-    """Return `text` with the table `entry` at `path`, the names of nested tables.
+    """Return `text` with the table `entry` added at `path`.
 
-    There must be no value at `path`. Raises `ParseError` if the text is not TOML, or a value on the
-    path is not a table.
+    `path` has the names of the nested tables that lead to `entry`, the outermost first. There must
+    be no value at `path`. Raises `ParseError` if the text is not TOML, or a value on the path is
+    not a table.
     """
     data: Any = parse(text)
     for depth, name in enumerate(path[:-1]):
