@@ -38,7 +38,11 @@ class BeforeAgent(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Remove the agent's command from the command line `args`, and parse the rest."""
+        """Remove the agent's command from the command line `args`, and parse the rest.
+
+        Return the words that no parameter takes, as click's own method does. Raises
+        `click.UsageError` if there is no agent's command.
+        """
         if "--" not in args and not ctx.resilient_parsing:
             self._check_separator(ctx, args)
         at = args.index("--") if "--" in args else len(args)

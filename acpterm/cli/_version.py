@@ -16,9 +16,10 @@ def version_line() -> str:
 
 
 def _commit() -> str | None:
-    """Return `commit HASH`, for the commit of which the package was built or is a checkout.
+    """Return `commit HASH`: the commit that the package was built from, or that is checked out.
 
-    Return None if the commit is unknown.
+    In a checkout with changed files, the result ends with `-dirty`. Return None if the commit is
+    unknown.
     """
     try:
         with open(os.path.join(_PACKAGE, "commit"), encoding="ascii") as file:

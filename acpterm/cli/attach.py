@@ -96,7 +96,7 @@ def detach_filter(config: str | None, socket: str | None) -> DetachFilter:
 
 
 def report(message: str) -> None:
-    """Print a message on stderr. Errors are ignored, such as that stderr is closed."""
+    """Print a message on stderr. Errors are ignored, since stderr may be closed."""
     with contextlib.suppress(OSError):
         click.echo(message, err=True)
 

@@ -138,7 +138,7 @@ def _texts(lines: Iterable[Line], *, as_json: bool) -> Iterator[str]:
 
 
 def _wait() -> bool:
-    """Wait `_POLL_S` seconds; return False early if stdout has no reader any more."""
+    """Wait `_POLL_S` seconds and return True; return False early once stdout has no reader."""
     stdout = select.poll()
     stdout.register(1, 0)
     return not stdout.poll(1000 * _POLL_S)

@@ -21,7 +21,11 @@ class _InOrder(click.Command):
     """A command whose function gets TEXTs and --keys as `steps`, in the command line's order."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, and record the order of texts and keys."""
+        """Parse the arguments, and record the order of texts and keys.
+
+        Return the words that no parameter takes, as click's own method does. Raises
+        `click.UsageError` if the command line is wrong.
+        """
         given = list(args)
         rest = super().parse_args(ctx, args)
         if not ctx.resilient_parsing:

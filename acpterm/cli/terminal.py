@@ -17,7 +17,7 @@ from acpterm.jsonrpc import RpcError, is_utf8_encodable
 
 
 class _Words(click.Group):
-    """A group whose subcommand `provider` is that of `acpterm`, imported only when it is used."""
+    """A group with `acpterm provider` as a subcommand, which is imported only when it is used."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the subcommand with this name."""

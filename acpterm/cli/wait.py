@@ -122,8 +122,8 @@ def _give_up(*_: object) -> NoReturn:
 def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
     """Wait for the programs of all terminals to end; remove each ended terminal's name from `left`.
 
-    `ids` has the terminals' ids by name. Return the exit status of `acpterm wait`, and "" in place
-    of the error message that `_wait_printed` returns.
+    `ids` has the terminals' ids by name. Return the exit status of `acpterm wait`, and "" (no error
+    message), so that the result has the same form as that of `_wait_printed`.
     """
     codes: dict[str, int] = {}
     order = list(ids)

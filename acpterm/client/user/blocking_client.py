@@ -67,7 +67,7 @@ class BlockingClient(BlockingConnection):
         `method` lacks the prefix `_acpterm/`. `slow` says when and how to report that there is no
         response yet. Raises `RpcError` if the response is an error, `LostError` (a subclass) if the
         connection is lost and the request is not repeated, `DaemonError` if the daemon has ended or
-        is of another version, and `DeadlineError` at the time `deadline`.
+        is of another version, and `DeadlineError` at the time `self.deadline`.
         """
         for _, answer in self.call_each(method, [params], into, slow):
             if isinstance(answer, RpcError):
@@ -84,7 +84,7 @@ class BlockingClient(BlockingConnection):
         responses. The caller must send no other request before all responses were yielded. `method`
         lacks the prefix `_acpterm/`; results are decoded as `into`; `slow` says when and how to
         report that there is no response yet. Raises `DaemonError` if the daemon has ended or is of
-        another version, and `DeadlineError` at the time `deadline`.
+        another version, and `DeadlineError` at the time `self.deadline`.
         """
         repeats = REPEATABLE.get(method, 0)
         waiting = set(range(len(params)))
@@ -109,7 +109,7 @@ class BlockingClient(BlockingConnection):
 
         `sent` maps the ids of requests to the indices that are passed to `slow.report`. The caller
         must remove each yielded id from `sent`; the iteration ends when `sent` is empty. Raises
-        `LostError` if the connection is lost, and `DeadlineError` at the time `deadline`.
+        `LostError` if the connection is lost, and `DeadlineError` at the time `self.deadline`.
         """
         slow_at = math.inf if slow is None else time.monotonic() + slow.after_s
         while sent:
@@ -147,9 +147,9 @@ class BlockingClient(BlockingConnection):
     def get_for_input(self, terminal: str) -> TerminalInfo:
         """Return the terminal with this name or id, for a command that types into it.
 
-        ``@last`` means the newest terminal of the user, and a name means the user's terminal if one
-        has the name, so that nothing is typed into an agent's terminal by mistake. Raises the
-        errors of `call`; an `RpcError` if there is no such terminal.
+        ``@last`` means the newest of the user's terminals. If the user and an agent have terminals
+        of the same name, the name means the user's terminal. So nothing is typed into an agent's
+        terminal by mistake. Raises the errors of `call`, including `RpcError` for an unknown name.
         """
         return self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
 
@@ -173,8 +173,8 @@ class BlockingClient(BlockingConnection):
 
         `method` lacks the prefix `_acpterm/`. Closing the generator early cancels the request.
         Raises `RpcError` if the response is an error, `DaemonError` if the daemon is ending, and
-        `DeadlineError` at the time `deadline`. Raises `LostError` if the connection is lost; the
-        caller may then `reconnect` and open another stream.
+        `DeadlineError` at the time `self.deadline`. Raises `LostError` if the connection is lost;
+        the caller may then `reconnect` and open another stream.
         """
         id_, is_over = self._send(f"_acpterm/{method}", params), False
         try:

@@ -102,7 +102,7 @@ class BlockingConnection:
         """Connect to the daemon's next worker, after this connection ended with the error `lost`.
 
         Raises `DaemonError` if the daemon has ended, or if no worker responds within
-        `resume_timeout` seconds (a setting), and `DeadlineError` at the deadline.
+        `resume_timeout` seconds (a setting), and `DeadlineError` at the time `self.deadline`.
         """
         limit = self.settings.resume_timeout
         self._sock.close()
@@ -200,7 +200,8 @@ class BlockingConnection:
 def _shake_hands(sock: socket.socket, params: dict[str, Any], deadline: float) -> bytes:
     """Send `initialize` and wait for the response; return the bytes received after the response.
 
-    Closes the socket on failure. Raises `HandshakeError`, and `TimeoutError` at the deadline.
+    Closes the socket on failure. Raises `HandshakeError` if the response is an error or invalid, or
+    if the connection is closed before the response, and `TimeoutError` at the time `deadline`.
     """
     handshake = Handshake(params)
     try:

@@ -83,7 +83,8 @@ class Bridge:
         self._position = 0
         self._size = tty.size
         self._resized: Final = trio.lowlevel.ParkingLot()
-        # The input that the other daemon has not acknowledged, and its number for the token.
+        # The input that the other daemon has not acknowledged, and the number of that input. The
+        # number is part of the input's token.
         self._unsent = b""
         self._number = 0
 

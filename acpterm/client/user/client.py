@@ -155,9 +155,9 @@ class UserClient:
     async def get_for_input(self, terminal: str) -> TerminalInfo:
         """Return the terminal with this name or id, for a command that types into it.
 
-        ``@last`` means the newest terminal of the user, and a name means the user's terminal if one
-        has the name, so that nothing is typed into an agent's terminal by mistake. Raises the
-        errors of `call`; an `RpcError` if there is no such terminal.
+        ``@last`` means the newest of the user's terminals. If the user and an agent have terminals
+        of the same name, the name means the user's terminal. So nothing is typed into an agent's
+        terminal by mistake. Raises the errors of `call`, including `RpcError` for an unknown name.
         """
         answer = await self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
         self._names.note(answer, terminal)
@@ -209,7 +209,8 @@ class UserClient:
     async def reconnect(self, lost: Endpoint) -> None:
         """Replace the connection `lost` by a new one, unless another task has done so already.
 
-        Raises `DaemonError` if no worker responds within `resume_timeout` seconds (a setting).
+        Raises `DaemonError` if the daemon has ended, or if no worker responds within
+        `resume_timeout` seconds (a setting).
         """
         async with self._reconnecting:
             if self._endpoint is not lost:

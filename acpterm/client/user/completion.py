@@ -56,7 +56,7 @@ def _request(settings: Settings, method: str, params: Wire, into: type[W]) -> W 
 def short_ids(ids: list[str]) -> dict[str, str]:
     """Map each id to its shortest unique prefix of at least `_ID_MIN` characters.
 
-    The prefixes are without `term_`.
+    The prefixes omit `term_`, with which every id begins; `_ID_MIN` does not count `term_`.
     """
     bare = sorted(identifier.removeprefix(_KIND) for identifier in ids)
     found = {}

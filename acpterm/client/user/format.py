@@ -104,9 +104,10 @@ def row(terminal: TerminalInfo, short: str, now: float) -> Row:
 
 
 def where(terminal: TerminalInfo) -> str:
-    """Return where a terminal's program runs: the provider, and the host's name if it differs.
+    """Return where a terminal's program runs: the provider, and the host's name in parentheses.
 
-    Return `-` for a program that runs on this machine without isolation.
+    The host's name is omitted if it is unknown, or if the provider's name ends with it, as in
+    `ssh:NAME`. Return `-` for a program that runs on this machine without isolation.
     """
     if terminal.provider == "local":
         return NOTHING

@@ -28,7 +28,7 @@ def has_keyboard() -> bool:
 def quiet_keys() -> Iterator[None]:
     """Turn off echo and line buffering of keys during the block, if `has_keyboard()`.
 
-    Ctrl-C still interrupts. Never waits for output that the terminal has stopped (Ctrl-S).
+    Ctrl-C still interrupts. The mode is changed at once, even while Ctrl-S stops the output.
     """
     if not has_keyboard():
         yield

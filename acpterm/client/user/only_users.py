@@ -2,9 +2,9 @@
 
 There are two kinds of evidence:
 
-- A running daemon knows the processes of each terminal, whatever their environment. If it refuses
-  this process its user's socket, the command is refused; if it accepts the connection, the command
-  is allowed.
+- A running daemon knows the processes of each terminal, whatever their environment. If the
+  daemon refuses this process's connection to the user's socket, the command is refused; if the
+  daemon accepts the connection, the command is allowed.
 - If no daemon answers, the marks of this process and its ancestors decide. A mark shows that the
   process is in a terminal of another host (such as an embedded one), which may be an agent's, so
   the command is refused.

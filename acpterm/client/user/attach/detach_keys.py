@@ -28,7 +28,7 @@ _PASTE_END: Final = b"\x1b[201~"
 
 
 class _Match(Enum):
-    """What input begins with, compared to one of the detach keys."""
+    """What the input begins with: the result of comparing it to one detach key (`_Step.match`)."""
 
     KEY = auto()
     """The detach key."""
@@ -142,7 +142,7 @@ class _Step:
     def match(self, typed: bytes) -> tuple[_Match, int]:
         """Compare the beginning of `typed` to this key.
 
-        Return what `typed` begins with, and the number of bytes that this takes up.
+        Return what `typed` begins with, and the length of that beginning in bytes.
         """
         if typed.startswith(_PASTE_START):
             return _Match.PASTE, len(_PASTE_START)

@@ -135,10 +135,10 @@ async def follow(
 async def _kill_on_shutdown(
     shutdown: trio.Event, received: list[Signals], client: UserClient, info: TerminalInfo
 ) -> None:
-    """Wait until `shutdown` is set by the signal that `received` then contains; kill the program.
+    """Wait until `shutdown` is set, which means that a shutdown signal arrived; kill the program.
 
-    If that signal is SIGINT, send SIGINT to the program first, and kill the program `kill_grace`
-    seconds (a setting) later.
+    The first item of `received` is then that signal. If it is SIGINT, send SIGINT to the program
+    first, and kill the program `kill_grace` seconds (a setting) later.
     """
     await shutdown.wait()
     if received[0] == Signals.SIGINT:

@@ -16,9 +16,9 @@ _CHUNK_BYTES: Final = 64 * 1024
 def write_to(path: str, source: BinaryIO) -> None:
     """Replace the file at `path` by a file with the whole content of `source`.
 
-    `-` means stdout. An existing file that is not regular, such as a pipe or a device, is opened
-    and written to instead. It is not an error if a pipe or stdout has no reader. Raises `OSError`
-    if the content cannot be written.
+    If `path` is `-`, write to stdout. If `path` is a pipe, a device or another file that is not
+    regular, write to that file instead of replacing it. It is not an error if a pipe or stdout has
+    no reader. Raises `OSError` if the content cannot be written.
     """
     source.seek(0)
     if path == "-":

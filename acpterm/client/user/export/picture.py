@@ -132,7 +132,11 @@ def _parts(text: str) -> list[tuple[str, int]]:
 
 
 def svg(rows: Sequence[str], cols: int, title: str) -> str:
-    """Render rows as an SVG picture of a window with this title."""
+    """Render rows as an SVG picture of a window with this title.
+
+    `rows` are the screen's rows as text with SGR sequences, and `cols` is its width. The title bar
+    shows `title`.
+    """
     width, height = cols * WIDTH + 2 * _MARGIN, len(rows) * HEIGHT + 2 * _MARGIN + _BAR
     escaped_title = _escape(title)
     parts = [
@@ -216,7 +220,10 @@ def _font_attributes(style: Style) -> Iterator[tuple[str, str]]:
 
 
 def page(rows: Sequence[str], title: str) -> str:
-    """Render rows as a self-contained HTML page with this title."""
+    """Render rows as a self-contained HTML page with this title.
+
+    `rows` are the screen's rows as text with SGR sequences.
+    """
     body = "\n".join("".join(map(_span, runs(row))) for row in rows)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

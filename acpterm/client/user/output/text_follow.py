@@ -1,7 +1,7 @@
 """Follows a terminal's text: first the retained text, then live text, without repetition.
 
 A `TextStream` converts output to text incrementally: complete lines, and the current line. The
-result equals the text that the daemon retains of the same bytes.
+result equals the text that the daemon retains for the same bytes.
 
 The daemon retains text for longer than bytes, unless the limit of the text is small (the agent's
 `outputByteLimit`, or the setting `output_bytes`). So the first text is either the daemon's text or
@@ -117,8 +117,8 @@ class _TextFollower:
     def _begin(self, output: OutputResponse) -> NewLines:
         """Return the text of `output`, or of the first parts if these reach back further.
 
-        The first parts are those up to the part with the last byte of `output`; the result includes
-        all of that part. `run` converts the later parts.
+        Read the parts up to the one that contains the last byte of `output`. Text that follows
+        `output` in that part is returned too. `run` converts the later parts.
         """
         pieces: list[bytes] = []
         start = position = 0
