@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 # Tests spend much of their time waiting for programs, so there are more workers than processors (two).
-WORKERS ?= 4
+WORKERS ?= 3
 test: WORKERS = 6
 # Real agents need Python 3.13 and separate environments.
 PYTHON313 ?= python3.13
