@@ -1,10 +1,11 @@
-"""One connection to a daemon, on anyio: requests, notifications, and repetition after a loss.
+"""One connection to a daemon, on anyio: requests, notifications, and recovery after a loss.
 
 States:
 
 - *open*: requests are sent.
 - *recovering*, after the stream has ended or broken: new requests are queued, and
-  `Recovery.reconnect` is awaited. A connection without a `Recovery` is closed instead.
+  `Recovery.reconnect` is awaited. Then `Recovery.repeats` decides which of the requests without a
+  response are sent again; the others fail. A connection without a `Recovery` is closed instead.
 - *closed*, after reconnecting has failed, or `run` was cancelled: every pending and every later
   request raises `ClosedError`.
 
@@ -12,9 +13,12 @@ Ownership: the task of `run` owns the stream. It reads, and a child task writes,
 sent completely even if the task that sends a request is cancelled. Each request has a `Call`, which
 exists until its response has arrived, even if no task waits for it any more.
 
-Cancellation: if a request is cancelled before it was queued, nothing is sent. Later, the peer is
-sent ``$/cancel_request``, and the response is ignored, or passed to `on_late`. A response may cross
-the cancellation. If the peer does not read, new requests wait.
+Cancellation: a request that is cancelled before it was queued is not sent. If it is cancelled
+after that, the peer is sent ``$/cancel_request``. The request may succeed nevertheless, since its
+response may cross the cancellation: then the result is passed to `on_late`, if that was given. An
+error response is ignored.
+
+If the peer does not read, `request` waits before it queues more.
 """
 
 from collections import deque

@@ -58,8 +58,9 @@ class Opened(NamedTuple):
 
 
 class Introduction(NamedTuple):
-    """What an agent sends in `initialize`: its name, an additional profile, if any, and `elicits`.
+    """What an agent sends in `initialize`.
 
+    `agent` is its name. `profile` is a profile that applies besides the host's, None for none.
     `elicits` says whether the agent's client can ask its user (`connect(asks=…)`).
     """
 

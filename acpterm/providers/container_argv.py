@@ -178,8 +178,9 @@ def shell_argv(
     """Return the argv that starts a container, and runs a command in it by the container's /bin/sh.
 
     `options` are options of the engine's `run`. `arguments` are the working directory and the argv
-    of the command, both in the container. `locks` are paths of placeholders: the engine holds a
-    read lock on each of them while it runs.
+    of the command, both in the container. `locks` are the paths of the workspace's placeholders:
+    empty directories in place of protected names that do not exist (`providers.placeholders`). The
+    engine holds a read lock on each while it runs, so that no clean-up removes them.
     """
     script = _INSIDE + (_BELOW_INIT if setup.engine == "docker" else _AS_INIT)
     return [

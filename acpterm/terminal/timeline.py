@@ -158,7 +158,7 @@ class Timeline:
         """Return the position of the first output that came at `time` or later.
 
         `time` is in seconds since the terminal's start. Output with an unknown time is skipped. If
-        there is no such output, returns the position of the next byte.
+        there is no such output yet, returns the position at which the output ends.
         """
         found = bisect_left(self._times, time + self.start)
         position = self._positions[found] if found < len(self._positions) else self.end

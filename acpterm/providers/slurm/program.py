@@ -111,8 +111,8 @@ class SlurmProgram:
 
         If the job has its resources but the program does not start, run short steps in the job:
         they make srun ask the controller again. When the program ends, srun passes on all output
-        and ends by itself, unless the node has failed: then srun would wait. `changed` is also called
-        if srun ends while the program is still queued.
+        and ends by itself, unless the node has failed: then srun would wait. `changed` is also
+        called if srun ends while the program is still queued.
         """
         began, granted_at, woken = trio.current_time(), None, 0
         while self.is_queued:

@@ -254,10 +254,11 @@ class SlurmProvider:
                 program.end_cancel(is_cancelled=is_cancelled)
 
     async def check(self) -> str:
-        """Ask the controller for nodes; return a line with their number and the time of the reply.
+        """Ask the controller which nodes are up; return a text with their number and its reply time.
 
-        Raises `ProviderError` if the controller does not answer, if no node is up, or if Slurm
-        refuses the options in the settings of the place.
+        Raises `ProviderError` if Slurm's configuration cannot be read, if the controller does not
+        answer, if no node is up, if the job that the place names has ended, or if Slurm refuses the
+        options in the settings of the place.
         """
         require_config(self._place)
         began = time.monotonic()

@@ -175,7 +175,10 @@ def _number(digits: str) -> int:
 
 
 def sgr(style: Style) -> str:
-    """Return the SGR sequence that sets `style`, except its hyperlink, whatever was set before."""
+    """Return the SGR sequence that sets `style`, except its hyperlink.
+
+    It first resets all attributes.
+    """
     return _sgr(style.fg, style.bg, style.line, style.flags)
 
 
