@@ -254,7 +254,7 @@ class SlurmProvider:
                 program.end_cancel(is_cancelled=is_cancelled)
 
     async def check(self) -> str:
-        """Ask the controller which nodes are up; return a text with their number and its reply time.
+        """Ask the controller which nodes are up; return their number and its reply time as text.
 
         Raises `ProviderError` if Slurm's configuration cannot be read, if the controller does not
         answer, if no node is up, if the job that the place names has ended, or if Slurm refuses the
