@@ -14,7 +14,6 @@ import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,7 +40,6 @@ for _number, _handler in (
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
-COMMAND_TESTS = Path(__file__).parent / "cli"
 NO_SKIPS = os.environ.get("ACPTERM_NO_SKIPS", "0") not in ("", "0")
 
 
@@ -87,9 +85,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the long tests of commands start processes as users do in `make test-all`."""
-    is_long = item.get_closest_marker("long") is not None
-    start_afresh(wanted=THOROUGH and is_long and COMMAND_TESTS in item.path.parents)
+    """Let the long tests of `make test-all` start processes as users do."""
+    start_afresh(wanted=THOROUGH and item.get_closest_marker("long") is not None)
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:

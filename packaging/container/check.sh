@@ -107,8 +107,9 @@ within 10 audits " create .*cat /etc/hostname"
 within 10 audits " decision .*deny"
 passed "commands of agents are judged, and the audit log has them"
 
-orphan=$(engine exec daemon sh -c 'sleep 2 >/dev/null 2>&1 & echo $!')
+orphan=$(engine exec daemon sh -c 'sleep 1000 >/dev/null 2>&1 & echo $!')
 expect "PPid:	1" engine exec daemon grep PPid "/proc/$orphan/status"
+engine exec daemon kill "$orphan"
 within 10 engine exec daemon test ! -e "/proc/$orphan"
 passed "orphans are reaped"
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import trio
 
 from tests.support.bounded import FIRST_UID, as_user
 from tests.support.daemon import Daemon, daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.processes import environment
 
 UID = FIRST_UID + os.getpid()
@@ -46,9 +47,13 @@ def identity() -> Iterator[None]:
 
 
 async def connect(path: str) -> trio.SocketStream:
-    """Connect to a socket as the other user."""
-    with identity():
-        return await trio.open_unix_socket(path)
+    """Connect to a socket as the other user, as soon as a process listens on it."""
+    with trio.fail_after(DEADLINE_S):
+        while True:
+            # A daemon binds a socket before it listens.
+            with suppress(ConnectionRefusedError), identity():
+                return await trio.open_unix_socket(path)
+            await trio.sleep(0.01)
 
 
 def variables(path: Path, **more: str) -> dict[str, str]:
