@@ -10,6 +10,9 @@ States:
 The shell's terminal and private directory belong to the `Shell`; `close` releases them. The shell
 may end at any time, even between two commands: then the next `run` starts another shell, and its
 result says so (`started_new`). `acpterm.shell.tracker` describes marks and reports.
+
+Longer than 300 lines because a command that the shell has not executed is typed again while it is
+followed: typing and following cannot be apart.
 """
 
 import math

@@ -1,6 +1,9 @@
 """Operations on a terminal that agents and the user share: read, write, signal, screen.
 
 A failure raises an `RpcError` that names the terminal.
+
+Longer than 300 lines because the errors of all operations are raised here, so that agents and the
+user get the same ones.
 """
 
 import base64
