@@ -73,12 +73,12 @@ class Windows:
         attached = self._attached.get(entry.id)
         return list(attached.windows) if attached else []
 
-    def is_shown_in(self, terminals: Collection[str], entry: TerminalEntry) -> bool:
-        """Return whether the terminal `entry` is, or shows, one of `terminals`, which are ids.
+    def would_loop(self, terminals: Collection[str], entry: TerminalEntry) -> bool:
+        """Return whether a client in `terminals` would make a loop by attaching to `entry`.
 
-        Terminal A shows terminal B if a client that runs in A is attached to B, or to a terminal
-        that shows B. A client that runs in B must not attach to A, because A and B would show each
-        other without end.
+        `terminals` are ids. There is a loop if `entry` is one of them, or already shows one of
+        them: the two terminals would then display each other without end. A terminal shows those
+        to which the clients that run in it are attached, and all that those show.
         """
         reached, pending = set[str](), [entry.id]
         while pending:

@@ -226,9 +226,10 @@ class Classifier:
 
 
 def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """If the program's name is a pattern, yield `words` with each dangerous name that it matches.
+    """Yield the commands that `words` may be if the program's name is a pattern, such as `r?`.
 
-    The dangerous name replaces the pattern.
+    There is one for each dangerous name that the pattern matches, with this name in place of the
+    pattern. Yields nothing if the name is no pattern, or one without a small letter or a slash.
     """
     if words[0].is_glob:
         # A pattern without letters, such as `*`, is likely an operand, not the name of a program.

@@ -68,12 +68,12 @@ async def attach(
     the program has exited, and how, or that the terminal was released.
 
     Raises `RpcError` (-32602) if the client runs in this terminal, or in another terminal that this
-    terminal shows (`Windows.is_shown_in`); if this terminal is too large for a screen; or if an
+    terminal shows (`Windows.would_loop`); if this terminal is too large for a screen; or if an
     emulator is needed to show it and none is installed. Raises `RpcError` (-32800) if the
     connection closes.
     """
     nested_in = user.terminals
-    if user.host.windows.is_shown_in(nested_in, entry):
+    if user.host.windows.would_loop(nested_in, entry):
         raise RpcError(INVALID_PARAMS, _loop_message(entry, nested_in))
     window = Window(
         params.cols, params.rows, read_only=params.read_only, nested_in=nested_in, share=share

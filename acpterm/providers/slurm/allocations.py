@@ -143,7 +143,10 @@ class Allocations:
         self._seen_at.pop(name, None)
 
     async def end_session(self, session: str) -> None:
-        """Record that a session has ended; release its allocation once no terminal uses it."""
+        """Record that a session has ended, and release its allocation if no terminal uses it.
+
+        Otherwise `leave` releases it later.
+        """
         name = _name(session)
         # Locked, since a terminal that is being created may be requesting the allocation.
         async with self._lock:
