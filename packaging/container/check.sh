@@ -109,7 +109,7 @@ passed "commands of agents are judged, and the audit log has them"
 
 orphan=$(engine exec daemon sh -c 'sleep 1000 >/dev/null 2>&1 & echo $!')
 expect "PPid:	1" engine exec daemon grep PPid "/proc/$orphan/status"
-engine exec daemon kill "$orphan"
+engine exec daemon sh -c "kill $orphan"
 within 10 engine exec daemon test ! -e "/proc/$orphan"
 passed "orphans are reaped"
 
