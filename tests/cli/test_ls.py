@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from collections.abc import Callable
 
 import pytest
 import trio
@@ -321,19 +322,12 @@ async def test_ls_watch_filters_rows_and_attaches_at_enter(tmux, path):
 async def test_ls_watch_shows_why_a_terminal_cannot_be_attached(path):
     words = [*ACPTERM, "ls", "--watch"]
     assert (await run(path, "run", "-d", "--name", "outer", "--", *words)).status == 0
-    await screen_shows(path, "1-1 of 1")
+    await poll_command(path, lambda out: "1-1 of 1" in out, "screen", "outer")
     assert (await run(path, "send", "outer", "--enter")).status == 0
-    await screen_shows(path, "'outer' is the one you are in")
+    refusal = "'outer' is the one you are in"
+    await poll_command(path, lambda out: refusal in out, "screen", "outer")
     assert (await run(path, "send", "outer", "q")).status == 0
     assert (await run(path, "wait", "outer")).status == 0
-
-
-async def screen_shows(path: str, text: str) -> None:
-    """Wait until the terminal `outer` shows the text."""
-    out = ""
-    with trio.fail_after(DEADLINE_S):
-        while text not in out:
-            out = (await run(path, "screen", "outer")).out
 
 
 @needs_tmux
@@ -371,6 +365,11 @@ async def test_ls_watch_does_not_change_the_tty_as_a_background_job(tmux, path):
 
 async def poll_state(path: str, state: str) -> None:
     """Poll until `ls` prints a terminal in `state`."""
+    await poll_command(path, lambda out: state in states(out), "ls")
+
+
+async def poll_command(path: str, check: Callable[[str], bool], *words: str) -> None:
+    """Run a command until `check` is true of what it prints."""
     with trio.fail_after(DEADLINE_S):
-        while state not in states((await run(path, "ls")).out):
+        while not check((await run(path, *words)).out):
             await trio.sleep(0.01)

@@ -194,16 +194,24 @@ def alive(pid: int) -> bool:
 
 
 def state(pid: int) -> str:
-    """Return the letter of a process's state; empty if there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
+    """Return the letter of a process's state; empty if there is no such process."""
+    return _stat(pid, 0)
 
 
 def started(pid: int) -> str:
-    """Return a process's start time in clock ticks; together with the pid it is unique."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    """Return a process's start time in clock ticks; empty if there is no such process.
+
+    Together with the pid it is unique.
+    """
+    return _stat(pid, 19)
+
+
+def _stat(pid: int, field: int) -> str:
+    """Return a field of /proc/PID/stat, counted from the one after the program's name."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[field]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def children(pid: int) -> list[int]:

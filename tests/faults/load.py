@@ -76,10 +76,7 @@ class Program:
 
     def is_running(self) -> bool:
         """Return whether the process that was started runs."""
-        try:
-            return alive(self.pid) and started(self.pid) == self._started
-        except (FileNotFoundError, ProcessLookupError):  # it has just ended
-            return False
+        return alive(self.pid) and started(self.pid) == self._started
 
     async def wait(self) -> None:
         """Wait for the exit; this request is pending from the start."""

@@ -6,15 +6,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
 from tests.support.bounded import FIRST_UID, as_user
-from tests.support.daemon import Daemon, daemon
-from tests.support.depth import DEADLINE_S
+from tests.support.daemon import Daemon, daemon, listens
 from tests.support.processes import environment
 
 UID = FIRST_UID + os.getpid()
@@ -47,13 +46,14 @@ def identity() -> Iterator[None]:
 
 
 async def connect(path: str) -> trio.SocketStream:
-    """Connect to a socket as the other user, as soon as a process listens on it."""
-    with trio.fail_after(DEADLINE_S):
-        while True:
-            # A daemon binds a socket before it listens.
-            with suppress(ConnectionRefusedError), identity():
-                return await trio.open_unix_socket(path)
-            await trio.sleep(0.01)
+    """Connect to a socket as the other user."""
+    with identity():
+        return await trio.open_unix_socket(path)
+
+
+def _listens(path: str) -> bool:
+    with identity():
+        return listens(path)
 
 
 def variables(path: Path, **more: str) -> dict[str, str]:
@@ -73,7 +73,7 @@ def daemon_of_user(
         path,
         env=variables(path, **more),
         prefix=as_user(UID) if prefix is None else prefix,
-        is_ready=os.path.exists,
+        is_ready=_listens,
         terminate=True,
     )
 
