@@ -90,10 +90,10 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def read(lines: Iterable[bytes]) -> Cast:
-    """Read the header of the cast with these lines; return the cast.
+    """Return the cast that consists of `lines`; read only the header, which is the first line.
 
-    Further lines are read only as `events` of the returned cast is iterated over. Raises
-    `CastError` if the header is invalid.
+    The other lines are read when `events` of the returned cast is iterated over. Raises `CastError`
+    if the header is invalid.
     """
     rest = iter(lines)
     first = next(rest, None)

@@ -43,7 +43,7 @@ class DaemonError(Exception):
 
 
 class SocketPathError(DaemonError):
-    """No daemon can listen at the configured paths."""
+    """No daemon can listen at a configured path: it is too long, or is that of another file."""
 
 
 class NotRunningError(DaemonError):

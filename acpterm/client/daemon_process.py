@@ -29,7 +29,7 @@ class StartError(Exception):
 
 
 class DaemonProcess:
-    """A daemon that this process started. The first line of its log file `log` is its pid."""
+    """A daemon that this process started; `log` is its log file, which begins with its pid."""
 
     def __init__(self, log: str) -> None:
         self._log: Final = log
@@ -55,7 +55,7 @@ class DaemonProcess:
 
 
 def is_in_a_terminal() -> bool:
-    """Return whether this process carries the marks of a program in one of acpterm's terminals."""
+    """Return whether this process runs in one of acpterm's terminals, as its marks show."""
     return marks.TERMINAL in os.environ or marks.read(os.getpid()).tag is not None
 
 

@@ -134,8 +134,8 @@ async def initialize(
 ) -> Welcome:
     """Send `initialize`, and return the parsed response.
 
-    `name` is the agent's name. `context` is the execution context with which terminals start; None
-    to use the one that the host knows. `approver` is the token that makes the connection an
+    `name` is the client's name. Terminals start with the execution context `context`; if it is
+    None, the host determines a context itself. `approver` is the token that makes the connection an
     approver. Raises `DaemonError` if the host refuses, and `NoAnswerError` if the host has not
     responded after ten seconds, or after three if the daemon's keeper reports that there is no
     worker.

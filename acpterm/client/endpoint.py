@@ -47,7 +47,7 @@ from acpterm.runtime.send_queue import SendQueue
 
 _CHUNK: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 256 * 1024
-"""Bytes queued for sending above which readers are paused."""
+"""The size of a send queue, in bytes, above which `drain` waits until the peer has read more."""
 
 Response: TypeAlias = Raw | RpcError
 OnResponse: TypeAlias = Callable[[Response], None]
@@ -118,8 +118,8 @@ class Endpoint:
         self._exit_reason = exit_reason
         self._before_event = before_event
         self.throttle = throttle
-        """The parameter `throttle`. It may be assigned later, since the queue that takes the host's
-        responses is created after the host's endpoint."""
+        """The parameter `throttle`. It may be replaced later: the host's endpoint waits for the
+        queue of messages to the agent, and that queue is created after the endpoint."""
 
     async def run(self, received: bytes = b"") -> None:
         """Send and receive until the stream ends or breaks, or this is cancelled.

@@ -54,7 +54,7 @@ class Welcome(NamedTuple):
     secret: str | None = None
     """The secret to present after a lost connection; None if the daemon cannot resume one."""
     resumed: bool = False
-    """Whether the daemon still has the sessions of the presented secret."""
+    """Whether the daemon has resumed the lost connection whose secret was presented."""
     is_approver: bool = False
     """Whether this client gets the questions to the user."""
 

@@ -194,7 +194,10 @@ def _receiver(questions: Questions | None, other: OnNotification | None) -> OnNo
 
 
 def _check_profile(settings: Settings, questions: Questions | None) -> None:
-    """Raise `DaemonError` if the user has chosen a profile that does not exist."""
+    """Raise `DaemonError` if the user has chosen a profile that does not exist.
+
+    `questions` has the name of the chosen profile, if any.
+    """
     chosen = None if questions is None else questions.request.profile
     known = {*BUILTIN, *settings.profiles}
     if chosen is not None and chosen not in known:
@@ -202,7 +205,11 @@ def _check_profile(settings: Settings, questions: Questions | None) -> None:
 
 
 def _check_approver(welcome: Welcome, questions: Questions | None) -> None:
-    """Raise `DaemonError` if the daemon does not use the profile that the user has chosen."""
+    """Raise `DaemonError` if the user has chosen a profile, but this client is not an approver.
+
+    The daemon uses the chosen profile only for an approver. `questions` has the name of the chosen
+    profile, if any.
+    """
     chosen = None if questions is None else questions.request.profile
     if chosen is not None and not welcome.is_approver:
         raise DaemonError(

@@ -94,9 +94,9 @@ def selected_text(name: str, path: str) -> str:
 
 
 def override(name: str) -> str | None:
-    """Return why the selected provider `name` is not used; None if it is used.
+    """Return why `name`, the provider in the settings file, is not used; None if it is used.
 
-    It is not used if the environment names another one.
+    It is not used if the environment variable of the setting `provider` names another provider.
     """
     overriding = os.environ.get(_VARIABLE)
     if overriding in (None, name):

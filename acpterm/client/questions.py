@@ -131,8 +131,8 @@ async def _request_token(
 ) -> tuple[str | None, str]:
     """Request the token on `stream`, a connection to the user's socket.
 
-    Return the token, or None if there is none; and a text that says why there is none. The text has
-    no meaning if there is a token.
+    Return the token, or None if the daemon gives none; and a text that says why it gives none.
+    Ignore the text if there is a token.
     """
     token, refusal = None, f"the daemon does not answer within {_TOKEN_TIMEOUT_S:g} s"
     endpoint = Endpoint(stream, "the daemon")

@@ -70,7 +70,7 @@ def escape_invisible(text: str) -> str:
 
 
 def escape_invisible_text(text: str) -> str:
-    """Replace invisible and control characters of a text with several lines by escapes.
+    """Replace invisible and control characters by escapes, in text that may have several lines.
 
     Tabs and line feeds are kept. Invisible characters are kept if they change the look of an emoji,
     or join letters of a script that needs joiners.

@@ -146,7 +146,8 @@ class Unanswered:
     def answered(self, id_: Id, *, failed: bool = False) -> str | None:
         """Remove the request `id_`, whose response was received; return its method.
 
-        Return None if no such request is recorded. `failed`: the response is an error.
+        `failed`: the response is an error. Return None if no such request is recorded, or if the
+        error is the response to another request, whose id was still in use by this one.
         """
         request = self._requests.get(id_)
         if request is None:

@@ -126,7 +126,8 @@ async def _write(queue: SendQueue, path: str, written: trio.Event) -> None:
 class LoggedStream(trio.abc.Stream):
     """Wraps `stream`, and logs the lines that are sent and received.
 
-    `directions` are the names in the log for the direction of sent lines, and of received lines.
+    `directions` are two names for the log, such as `agent->client`: the first for the direction of
+    sent lines, the second for the direction of received lines.
     """
 
     def __init__(self, stream: trio.abc.Stream, log: WireLog, directions: tuple[str, str]) -> None:

@@ -84,7 +84,12 @@ def check_origins(origins: list[str]) -> None:
 
 
 def check_exposure(settings: "Settings", address: HttpAddress) -> None:
-    """Raise `ValueError`, which says what to do, if the server must not listen on `address`."""
+    """Raise `ValueError`, which says what to do, if the server must not listen on `address`.
+
+    An address that other machines can reach needs `http_remote`, and TLS files or the origin of a
+    proxy with TLS. An address that means all addresses needs `http_origins` too. The two TLS files,
+    `http_certificate` and `http_key`, must be set together.
+    """
     if bool(settings.http_certificate) != bool(settings.http_key):
         raise ValueError("http_certificate and http_key belong together: set both, or neither")
     if address.is_loopback:

@@ -86,7 +86,7 @@ Resource: TypeAlias = Literal["partition", "account", "time", "cpus", "memory", 
 """A resource that an agent may request from a cluster, if the place's settings allow it."""
 RESOURCES: Final[tuple[str, ...]] = get_args(Resource)
 JOB_RESOURCES: Final = ("partition", "account")
-"""Resources that only a new job can request: a step uses those of its allocation."""
+"""Resources that only a new job can request, not a program in a job that exists already."""
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,:@/-]{0,127}")
 # No comma: after it, Slurm would read another kind of resource.
 _GPUS: Final = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9_.-]{0,99}:)?[0-9]{1,9}")
@@ -117,7 +117,7 @@ class SlurmResources(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     )
 
     def check(self) -> None:
-        """Raise `ValueError` for a text that cannot be the value of its option of Slurm."""
+        """Raise `ValueError` if a resource has a text that Slurm would not accept for it."""
         for name, expected in _EXPECTED.items():
             text, pattern = getattr(self, name), _GPUS if name == "gpus" else _RESOURCE
             if text is not None and not pattern.fullmatch(text):

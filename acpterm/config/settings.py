@@ -58,7 +58,7 @@ _ORIGINS = {"check": check_origins, "read": str.split}
 
 
 def _check_address(value: str | None) -> None:
-    """Raise `ValueError` if `value` is no address of the HTTP server."""
+    """Raise `ValueError` if `value` is not an `ADDRESS:PORT` to listen on; None is valid."""
     if value is not None:
         parse_address(value)
 

@@ -105,9 +105,9 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _extra(name: str, function: str) -> Callable[[Any], Any] | None:
-    """Return a function that `Settings` attaches to the setting `name`; None if it has none.
+    """Return a function that `Settings` attaches to the setting `name`; None if there is none.
 
-    `function` is the key of the function: `check` raises `ValueError` for an invalid value, and
+    `function` says which function: `check` raises `ValueError` for an invalid value, and
     `read` converts the text of an environment variable.
     """
     return (Settings.__annotations__[name].__metadata__[0].extra or {}).get(function)
@@ -167,7 +167,10 @@ def _convert_place(kind: str, name: str, table: Any, source: str) -> Place:
 
 
 def _check_profiles(settings: Settings, values: Mapping[str, "_SourcedValue"]) -> None:
-    """Raise `ConfigError` if a setting names a profile that does not exist."""
+    """Raise `ConfigError` if a setting names a profile that does not exist.
+
+    `values` has the source of each setting, for the error message.
+    """
     known = {*BUILTIN, *settings.profiles}
     named = [("profile", settings.profile)]
     named += [("profile_for", entry.profile) for entry in settings.profile_for]
@@ -180,7 +183,10 @@ def _check_profiles(settings: Settings, values: Mapping[str, "_SourcedValue"]) -
 
 
 def _check_providers(settings: Settings, values: Mapping[str, "_SourcedValue"]) -> None:
-    """Raise `ConfigError` if a setting names a provider that does not exist."""
+    """Raise `ConfigError` if a setting names a provider that does not exist.
+
+    `values` has the source of each setting, for the error message.
+    """
     known = (*ISOLATIONS, *settings.places)
     named = [("provider", settings.provider, "provider")]
     named += [
@@ -200,7 +206,10 @@ def _check_providers(settings: Settings, values: Mapping[str, "_SourcedValue"]) 
 
 
 def _check_http(settings: Settings, values: Mapping[str, "_SourcedValue"]) -> None:
-    """Raise `ConfigError` if the HTTP server must not listen on the address in `settings`."""
+    """Raise `ConfigError` if the HTTP server must not listen on the address in `settings`.
+
+    `values` has the source of each setting, for the error message.
+    """
     if settings.http is None:
         return
     try:

@@ -130,9 +130,9 @@ def _invalid_message(line: bytes) -> InvalidMessage:
 def _unreadable(line: bytes, what: str) -> InvalidMessage:
     r"""Return the error, with the text `what`, for a line that msgspec cannot parse.
 
-    If Python's own JSON parser can read the line, the error has the `id` in it. That parser accepts
-    half a surrogate pair (``\ud83d`` alone), which msgspec refuses. JavaScript produces half a pair
-    if a string is cut in the wrong place.
+    If Python's own JSON parser can read the line, the error has the line's `id`. That parser
+    accepts half a surrogate pair (``\ud83d`` alone), which msgspec refuses. JavaScript produces
+    half a pair if a string is cut in the wrong place.
     """
     import json  # noqa: PLC0415  clients that start fast do without it
 

@@ -86,7 +86,7 @@ class CommandMarkScanner:
         return pieces
 
     def skip(self, size: int) -> list[Output | CommandMark]:
-        """Return what `flush` returns; then advance the position by `size` bytes that are lost."""
+        """Skip `size` bytes, which are lost; return the output that was held back before them."""
         pieces = self.flush()
         self._position += size
         return pieces

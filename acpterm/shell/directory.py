@@ -28,7 +28,7 @@ class ShellDirectory:
     """One shell's private directory.
 
     `path` is the directory's path, and `nonce` the random text that authenticates the shell's marks
-    and reports. `is_in_workspace` is true if the directory is in a given parent directory.
+    and reports. `is_in_workspace` is true if the directory was created in a given `parent`.
     """
 
     def __init__(self, parent: str | None = None) -> None:

@@ -13,8 +13,8 @@ KindName: TypeAlias = Literal["bash", "zsh", "fish"]
 REPAIR_KEYS: Final = b"\x1b[31417~"
 """Keys that make the shell execute ``stty sane``.
 
-A key binding of the rc file inserts the command line. So its characters do not pass through the
-terminal, which may treat one of them as a signal (``stty intr s``)."""
+The rc file binds these keys to that command line. So the line's characters do not pass through the
+terminal, which may treat one of them as a signal, as the ``s`` after ``stty intr s``."""
 
 
 class Setup(NamedTuple):

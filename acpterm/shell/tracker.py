@@ -58,7 +58,7 @@ class _Command:
     has_own_begin: bool = False
     """Whether a mark C with the number `n` has arrived."""
     end: CommandMark | None = None
-    """The mark D."""
+    """The mark D with the number `n`; None until it arrives."""
     prompt: CommandMark | None = None
     """The mark of a prompt that was displayed although no D had arrived."""
     lost: int = 0
@@ -216,7 +216,7 @@ class Tracker:
 
     @property
     def output_begin(self) -> int:
-        """The number of bytes (UTF-8) of the command's text before `output`, which were dropped."""
+        """How many bytes (UTF-8) were dropped from the beginning of the text, before `output`."""
         return self._command.text.dropped_bytes if self._command else 0
 
     @property
@@ -235,7 +235,7 @@ class Tracker:
     def span(self) -> tuple[int, int]:
         """The positions at which the command's output begins and ends.
 
-        While the command runs, the second one is the end of its output so far.
+        While the command runs, the second position is the end of its output so far.
         """
         if self._command is None:
             return self.position, self.position

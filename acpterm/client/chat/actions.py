@@ -130,7 +130,7 @@ def _parse_provider(subaction: str, name: str) -> Action:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return the first word of `text`, and the text after that word and the spaces behind it."""
+    """Return the first word of `text`, and the text after it without leading spaces."""
     found = _WORD.fullmatch(text)
     assert found is not None  # noqa: S101  the pattern matches every text
     return found[1], found[2]

@@ -156,9 +156,10 @@ def _send(action: Send, intervals: Intervals, clock: Callable[[], float]) -> Ste
 
 
 def _key(info: TerminalInfo, action: Send) -> _Ask:
-    """Return the characters that a pressed key sends to the terminal.
+    """Return the characters that the key named `action.text` sends to the terminal `info`.
 
-    For some keys, they depend on a mode that the program has set; the mode is requested first.
+    Some keys send different characters depending on a mode that the program has set. For such a
+    key, request the mode first.
     """
     application = False
     if depends_on_cursor_mode(action.text):
@@ -199,9 +200,10 @@ def _get(terminal: str) -> _Ask:
 
 
 def _request(info: TerminalInfo, typed: str, method: str, params: Wire, into: type[Wire]) -> _Ask:
-    """Send a request about the terminal `info`; return the result.
+    """Send the request `terminal/METHOD` about the terminal `info`; return the result.
 
-    `typed` is what the user has typed for the terminal; it replaces the id in error messages.
+    The result is decoded as `into`. `typed` is the id or name by which the user has named the
+    terminal; it replaces the terminal's id in error messages.
     """
     try:
         result = yield Request(f"terminal/{method}", params, into)

@@ -64,7 +64,10 @@ class JsonPrinter:
             self._event("output", terminalId=terminal, data=text, **missing)
 
     def exited(self, terminal: str, end: ProgramExit) -> None:
-        """Print an `exit` event, after the rest of the output."""
+        """Print an `exit` event.
+
+        If the output has ended in the middle of a character, print that as an `output` event first.
+        """
         decoder = self._decoders.pop(terminal, None)
         if decoder is not None and (rest := decoder.decode(b"", final=True)):
             self._event("output", terminalId=terminal, data=rest)

@@ -80,7 +80,7 @@ class TextPrinter:
             self.notice(f"session {identifier}")
 
     def update(self, update: Raw) -> None:
-        """Print nothing: the methods for the single kinds of updates print them."""
+        """Print nothing: `message`, `tool_call` and `plan` print the updates of their kinds."""
 
     def message(self, text: str) -> None:
         """Print a piece of the agent's message, without adding a line feed."""
@@ -103,7 +103,7 @@ class TextPrinter:
             self._line(self._style(f"{mark} {one_line(call.name)}", fg=colour))
 
     def before_question(self, call: ToolCallState) -> None:
-        """Print the first line of the tool call, and its diffs."""
+        """Print the tool call's first line and diffs, unless they were printed before."""
         self.tool_call(call)
         self._diffs(call)
 
@@ -123,7 +123,7 @@ class TextPrinter:
         self._program_output(terminal, output.feed(data))
 
     def exited(self, terminal: str, end: ProgramExit) -> None:
-        """Print the rest of the output, and the exit status unless it is 0."""
+        """Print the incomplete last line of the output, and the exit status unless it is 0."""
         output = self._outputs.pop(terminal, None)
         if output is not None:
             self._program_output(terminal, output.feed(b"", final=True))

@@ -67,10 +67,11 @@ class ActionRunner:
         self._numbers: Final = itertools.count(1)
 
     async def run(self, words: str, session: str, cwd: str | None) -> str:
-        """Run the action in `words`, the text after `/terminal`; return the answer, or the error.
+        """Run the action in `words`, the text after `/terminal`; return the text of the answer.
 
-        The prompt was sent in the session with the id `session`. `cwd` is that session's directory,
-        in which `start` runs its command; None if the directory is unknown.
+        If the action fails, the answer is the error message. The prompt was sent in the session
+        with the id `session`. `cwd` is that session's directory, in which `start` runs its command;
+        None if the directory is unknown.
         """
         try:
             action = parse(words)

@@ -36,7 +36,7 @@ _TITLE_CHARS_MAX: Final = 1000
 
 
 class EditorQuestions:
-    """Asks the editor the questions in `questions`, and sends the answers to `host`.
+    """Asks the user the questions in `questions`, in the editor; sends the answers to `host`.
 
     `send` queues lines for the editor. `drain` waits until the editor has read most of these lines.
     """
@@ -87,7 +87,7 @@ class EditorQuestions:
             self._end_tool_call(info, "failed")
 
     def take_response(self, message: Envelope) -> bool:
-        """Handle the editor's response to one of the questions; return False for others."""
+        """Handle the editor's response to a question; return False for other responses."""
         request = message.id
         if not isinstance(request, str) or not request.startswith(self._prefix):
             return False

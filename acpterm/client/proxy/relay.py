@@ -158,7 +158,7 @@ class Relay:
             self._chat.fail(error)
 
     def handle_editor_line(self, line: bytes) -> None:
-        """Handle one message of the editor, which is `line`."""
+        """Handle `line`, a message of the editor: pass it on to the agent, or process it here."""
         self._log.write("editor->proxy", line)
         message = parse_envelope(line)
         if self._chat is not None and not self._is_v2 and self._chat.take(message, self._has_turn):

@@ -42,8 +42,9 @@ class Sessions:
     def handle_request(self, line: bytes, message: Envelope, *, is_v2: bool) -> bytes:
         """Handle a request of the editor; return the line to send to the agent.
 
-        `message` is the parsed form of `line`, the received line. `is_v2`: the agent speaks version
-        2 of ACP.
+        The returned line is `line`, the received one. But if an MCP server is added to the session
+        that the request opens, it is a new line. `message` is the parsed form of `line`. `is_v2`:
+        the agent speaks version 2 of ACP.
         """
         method, fields, session = message.method, members(message.params), None
         if not isinstance(method, str) or method not in (*_OPENING, *_REOPENING):
@@ -79,10 +80,11 @@ class Sessions:
         return session
 
     def cancel_params(self, params: Raw | UnsetType) -> Raw | UnsetType | dict[str, Any]:
-        """Return the params of a `session/cancel` for the host, from those of the editor.
+        """Return the params of a `session/cancel` to send to the host.
 
-        They name the terminals of the session's MCP server, which the host then does not kill: the
-        agent may have started one in an earlier turn, for example for a web server.
+        `params` are those that the editor has sent. The ids of the terminals of the session's MCP
+        server are added to them, so that the host does not kill these terminals: one may run a web
+        server, for example, which the agent started in an earlier turn.
         """
         fields = members(params)
         session = text(fields.get("sessionId"))
@@ -93,9 +95,10 @@ class Sessions:
         return {**fields, "_meta": {**meta, OWN: CancelMeta(keep=kept)}}
 
     def _open(self, with_id: dict[str, Raw], with_cwd: dict[str, Raw]) -> str | None:
-        """Notify `terminals` and `chat` of a session that is open; return its id.
+        """Notify `terminals` and `chat` that a session is open; return the session's id.
 
-        `with_id` has the id, and `with_cwd` the directory. Return None if there is no id.
+        The id is the member `sessionId` of `with_id`, and the session's directory is the member
+        `cwd` of `with_cwd`. Return None if there is no id.
         """
         session, cwd = text(with_id.get("sessionId")), text(with_cwd.get("cwd"))
         if session is not None and cwd is not None:

@@ -28,8 +28,8 @@ class EventRoutes:
     def add(self, token: Raw, send: Send) -> str:
         """Return a new token to use in the request to the host, instead of the client's `token`.
 
-        `send` is called with the notifications for the new token. In their params, `token` replaces
-        the new one.
+        `send` is called with each notification that has the new token. In the params that `send`
+        gets, the new token is replaced by `token`, which the client knows.
         """
         used = secrets.token_hex(_TOKEN_BYTES)
         # Copied, because a Raw value keeps the whole message in memory.

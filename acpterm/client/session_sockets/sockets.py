@@ -82,7 +82,10 @@ class SessionSockets:
         return {**fields, "mcpServers": servers}
 
     def opened(self, id_: Id, session: str) -> None:
-        """Bind the socket of the request `id_` to the session that the agent has opened."""
+        """Bind the socket for the request `id_` to `session`, which the agent has opened.
+
+        The request is the one with which `opening` was called.
+        """
         if (socket := self._opening.pop(id_, None)) is None:
             return
         self._new.discard(socket)
@@ -92,7 +95,7 @@ class SessionSockets:
             socket.bind(session)
 
     def failed(self, id_: Id) -> None:
-        """Close the socket of the request `id_`, which has failed.
+        """Close the socket for the request `id_`, which should have opened a session but failed.
 
         Leave the socket open if its session was open before, or if another request that opens the
         session has no response yet.
@@ -148,7 +151,10 @@ async def open_session_sockets(
 
 
 def _parent(parents: Iterable[str]) -> str:
-    """Return the first of `parents` in which a directory for sockets can be created."""
+    """Return the first of `parents` in which a directory for sockets can be created.
+
+    If there is none, return `/tmp`.
+    """
     for parent in parents:
         fits = len(os.fsencode(parent)) + _ADDED_BYTES <= PATH_BYTES_MAX
         if fits and os.path.isabs(parent) and os.access(parent, os.W_OK | os.X_OK):

@@ -112,7 +112,10 @@ def delete(path: str, before: bytes | None) -> None:
 
 
 def remove_directories(paths: list[str]) -> None:
-    """Remove the directories that are empty. `paths` has a directory before those inside it."""
+    """Remove the directories at `paths`, as far as they are empty.
+
+    In `paths`, a directory comes before the directories inside it.
+    """
     for path in reversed(paths):
         with suppress(OSError):
             os.rmdir(path)
@@ -129,9 +132,9 @@ def _check_unchanged(path: str, before: bytes | None) -> None:
 def _copy_attributes(path: str, fd: int, temporary: str, mode: int) -> None:
     """Copy owner, mode and extended attributes of the file at `path` to the file `temporary`.
 
-    `fd` is open for `temporary`. If there is no file at `path`, set the permission bits `mode`.
-    Raises `OSError` if the owner cannot be set: with another owner, the program that the file
-    belongs to might be unable to read it.
+    `fd` is a descriptor of `temporary`. If there is no file at `path`, set the permission bits
+    `mode`. Raises `OSError` if the owner cannot be set: with another owner, the program that the
+    file belongs to might be unable to read it.
     """
     try:
         found = os.stat(path)

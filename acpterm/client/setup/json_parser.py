@@ -26,7 +26,7 @@ class ParseError(ValueError):
 
 @dataclass
 class Node:
-    """A value with its data. `start` is its position in the text, `end` the position after it."""
+    """A value in the text, from the position `start` up to `end`; `data` is the decoded value."""
 
     start: int
     end: int
