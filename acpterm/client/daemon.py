@@ -43,7 +43,7 @@ class DaemonError(Exception):
 
 
 class SocketPathError(DaemonError):
-    """No daemon can listen at a configured path: it is too long, or is that of another file."""
+    """A configured path is too long for a socket, or a file that is no socket has this path."""
 
 
 class NotRunningError(DaemonError):

@@ -29,7 +29,7 @@ class StartError(Exception):
 
 
 class DaemonProcess:
-    """A daemon that this process started; `log` is its log file, which begins with its pid."""
+    """A daemon that this process started; the first line of its log file `log` is the pid."""
 
     def __init__(self, log: str) -> None:
         self._log: Final = log

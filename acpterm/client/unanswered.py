@@ -146,8 +146,8 @@ class Unanswered:
     def answered(self, id_: Id, *, failed: bool = False) -> str | None:
         """Remove the request `id_`, whose response was received; return its method.
 
-        `failed`: the response is an error. Return None if no such request is recorded, or if the
-        error is the response to another request, whose id was still in use by this one.
+        `failed`: the response is an error. Return None if no such request is recorded. Return None
+        too, and keep the request, if the error is for a later request that had the same id.
         """
         request = self._requests.get(id_)
         if request is None:
@@ -186,7 +186,10 @@ class Unanswered:
         return self._next
 
     def _drop_cancel(self, create: bytes) -> None:
-        """Drop the recorded `session/cancel`s of the session of `create`, a `terminal/create`."""
+        """Drop the recorded `session/cancel`s of one session.
+
+        `create` is the line of a `terminal/create` in that session.
+        """
         if not any(sent.method == _CANCEL for sent in self._notifications):
             return
         session = _session(create)

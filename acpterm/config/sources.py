@@ -66,7 +66,7 @@ def load(
 
 
 def valid_places(file: str | None = None) -> dict[str, Any]:
-    """Return the valid places of a settings file, even of one that `load` refuses.
+    """Return the valid places in the settings file, even if `load` refuses other parts of the file.
 
     The result maps a kind, such as `ssh`, to the places by name. `file` is the value of `--config`.
     """

@@ -112,7 +112,7 @@ class Tracker:
         return self._pid is not None
 
     def set_ready(self, report: Report) -> None:
-        """Process the shell's report `ready`. From then on, marks of other pids are ignored."""
+        """Process the shell's report `ready`. From then on, ignore marks with another pid."""
         self._pid = report.pid
 
     def expect(self, n: int) -> None:
@@ -216,7 +216,7 @@ class Tracker:
 
     @property
     def output_begin(self) -> int:
-        """How many bytes (UTF-8) were dropped from the beginning of the text, before `output`."""
+        """The number of bytes (UTF-8) of the command's text that were dropped before `output`."""
         return self._command.text.dropped_bytes if self._command else 0
 
     @property

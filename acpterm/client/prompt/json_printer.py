@@ -66,7 +66,7 @@ class JsonPrinter:
     def exited(self, terminal: str, end: ProgramExit) -> None:
         """Print an `exit` event.
 
-        If the output has ended in the middle of a character, print that as an `output` event first.
+        If the output ended in the middle of a character, first print that as an `output` event.
         """
         decoder = self._decoders.pop(terminal, None)
         if decoder is not None and (rest := decoder.decode(b"", final=True)):

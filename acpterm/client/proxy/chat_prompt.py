@@ -24,9 +24,9 @@ def words_of(prompt: Raw | None) -> str | None:
     """Return the text after `/terminal` in the content blocks of a prompt.
 
     Return None if the first block of text does not begin with `/terminal`. If the user mentions a
-    file, which editors send as a resource between two blocks of text, its path becomes part of the
-    text, provided that a space precedes it. All other blocks are context that the editor has added,
-    and are left out.
+    file, editors send it as a resource between two blocks of text. If a space precedes such a
+    resource, the quoted path of the file is part of the returned text. All other blocks are context
+    that the editor has added, and are left out.
     """
     words: str | None = None
     for block in map(members, items(prompt)):

@@ -67,9 +67,9 @@ class Display:
             self._text.feed(output.encode(errors="replace"))
 
     def _ends_alike(self, complete: str, shown: str) -> bool:
-        """Return whether two texts end with the same lines.
+        """Return whether two texts end with the same lines; either may lack its beginning.
 
-        The beginning of either text may have been cut off.
+        Only complete lines count. Return False if `shown` has fewer of them than are displayed.
         """
         # The first line of each may be incomplete.
         one, other = complete.split("\n")[1:], shown.split("\n")[1:]

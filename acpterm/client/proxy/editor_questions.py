@@ -36,7 +36,7 @@ _TITLE_CHARS_MAX: Final = 1000
 
 
 class EditorQuestions:
-    """Asks the user the questions in `questions`, in the editor; sends the answers to `host`.
+    """Asks the user the questions in `questions` through the editor; sends the answers to `host`.
 
     `send` queues lines for the editor. `drain` waits until the editor has read most of these lines.
     """

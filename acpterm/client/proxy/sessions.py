@@ -42,9 +42,9 @@ class Sessions:
     def handle_request(self, line: bytes, message: Envelope, *, is_v2: bool) -> bytes:
         """Handle a request of the editor; return the line to send to the agent.
 
-        The returned line is `line`, the received one. But if an MCP server is added to the session
-        that the request opens, it is a new line. `message` is the parsed form of `line`. `is_v2`:
-        the agent speaks version 2 of ACP.
+        Usually that is `line`, the received line. But acpterm's MCP server is added to a request
+        that opens a session, if there are `sockets`. `message` is the parsed form of `line`.
+        `is_v2`: the agent speaks version 2 of ACP.
         """
         method, fields, session = message.method, members(message.params), None
         if not isinstance(method, str) or method not in (*_OPENING, *_REOPENING):

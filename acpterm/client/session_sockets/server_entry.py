@@ -37,7 +37,10 @@ class McpOptions(NamedTuple):
 def with_server(
     servers: Raw | None, options: McpOptions, path: str, cwd: str | None, *, is_v2: bool
 ) -> list[Any]:
-    """Return the entries `servers` of a session's `mcpServers`, and an entry for `acpterm mcp`.
+    """Return the entries `servers` of a session's `mcpServers`, with an entry for `acpterm mcp`.
+
+    If `servers` has such an entry, that one gets the path of the socket, unless it has one already.
+    Otherwise an entry is added.
 
     `path` is the path of the session's socket, and `cwd` the session's directory. `is_v2`: the
     agent speaks version 2 of ACP.

@@ -112,7 +112,7 @@ def delete(path: str, before: bytes | None) -> None:
 
 
 def remove_directories(paths: list[str]) -> None:
-    """Remove the directories at `paths`, as far as they are empty.
+    """Remove those of the directories `paths` that are empty.
 
     In `paths`, a directory comes before the directories inside it.
     """

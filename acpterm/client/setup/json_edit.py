@@ -173,7 +173,7 @@ def _end_of_comments(text: str, at: int, *, comments: bool) -> int:
 
 
 def _start_of_line(text: str, at: int) -> int:
-    """Return the start of the white space before `at`: indentation, and one line end before it."""
+    """Return where the white space before `at` starts: indentation, and a line end before it."""
     at = len(text[:at].rstrip(" \t"))
     if text[:at].endswith("\n"):
         at -= 1

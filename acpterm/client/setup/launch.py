@@ -62,7 +62,7 @@ def is_acpterm(words: list[str], command: str) -> bool:
 
 
 def _own_path() -> str | None:
-    """Return the absolute path of the program that this process runs, or of a link to it.
+    """Return the absolute path of the `acpterm` program that runs now, or of a link to it.
 
     If this process was started as `python -m acpterm`, which the wrapper script of a package may
     also do, the path of that program is unknown. Then return the path of the `acpterm` on the PATH,

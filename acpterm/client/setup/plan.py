@@ -34,7 +34,7 @@ class Plan:
     parents: int
     """Number of objects in the settings that are created around the entries."""
     directories: list[str]
-    """Directories that acpterm has created for the file."""
+    """Directories that an earlier setup has created for the file."""
 
     @property
     def is_needed(self) -> bool:
