@@ -107,7 +107,10 @@ class Session:
         return self._cancelled
 
     def allowed_prefixes(self, directory: str) -> list[Prefix]:
-        """Return the prefixes of the commands that the user always allows in a directory."""
+        """Return the prefixes that the user has allowed for the session in a directory.
+
+        Commands in `directory` that begin with such a prefix need no question.
+        """
         return self._decisions.allowed_in(directory)
 
     def decided(self, question: Question) -> Answer | None:
