@@ -38,9 +38,9 @@ class BeforeAgent(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line `args`: options, then ``--``, then the agent's command.
+        """Parse the command line `args`, which ends with ``-- AGENT ARG…``.
 
-        The agent's command becomes the parameter `agent`. Return the words before ``--`` that no
+        The words after ``--`` become the parameter `agent`. Return the words before it that no
         parameter takes, as click's own method does. Raises `click.UsageError` if there is no
         agent's command.
         """

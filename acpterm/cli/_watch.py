@@ -130,10 +130,10 @@ async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
 
 
 async def _attach_or_raise(client: UserClient, terminal: str, keys: DetachFilter) -> str:
-    """Attach to a terminal until the user detaches or its program ends; return a note about it.
+    """Attach to a terminal until the user detaches or its program ends.
 
-    `_attach` calls this, and handles its error: raises `RpcError`, perhaps in an exception group,
-    if the daemon refuses a request.
+    Return a note about the terminal's state, to show below the list. Raises `RpcError`, perhaps in
+    an exception group, if the daemon refuses a request; `_attach` handles that.
     """
     info = await client.terminal_request("get", terminal, TerminalInfo)
     if info.state not in ACTIVE:

@@ -98,9 +98,9 @@ def _kill(client: BlockingClient, names: Sequence[str], *, wait: bool) -> list[s
     ) -> Iterator[tuple[str, W]]:
         """Send a request for each terminal; yield the terminal's name and the response.
 
-        `method` is the method without `_acpterm/terminal/`. `terminals` has the terminals' ids by
-        name. A response is decoded as `into`. If it is an error, nothing is yielded for the
-        terminal, and the message is added to `_kill`'s error messages.
+        `method` is the method without `_acpterm/terminal/`, such as `wait`. `terminals` has the
+        terminals' ids by name. Responses are decoded as `into`. If a response is an error, nothing
+        is yielded for the terminal, and the message is added to `_kill`'s error messages.
         """
         order = list(terminals)
         requests = [UserTerminalRequest(terminals[name]) for name in order]

@@ -215,7 +215,7 @@ class LineSearch:
         return None
 
     def forget(self) -> None:
-        """Drop the retained text, so that no match spans text that is missing after it."""
+        """Drop the retained text, because output after it is missing: no match may span the gap."""
         self._retained, self._begin = "", 0
 
     def _keep(self, text: str) -> None:

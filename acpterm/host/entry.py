@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TOOL_CALLS_MAX: Final = 64
 """The maximum number of tool calls in a terminal's record and in its description. If more tool
-calls show the terminal, the newest ones are in it."""
+calls show the terminal, only the newest ones are named."""
 TOOL_CALL_ID_MAX: Final = 512
 """The maximum length of a tool call's id, in characters. A tool call with a longer id is left out
 of a terminal's description."""
@@ -290,7 +290,7 @@ class TerminalEntry:
         self.mark_changed()
 
     def record_release(self, by: EndedBy) -> None:
-        """Record that the terminal was released, why (`by`), and which tool calls show it then."""
+        """Record that the terminal was released, why (`by`), and which tool calls show it now."""
         self.record_kill(by)
         self._store_tool_calls()
         self.record.released_by = by

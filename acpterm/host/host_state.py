@@ -244,7 +244,10 @@ class HostState:
             self._clean_ups.discard(scope)
 
     def _watch_queue(self, entry: TerminalEntry) -> None:
-        """If a program runs on another host, start a task that records which host this is."""
+        """Start a task that records on which host a program runs, if that is another host.
+
+        Do nothing if the program runs here, or if the host is recorded already.
+        """
         if entry.terminal.remote is not None and entry.record.host is None:
             self.start_task(self._await_start, entry)
 

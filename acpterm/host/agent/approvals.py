@@ -143,7 +143,7 @@ def _approver(connection: AgentConnection) -> Approver:
 def _check_own(connection: AgentConnection, approver: Approver, identifier: str) -> None:
     """Raise `NoQuestionError` unless a pending question of the connection has this id.
 
-    `approver` is what may answer the connection's questions (`AgentConnection.answerer`).
+    `approver` is the connection's `answerer`.
     """
     pending = connection.host.approvals.pending
     if not any(question.id == identifier and approver.attends(question) for question in pending):
@@ -156,8 +156,8 @@ def _check_own(connection: AgentConnection, approver: Approver, identifier: str)
 async def expire_unclaimed(connection: AgentConnection) -> None:
     """Wait `resume_timeout` seconds; then withdraw the connection's unclaimed questions.
 
-    The wait begins when the connection is resumed. A question is unclaimed while the client has not
-    repeated the request that caused it.
+    Called when the connection is resumed. A question is unclaimed while the client has not repeated
+    the request that caused it.
     """
     await trio.sleep(connection.settings.resume_timeout)
     connection.host.approvals.expire_unclaimed(connection.id)

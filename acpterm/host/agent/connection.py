@@ -233,10 +233,10 @@ class AgentConnection:
 
     @property
     def answerer(self) -> Approver | None:
-        """The object for the client that may answer this connection's questions; None if none may.
+        """What sends this connection's questions to its client; None if the client may not answer.
 
-        It is the approver or, without an approver, the object that `add_elicitor` has added for the
-        agent's own client. That client may only answer questions; an approver has more rights.
+        The client is an approver, or the agent's own client, which `add_elicitor` has allowed to
+        answer. The latter has no other right of an approver.
         """
         return self._approver or self._elicitor
 

@@ -44,10 +44,10 @@ class Judgement(NamedTuple):
     must_use_shell: bool
     """Whether the command may run only as shell text, since it was judged as shell text.
 
-    If False, and if the agent does not request shell text, `launch.command` may take the whole text
-    for the path of a program, and execute that program, although it was not judged. So if the
-    command was judged as shell text, this is False only if every profile has found it to be
-    unknown, and allows unknown commands.
+    If False, `launch.command` may take the whole text for the path of a program (unless the agent
+    has requested shell text), although that program was not judged. So if the command was judged as
+    shell text, this is False only if every profile has found it to be unknown, and allows unknown
+    commands.
     """
     provider: str
     """The name of the provider that runs the program."""

@@ -107,10 +107,7 @@ class Session:
         return self._cancelled
 
     def allowed_prefixes(self, directory: str) -> list[Prefix]:
-        """Return the prefixes that the user has allowed for the session in a directory.
-
-        Commands in `directory` that begin with such a prefix need no question.
-        """
+        """Return the prefixes that the user has allowed in a directory for the session."""
         return self._decisions.allowed_in(directory)
 
     def decided(self, question: Question) -> Answer | None:

@@ -41,8 +41,8 @@ _ADVICE: Final = {
 class LaunchRequest:
     """A checked request for a terminal.
 
-    `context` is the execution context that the program starts with, and `size` columns and rows. The
-    argument `env` has the variables that the request adds; the attribute `env` is the program's
+    `context` is the execution context that the program starts with, and `size` is columns and rows.
+    The argument `env` has the variables that the request adds; the attribute `env` is the program's
     whole environment. `attended` says whether the user sends the request, not an agent. `shell`
     says whether `command` is shell text; None decides by the rules of `launch.command`. `stdin` is
     the path of a file to use as stdin instead of the terminal.
