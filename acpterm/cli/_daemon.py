@@ -67,17 +67,19 @@ def call_running(
 def call_each(
     config: str | None, socket: str | None, method: str, terminals: Iterable[str]
 ) -> NoReturn:
-    """Send the request `_acpterm/terminal/METHOD` for each terminal, print the errors, and exit.
+    """Send one request for each terminal, print the errors, and exit.
 
-    METHOD is `method`. The exit status is 1 if a request failed, else 0.
+    The method of the requests is `_acpterm/terminal/` followed by `method`, such as `release`. The
+    exit status is 1 if a request failed, else 0.
     """
     end(call(config, socket, lambda client: failures(client, method, terminals)))
 
 
 def failures(client: BlockingClient, method: str, terminals: Iterable[str]) -> list[str]:
-    """Send the request `_acpterm/terminal/METHOD` for each terminal; return the error messages.
+    """Send one request for each terminal; return the messages of those that failed.
 
-    METHOD is `method`. The messages are in the order of `terminals`.
+    The method of the requests is `_acpterm/terminal/` followed by `method`, such as `release`. The
+    messages are in the order of `terminals`.
     """
     requests = [UserTerminalRequest(name) for name in dict.fromkeys(terminals)]
     errors = {

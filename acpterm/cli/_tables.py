@@ -62,7 +62,7 @@ class Styles(Enum):
 
 
 def items(terminals: Iterable[TerminalInfo]) -> list[Item]:
-    """Return the list items for `terminals` in the order of `acpterm ls`; ages are as of now."""
+    """Return an item for each terminal, in the order of `acpterm ls`; ages are as of now."""
     now, found = time.time(), in_list_order(terminals)
     short = short_ids([info.terminal_id for info in found])
     return [Item(info.terminal_id, row(info, short[info.terminal_id], now)) for info in found]
@@ -105,7 +105,11 @@ def table(
 def _line(
     cells: Sequence[tuple[str, int, tuple[str, str]]], styles: Styles, *, is_selected: bool = False
 ) -> str:
-    """Return a line of cells; each cell is a text, a width, and a style as (attribute, colour)."""
+    """Return a line of a table; it is highlighted if `is_selected`.
+
+    Each cell is a text, the width of its column in character cells, and a style as (attribute,
+    colour). A text that is wider than its column is cut.
+    """
     line = ""
     for number, (text, size, (attribute, colour)) in enumerate(cells, 1):
         cut = cut_to(text, size)
@@ -141,7 +145,7 @@ def cut_to(text: str, size: int) -> str:
 
 
 def _sizes(rows: Sequence[Row], columns: int | None) -> dict[str, int]:
-    """Choose the columns of a table of `rows`; return the width of each by its name.
+    """Choose the columns of a table of `rows`; return the width of each column, by its name.
 
     `columns` is the window's width in character cells, which the table has to fit; None means that
     the table may have any width. The column `id` is never dropped nor cut, even if it does not fit.

@@ -52,7 +52,8 @@ def watch(
 ) -> int:
     """Show the terminals that `chosen` selects, until Ctrl-C, q or a shutdown signal.
 
-    `chosen` gets all terminals; released ones only if `everything`. Return the exit status.
+    `chosen` gets all terminals; released ones only if `everything`. With `as_json`, print one JSON
+    array for each change. Return the exit status.
     """
     keys = detach_filter(config, socket)
 
@@ -129,7 +130,11 @@ async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
 
 
 async def _attach_or_raise(client: UserClient, terminal: str, keys: DetachFilter) -> str:
-    """Do what `_attach` does. Raises `RpcError`, perhaps in a group, if the daemon refuses."""
+    """Attach to a terminal until the user detaches or its program ends.
+
+    Return a note about the terminal's state, to show below the list. Raises `RpcError`, perhaps in
+    an exception group, if the daemon refuses a request; `_attach` handles that.
+    """
     info = await client.terminal_request("get", terminal, TerminalInfo)
     if info.state not in ACTIVE:
         return f"{title(info)} does not run any more: see acpterm logs {title(info)}"

@@ -81,7 +81,10 @@ def command(
 
 
 def _format_of(output: str) -> str:
-    """Return the format for the extension of the file `output`; fail for an unknown extension."""
+    """Return the format for the extension of the file `output`; fail for an unknown extension.
+
+    Without an extension, and for stdout (`-`), a pipe or a device, the format is asciicast.
+    """
     ending = os.path.splitext(output)[1].lower()
     # The name of a pipe or a device says nothing about the format.
     if output == "-" or not ending or (os.path.exists(output) and not os.path.isfile(output)):

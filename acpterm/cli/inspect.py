@@ -83,7 +83,7 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
 
 
 def _place(info: TerminalInfo) -> str:
-    """Return the provider, and the host's name if the program runs on another host."""
+    """Return a text: the provider, then the host's name if the program runs on another host."""
     on = "" if info.host is UNSET else f", on {summary_line(info.host)}"
     return f"{summary_line(info.provider)}{on}"
 

@@ -96,10 +96,11 @@ def _kill(client: BlockingClient, names: Sequence[str], *, wait: bool) -> list[s
     def request(
         method: str, terminals: Mapping[str, str], into: type[W]
     ) -> Iterator[tuple[str, W]]:
-        """Send `method` for each terminal; yield its name and the response, decoded as `into`.
+        """Send a request for each terminal; yield the terminal's name and the response.
 
-        `terminals` has the terminals' ids by name. If a response is an error, nothing is yielded
-        for its terminal, and the message is recorded in `failed`.
+        `method` is the method without `_acpterm/terminal/`, such as `wait`. `terminals` has the
+        terminals' ids by name. Responses are decoded as `into`. If a response is an error, nothing
+        is yielded for the terminal, and the message is added to `_kill`'s error messages.
         """
         order = list(terminals)
         requests = [UserTerminalRequest(terminals[name]) for name in order]

@@ -151,7 +151,8 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the name and the command for the name or alias `args[0]`, and the other arguments.
 
-        Also handle `help` and `version`, which are no commands.
+        `help` and `version` are not commands: `help NAME` becomes `NAME --help`, and for `help` or
+        `version` alone, print the help or the version, and exit.
         """
         name, *rest = args
         if name == "version":

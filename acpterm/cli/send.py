@@ -21,7 +21,7 @@ class _InOrder(click.Command):
     """A command whose function gets TEXTs and --keys as `steps`, in the command line's order."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, and record the order of texts and keys.
+        """Parse the arguments, and set the parameter `steps` to the texts and keys in their order.
 
         Return the words that no parameter takes, as click's own method does. Raises
         `click.UsageError` if the command line is wrong.
@@ -35,9 +35,10 @@ class _InOrder(click.Command):
 
     @staticmethod
     def _check_keys(ctx: click.Context, given: list[str]) -> None:
-        """Raise `click.UsageError` if the last TEXT is the name of a key, unless ``--`` is given.
+        """Raise `click.UsageError` if the last TEXT is the name of a key, such as C-c.
 
-        The user probably meant `--key`.
+        The user probably meant `--key`. `given` are the command's arguments: if ``--`` is one of
+        them, every text is accepted.
         """
         *text, last = ctx.params["text"] or ("",)
         if "--" in given or not looks_like_key(last):

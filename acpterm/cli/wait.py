@@ -140,11 +140,12 @@ def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) ->
 def _take_printed(
     client: BlockingClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
 ) -> None:
-    """Search the current output of each terminal that was not searched before the timeout.
+    """After the timeout, search the output of the terminals that were not searched before it.
 
-    `left` has the names of terminals without a match; all but its first were not searched, because
-    `_wait_printed` searches one after the other. Print the matches, and remove the names of their
-    terminals from `left`. `ids` has the terminals' ids by name.
+    `_wait_printed` searches one terminal after the other. At the timeout it was searching the first
+    terminal of `left`, and had not begun to search the others. Search the current output of these
+    others. Print the matches, and remove the names of their terminals from `left`. `ids` has the
+    terminals' ids by name.
     """
     client.deadline = time.monotonic() + _LAST_READ_TIMEOUT_S
     # An error now is irrelevant: the timeout has passed already.
@@ -214,7 +215,7 @@ class LineSearch:
         return None
 
     def forget(self) -> None:
-        """Drop the retained text, so that no match spans text that is missing after it."""
+        """Drop the retained text, because output after it is missing: no match may span the gap."""
         self._retained, self._begin = "", 0
 
     def _keep(self, text: str) -> None:

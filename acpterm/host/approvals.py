@@ -207,8 +207,8 @@ class ApproverTokens:
     def issue(self, request: ApproverRequest, process: Process | None) -> str:
         """Return a new token for the approver that `request` describes.
 
-        Only `process` may use it; None if the process is not known. If too many tokens are unused,
-        the oldest one becomes invalid.
+        Only `process` may use the token; if it is None (not known), any process may. If too many
+        tokens are unused, the oldest one becomes invalid.
         """
         token = secrets.token_hex(_TOKEN_BYTES)
         self._tokens[token] = _Token(request, process, trio.current_time() + TOKEN_LIFETIME_S)

@@ -140,10 +140,11 @@ class AuditTrail:
 def command_fields(
     command: str, args: list[str] | None
 ) -> dict[str, str | int | bool | list[str] | None]:
-    """Return the fields for a command, cut to `COMMAND_CHARS_MAX` characters.
+    """Return the fields of an entry that describe a command: `command` and `args`.
 
-    A word that does not fit is left out as a whole, since a part of a secret would not be
-    recognised as a secret, and would not be redacted.
+    Together they have about `COMMAND_CHARS_MAX` characters at most. A word that does not fit is
+    left out as a whole, since a part of a secret would not be recognised as a secret, and would not
+    be redacted.
     """
     room = COMMAND_CHARS_MAX - len(command)
     if room < 0:

@@ -37,8 +37,7 @@ from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_e
 from acpterm.runtime.unix_socket import ListenError
 
 FIRST_REQUEST_TIMEOUT_S: Final = 10.0
-"""The minimum time that a daemon waits for its first connection before it ends because it is
-idle."""
+"""How long a daemon waits for its first connection. During this time it does not count as idle."""
 
 _ALIVE_PERIOD_S: Final = 1.0
 _BOUND_CHECK_S: Final = 2.0
@@ -161,7 +160,7 @@ async def _serve_until(
 
 
 def _exit_at_once(error: BaseException) -> None:
-    """Log `error`, and exit without cleaning up, which would end the programs.
+    """Log `error`, and exit without cleaning up: a clean-up would end the programs.
 
     The next worker adopts the programs.
     """
@@ -186,8 +185,8 @@ async def _end_when_idle(
 ) -> None:
     """Set `end_requested` once the host was not needed for `idle_exit_s` seconds.
 
-    `has_queued` returns whether connections are waiting to be accepted. At the beginning, wait up
-    to `first_request_timeout_s` seconds for the first connection.
+    `has_queued` returns whether connections are waiting to be accepted. At first, wait up to
+    `first_request_timeout_s` seconds for a connection; this time does not count as idle.
     """
     # The process that started the daemon has not connected yet.
     with trio.move_on_after(first_request_timeout_s):
@@ -230,7 +229,7 @@ async def _rotate_log(path: str, pid: int) -> None:
     """Rotate the log periodically, so that it does not grow without limit.
 
     The log at `path` exists only if the daemon was started by an acpterm command. `pid` is the
-    keeper's, and is written to the first line of the log.
+    keeper's pid: after a rotation it is the first line of the log, as in the log of a new daemon.
     """
     while True:
         with contextlib.suppress(OSError):

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     import trio
 
 TOOL_CALLS_MAX: Final = 64
-"""How many tool calls a terminal's record and its description name at most: the newest ones."""
+"""The maximum number of tool calls in a terminal's record and in its description. If more tool
+calls show the terminal, only the newest ones are named."""
 TOOL_CALL_ID_MAX: Final = 512
-"""Tool calls whose ids have more characters than this are not named in a description."""
+"""The maximum length of a tool call's id, in characters. A tool call with a longer id is left out
+of a terminal's description."""
 
 
 class AgentInfo:
@@ -112,9 +114,11 @@ class TerminalEntry:
         """What the user created the terminal with; None if an agent created the terminal, or if the
         environment was too large to store."""
         self.holders: Final[dict[str, trio.CancelScope]] = {}
-        """Cancels the running `follow` requests that name a holder; by the names of the holders."""
+        """The cancel scope of each running `follow` request that names its reader, by that name
+        (`FollowRequest.holder`). Another request of the same reader cancels the earlier one."""
         self.is_restarting = False
-        """Whether the program is ended only to be started again: its exit keeps the terminal."""
+        """Whether the program is ended only to be started again. Then the terminal is not removed
+        when the program exits, even if it was created to be removed at the end."""
         self._writer: Final = writer
         self._key: Final = terminal_key(terminal.id)
         self._is_forgotten = False
@@ -286,7 +290,7 @@ class TerminalEntry:
         self.mark_changed()
 
     def record_release(self, by: EndedBy) -> None:
-        """Record that the terminal was released, why (`by`), and which tool calls show it then."""
+        """Record that the terminal was released, why (`by`), and which tool calls show it now."""
         self.record_kill(by)
         self._store_tool_calls()
         self.record.released_by = by

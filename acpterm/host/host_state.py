@@ -244,14 +244,18 @@ class HostState:
             self._clean_ups.discard(scope)
 
     def _watch_queue(self, entry: TerminalEntry) -> None:
-        """If a program runs on another host, start a task that records which host this is."""
+        """Start a task that records on which host a program runs, if that is another host.
+
+        Do nothing if the program runs here, or if the host is recorded already.
+        """
         if entry.terminal.remote is not None and entry.record.host is None:
             self.start_task(self._await_start, entry)
 
     async def _await_start(self, entry: TerminalEntry) -> None:
-        """Wait until a cluster has started a program; record the program's host, publish the start.
+        """Wait until the program has started on another host: on a cluster, it may be queued first.
 
-        A short program may have ended before its start was noticed: then only its end is published.
+        Then record the host's name, and publish the event `started`. A short program may have ended
+        before its start was noticed: then only its end is published.
         """
         terminal = entry.terminal
         while terminal.is_queued:
@@ -263,7 +267,10 @@ class HostState:
                 self.events.publish_terminal("started", entry)
 
     def close_by(self, deadline: float) -> None:
-        """Set the deadline for closing the host, which also limits the clean-ups that run now."""
+        """Set the deadline for closing the host, on trio's clock.
+
+        Clean-ups of terminals that run now are cancelled soon after the deadline.
+        """
         self.end_by = deadline
         for scope in self._clean_ups:
             scope.deadline = min(scope.deadline, deadline + _CLEAN_UP_RESERVE_S)

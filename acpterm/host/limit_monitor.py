@@ -53,7 +53,10 @@ class Watched(Protocol):
 
 
 class LimitMonitor:
-    """Calls `expire` of watched terminals that are idle. `clock` is the clock of their activity."""
+    """Kills each watched terminal that is idle for too long, by calling its `expire`.
+
+    `clock` returns the current time in seconds, on the same clock as `Watched.last_activity`.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock: Final = clock

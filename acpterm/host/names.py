@@ -30,12 +30,13 @@ def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> T
 
     `name` is a name, an unambiguous prefix of an id, or @last for the newest terminal.
 
-    `own` is for operations by which the user types into the terminal. The user's terminals are
-    those that the user has created or taken over. With `own`, @last is the newest of the user's
-    terminals. A name means a terminal of the user, even one that is over, and means an agent's only
-    if no terminal of the user has the name. Without `own`, an agent could get a password that the
-    user types, by creating a terminal just before the user types into @last, or by giving its
-    terminal the name of a user's terminal that is over.
+    With `own`, the user's terminals are preferred: those that the user has created or taken over.
+    @last is then the newest of them. A name means an agent's terminal only if no terminal of the
+    user has the name, not even one that is over.
+
+    Set `own` if the user is going to type into the terminal, perhaps a password. Otherwise an agent
+    could get the password: by creating a terminal just before the user types into @last, or by
+    giving its terminal the name of a terminal of the user that is over.
 
     Raises `RpcError`: -32002 if no terminal matches, -32602 if the prefix is ambiguous.
     """

@@ -44,8 +44,8 @@ class Supervision:
 
     `on_terminate` is called when the keeper requests a shutdown, and when the keeper dies.
     `on_failure` is called with the error of a failed task of the host, before the other tasks are
-    cancelled: the worker of a daemon then exits, and leaves the programs to the next worker. After
-    `on_failure` has returned, and if there is none, the error propagates.
+    cancelled: the worker of a daemon then exits, and leaves the programs to the next worker. If
+    `on_failure` is None, or if it returns, the error propagates.
     """
 
     def __init__(
@@ -74,7 +74,10 @@ class Supervision:
     async def start(
         self, work: Callable[..., Awaitable[object]], *, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Run `work` as `run` does, and pass it `task_status`. For `trio.Nursery.start`."""
+        """Run `work(task_status=task_status)` as `run` runs a task.
+
+        `trio.Nursery.start` calls this, and passes `task_status`.
+        """
         with self.guarding():
             await work(task_status=task_status)
 

@@ -44,8 +44,9 @@ class Profiles:
     def choose(self, name: str | None, directory: str) -> Profile:
         """Return the profile with this name.
 
-        If `name` is None, return the profile of an agent that works in `directory`, without the
-        tables that name an agent. Raises `RpcError` (-32602) if there is no profile of this name.
+        If `name` is None, return the profile of an agent that works in `directory`; the tables of
+        `profile_for` that name an agent are skipped. Raises `RpcError` (-32602) if there is no
+        profile of this name.
         """
         if name is None:
             return self.select(None, directory)

@@ -42,7 +42,10 @@ Identity: TypeAlias = tuple[int, float] | str
 
 
 class Key(NamedTuple):
-    """What a terminal counts for: an agent, the id of its connection, and the id of a session."""
+    """The agent, the connection and the session for which a terminal counts.
+
+    `identity` identifies the agent; `connection` and `session` are ids.
+    """
 
     identity: Identity
     connection: str
@@ -58,7 +61,10 @@ class Starter(Protocol):
 
     @property
     def starts(self) -> list[float]:
-        """When the connection has started terminals, on the boot clock, oldest first."""
+        """The times at which the agent has started terminals over this connection, oldest first.
+
+        They are in seconds of the boot clock.
+        """
 
     def mark_changed(self) -> None:
         """Schedule the connection's record to be stored."""
@@ -159,7 +165,7 @@ class Quotas:
                 yield _key(entry.session.agent, session_id)
 
     def _forget_old(self, end: float) -> None:
-        """Forget the starts before `end` on the clock."""
+        """Forget all agents' starts before the time `end`, in seconds of the boot clock."""
         for identity, starts in list(self._starts.items()):
             starts[:] = [start for start in starts if start >= end]
             if not starts:

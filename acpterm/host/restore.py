@@ -177,9 +177,9 @@ class Restorer:
         """Return the agent's connection that created the terminal of `record`.
 
         Return None if the user created the terminal, or if the connection has ended. If the keeper
-        has died as well as the worker, connections have no records: then create the connection from
-        the terminal's `record`, with the execution context of the daemon, and with the rights that
-        it had when it created the terminal.
+        has died as well as the worker, connections have no records. Then create the connection from
+        the terminal's `record`. Its execution context is that of the daemon, and its rights are
+        those that the agent had when it created the terminal.
         """
         name = record.connection
         if name is None:

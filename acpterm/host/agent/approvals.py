@@ -38,9 +38,10 @@ class Ask(NamedTuple):
     level: str
     reason: str
     prefix: Prefix | None
-    """The words that the answer "always" applies to; None if that answer is not possible. A later
-    command of the session with the same prefix gets the same answer without a question. So the
-    words must be those of the only part of the command that the user is asked about."""
+    """The words by which an answer "always" recognises later commands of the session: a command
+    with the same prefix gets the same answer without a question. They are words of the only part
+    that the user is asked about. None if there are no such words: then the answer "always allow"
+    is not possible, and "always refuse" applies only to exactly this command."""
     fingerprint: bytes
     """A hash of the request, and of everything else that decides what the command does."""
     timeout_s: float | None = None
@@ -96,8 +97,8 @@ async def ask_user(
 def answer(connection: AgentConnection, params: AnswerRequest) -> Empty:
     """`_acpterm/approval/answer`: answer a question of this connection, as the user.
 
-    Raises `RpcError`: -32600 if the client is no approver, -32002 if the question is not pending,
-    -32602 if the answer is not possible.
+    Raises `RpcError`: -32600 if the client may not answer (`AgentConnection.answerer`), -32002 if
+    the question is not pending, -32602 if the answer is not possible.
     """
     approver = _approver(connection)
     given = Answer(
@@ -117,7 +118,8 @@ def answer(connection: AgentConnection, params: AnswerRequest) -> Empty:
 def decline(connection: AgentConnection, params: DeclineRequest) -> Empty:
     """`_acpterm/approval/decline`: record that this client cannot ask the user a question.
 
-    Raises `RpcError`: -32600 if the client is no approver, -32002 if the question is not pending.
+    Raises `RpcError`: -32600 if the client may not answer questions (`AgentConnection.answerer`),
+    -32002 if the question is not pending.
     """
     approver = _approver(connection)
     try:
@@ -139,7 +141,10 @@ def _approver(connection: AgentConnection) -> Approver:
 
 
 def _check_own(connection: AgentConnection, approver: Approver, identifier: str) -> None:
-    """Raise `NoQuestionError` unless a pending question of the connection has this id."""
+    """Raise `NoQuestionError` unless a pending question of the connection has this id.
+
+    `approver` is the connection's `answerer`.
+    """
     pending = connection.host.approvals.pending
     if not any(question.id == identifier and approver.attends(question) for question in pending):
         raise NoQuestionError(
@@ -149,18 +154,19 @@ def _check_own(connection: AgentConnection, approver: Approver, identifier: str)
 
 
 async def expire_unclaimed(connection: AgentConnection) -> None:
-    """Wait `resume_timeout` seconds after a resumption; then withdraw unclaimed questions.
+    """Wait `resume_timeout` seconds; then withdraw the connection's unclaimed questions.
 
-    These are the questions whose requests the client has not repeated.
+    Called when the connection is resumed. A question is unclaimed while the client has not repeated
+    the request that caused it.
     """
     await trio.sleep(connection.settings.resume_timeout)
     connection.host.approvals.expire_unclaimed(connection.id)
 
 
 async def send_pending(connection: AgentConnection) -> None:
-    """Send the pending questions to an approver that has just reconnected.
+    """Send the pending questions to a client that has just reconnected, if it may answer them.
 
-    The response to its `initialize` is sent before.
+    First let other tasks run, so that the client gets the response to its `initialize` before.
     """
     await trio.lowlevel.checkpoint()
     if connection.answerer is not None:

@@ -31,7 +31,10 @@ class Approver:
         self._sender: Final = sender
 
     def attends(self, question: Question) -> bool:
-        """Return whether the question is one of this connection."""
+        """Return whether the client can ask the user this question.
+
+        It can ask all questions of its own connection, and no others.
+        """
         return question.connection == self._connection
 
     def asked(self, question: Question) -> None:

@@ -113,7 +113,8 @@ class AgentConnection:
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
         self.programs: list[str] = []
-        """The names of the agent's program, by which the profile is selected."""
+        """The names of the agent's program, by which the profile is selected: that of its
+        executable and, if this is an interpreter, that of the script."""
         self.directory = context.cwd
         """The directory that the agent works in, by which the profile is selected: that of the
         process that connected, which the host has read itself."""
@@ -124,9 +125,11 @@ class AgentConnection:
         addition to the selected one."""
         self._profile: Profile | None = None
         self.event_requests: Final[dict[str, trio.CancelScope]] = {}
-        """Cancels the pending requests for events; by their tokens. See `event_methods`."""
+        """The cancel scope of each pending request for events, by the request's token. See
+        `event_methods`."""
         self.starts: Final[list[float]] = []
-        """When the agent has started terminals, on the boot clock; see `host.quotas`."""
+        """The times at which the agent has started terminals, in seconds of the boot clock. See
+        `host.quotas`."""
         self._approver: Approver | None = None
         self._approver_kind: ApproverKind | None = None
         self._elicitor: Approver | None = None
@@ -214,10 +217,10 @@ class AgentConnection:
     def workspace(self, session: Session) -> str | None:
         """Return the directory in which a session's programs may write, in a sandbox.
 
-        It is the workspace of the session or, if that is not set, the directory of the agent.
-        Return None if it is not set and the connection has an approver: the directory would then be
-        the approver's own, and the agent could get it by naming a session that the approver has not
-        opened.
+        It is the session's workspace, if that is set, or else the directory of the agent. But if
+        the connection has an approver, return None instead of the directory: that would be the
+        approver's own directory, and the agent could get access to it by naming a session that the
+        approver has not opened.
         """
         if session.workspace is None and self._approver is not None:
             return None
@@ -230,17 +233,18 @@ class AgentConnection:
 
     @property
     def answerer(self) -> Approver | None:
-        """What may answer this connection's questions; None if its client may not answer them.
+        """What sends this connection's questions to its client; None if the client may not answer.
 
-        It is the approver, or the elicitor that `add_elicitor` has added. An elicitor has no other
-        rights of an approver.
+        The client is an approver, or the agent's own client, which `add_elicitor` has allowed to
+        answer. The latter has no other right of an approver.
         """
         return self._approver or self._elicitor
 
     def add_elicitor(self) -> None:
         """Let the agent's own client answer this connection's questions, if the settings allow it.
 
-        The record does not contain this: the client requests it again when it resumes.
+        This right is not stored in the connection's record: the client requests it again when it
+        resumes the connection.
         """
         allowed = self.settings.mcp_elicitation_approves
         if allowed and self.answerer is None and not self._closed:
@@ -266,7 +270,10 @@ class AgentConnection:
         self.host.approvals.add(self._approver)
 
     def restore_rights(self, record: ConnectionRecord | RightsRecord) -> None:
-        """Restore what decides which commands the agent may run, from a record."""
+        """Restore from a record what decides which commands the agent may run.
+
+        That is the agent's program and directory, its profiles, and its approver.
+        """
         if record.directory is not None:
             self.directory = unpack_text(record.directory)
         self.programs = record.programs
@@ -276,9 +283,9 @@ class AgentConnection:
             self._add_approver(record.approver)
 
     def rights(self, session: Session) -> RightsRecord:
-        """Return what decides which commands the agent may run, as a record.
+        """Return a record of what decides which commands the agent may run in `session`.
 
-        The record is stored with each terminal that is created in `session`.
+        The record is stored with each terminal that is created in the session.
         """
         workspace = session.workspace
         return RightsRecord(

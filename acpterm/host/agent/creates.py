@@ -37,7 +37,7 @@ class Creates:
     """Recognises repeated `terminal/create` requests of one agent's connection.
 
     Requests are identified by their JSON-RPC ids. `on_end` is called with the id of each request
-    that has ended and that the client will not repeat.
+    that has ended, once the client is not expected to repeat it (`is_repeatable`).
     """
 
     def __init__(self, on_end: Callable[[RequestId], None] = lambda _: None) -> None:

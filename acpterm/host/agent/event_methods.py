@@ -29,9 +29,11 @@ _USERS_EVENTS: Final = ("attached", "detached")
 
 
 def events(connection: AgentConnection, params: AgentEventsRequest) -> Coroutine[Any, Any, Empty]:
-    """`_acpterm/events`: send every event about the session's terminals from now on.
+    """`_acpterm/events`: send the events about the session's terminals until the request ends.
 
-    Raises `RpcError` (-32602) if `REQUESTS_MAX` such requests are pending.
+    The returned coroutine ends when the request is cancelled, when the session is closed, or when
+    another request has the same token. Raises `RpcError` (-32602) if `REQUESTS_MAX` such requests
+    are pending.
     """
     requests = connection.event_requests
     if params.token not in requests and len(requests) >= REQUESTS_MAX:

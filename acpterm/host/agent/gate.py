@@ -119,11 +119,12 @@ async def admit(
     judgement: Judgement,
     request: RequestId | None,
 ) -> None:
-    """Return if the command may start; ask the user if the verdict says so.
+    """If the decision is *ask*, ask the user, and raise an error if the command is refused.
 
-    `request` is the JSON-RPC id of the request; None if it cannot be recognised when it is
-    repeated. Raises `RpcError`: -32600 if the command is refused, -32800 if the question was
-    withdrawn, -32602 if too many questions are pending. Cancelling this withdraws the question.
+    Otherwise do nothing. The command may start after this has returned. `request` is the JSON-RPC
+    id of the request; None if it cannot be recognised when it is repeated. Raises `RpcError`:
+    -32600 if the command is refused, -32800 if the question was withdrawn, -32602 if too many
+    questions are pending. Cancelling this withdraws the question.
     """
     profile, verdict = judgement.profile, judgement.verdict
     if verdict.decision != "ask":
@@ -163,7 +164,9 @@ def _fingerprint(
 ) -> bytes:
     """Return a hash of everything that decides what the command does.
 
-    The hash of a check differs from that of a create, since their params differ.
+    A repeated request continues an earlier question only if the hash is the same. The hash of a
+    check differs from that of a create, since their params differ. `cwd` is the directory in which
+    the command starts.
     """
     context = connection.context
     env = sorted(context.env.items())
@@ -179,11 +182,10 @@ def placement(
 ) -> Placement:
     """Return the placement of a program; `resources` are what the request asks of a cluster.
 
-    The program may write in the session's directory, which the user's client has set. If no client
-    of the user opens the agent's sessions, it may write in the directory of the agent. It may never
-    write in a directory just because the request names it. Raises `RpcError`: -32600 if the
-    provider isolates the program, and the user's client has not opened the session; -32603 if the
-    provider cannot be used; -32602 if the agent may not ask for `resources`.
+    The program may write in one directory, whatever directory the request names: see
+    `AgentConnection.workspace`. Raises `RpcError`: -32600 if there is no such directory, and the
+    provider isolates the program; -32603 if the provider cannot be used; -32602 if the agent may
+    not ask for `resources`.
     """
     provider, workspace = judgement.provider, connection.workspace(session)
     if workspace is None and provider != "local" and not is_place(provider):

@@ -42,11 +42,12 @@ class Judgement(NamedTuple):
     level: Level
     """The most dangerous level in the verdicts of all profiles."""
     must_use_shell: bool
-    """Whether the command was judged as shell text, and may run only as shell text.
+    """Whether the command may run only as shell text, since it was judged as shell text.
 
-    If False, `launch.command` may also take the whole text for the path of a program. This program
-    was not judged. So for a command that was judged as shell text, the value is False only if all
-    profiles allow it as an unknown command.
+    If False, `launch.command` may take the whole text for the path of a program (unless the agent
+    has requested shell text), although that program was not judged. So if the command was judged as
+    shell text, this is False only if every profile has found it to be unknown, and allows unknown
+    commands.
     """
     provider: str
     """The name of the provider that runs the program."""

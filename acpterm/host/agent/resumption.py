@@ -79,9 +79,10 @@ class Resumption:
         }
 
     def approvers(self) -> set[tuple[int, float]]:
-        """Return the processes that ask the user an agent's questions, each as pid and start time.
+        """Return the processes of all approvers, each as pid and start time.
 
-        Each is the process that opened the connection, not an agent behind it.
+        The process of an approver is the one that opened the connection, not the agent for which it
+        relays messages.
         """
         return {
             connection.holders[0]
@@ -112,9 +113,9 @@ class Resumption:
         """Move the transport of the new connection `fresh` to the connection that has `secret`.
 
         Close `fresh`, and return the connection that has `secret`. Return None, and do nothing, if
-        no connection has it, or if that connection has an approver and `fresh` was opened by
-        another process, which would get the approver's rights. Raises `RpcError` (-32600) if
-        `fresh` already has sessions.
+        no connection has `secret`. Do the same if that connection has an approver, and another
+        process has opened `fresh`: that process must not get the approver's rights. Raises
+        `RpcError` (-32600) if `fresh` already has sessions.
         """
         found = self._find(secret)
         if found is None or found is fresh:

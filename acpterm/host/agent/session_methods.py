@@ -78,7 +78,12 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
 
 
 def _set_rights(connection: AgentConnection, options: InitializeMeta) -> None:
-    """Apply what `initialize` says about the agent's profile and process, and about approvers."""
+    """Apply the options of `initialize` that decide which commands the agent may run.
+
+    `profile` requests an additional profile. `relay` says that the connected process
+    only relays for the agent, whose process is then searched for. `approver` is the token of an
+    approver. `elicits` requests that the agent's own client may answer questions.
+    """
     if options.profile is not None:
         connection.request_profile(options.profile)
     if options.relay:
@@ -139,9 +144,10 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
 def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     """`session/cancel`: kill the session's running terminals, and release them after a delay.
 
-    A terminal that is still being created is released once it exists (`terminal_methods.create`).
-    Terminals that the user owns, that an earlier cancellation will release, or that the
-    notification names in `_meta.acpterm.keep`, are not affected.
+    Pending questions about commands of the session are withdrawn. A terminal that is still being
+    created is released once it exists (`terminal_methods.create`). Terminals that the user owns,
+    that an earlier cancellation will release, or that the notification names in
+    `_meta.acpterm.keep`, are not affected.
     """
     kept = CancelMeta()
     with suppress(RpcError):  # the turn is cancelled even if `_meta` is invalid

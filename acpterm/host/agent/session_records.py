@@ -24,7 +24,10 @@ class SessionRecords:
         self._is_stored = False
 
     def store(self, record: Callable[[], SessionRecord]) -> None:
-        """Begin to store the session: schedule the record that `record` returns to be stored."""
+        """Begin to store the session: its record is stored before the next response is sent.
+
+        The record is what `record` returns when it is called at that time.
+        """
         self._is_stored = True
         self.changed(record)
 
@@ -33,9 +36,10 @@ class SessionRecords:
         self._is_stored = True
 
     def changed(self, record: Callable[[], SessionRecord]) -> None:
-        """Schedule the session's changed record, which `record` returns, to be stored.
+        """Store the session's changed record before the next response is sent.
 
-        Do nothing if the session is not stored.
+        The record is what `record` returns when it is called at that time. Do nothing if the
+        session is not stored.
         """
         if self._is_stored:
             self._writer.changed(self._key, lambda: record().encode())

@@ -161,8 +161,8 @@ def unusable(provider: str, error: ProviderError) -> RpcError:
 def strictest(selected: str, others: Iterable[str | None], *, network: bool) -> str:
     """Return the name of the strictest provider among `selected` and `others`.
 
-    In `others`, None is ignored, and so is a provider that is neither stricter nor looser than the
-    strictest one so far. `network` is as in `stricter`.
+    In `others`, None is ignored. Of two providers of which neither is stricter, such as podman and
+    docker, the first one counts. `network` says whether all profiles allow the network.
     """
     for other in others:
         if other in stricter_than(selected, network=network):

@@ -41,10 +41,11 @@ _ADVICE: Final = {
 class LaunchRequest:
     """A checked request for a terminal.
 
-    `context` is the execution context that the program starts with, `env` the variables that the
-    request adds, and `size` columns and rows. `attended` says whether the user sends the request,
-    not an agent. `shell` says whether `command` is shell text; None decides by the rules of
-    `launch.command`. `stdin` is the path of a file to use as stdin instead of the terminal.
+    `context` is the execution context that the program starts with, and `size` is columns and rows.
+    The argument `env` has the variables that the request adds; the attribute `env` is the program's
+    whole environment. `attended` says whether the user sends the request, not an agent. `shell`
+    says whether `command` is shell text; None decides by the rules of `launch.command`. `stdin` is
+    the path of a file to use as stdin instead of the terminal.
 
     The constructor checks the values without access to the file system, and raises `RpcError`
     (-32602) for a command or an environment that no program can be given.
@@ -99,8 +100,9 @@ class LaunchRequest:
         The record names the user as the owner; for an agent's terminal, the caller changes that.
         `command` is the summary for lists. `limit` is how many bytes of text to retain; None means
         the default. The program is killed after `lifetime` seconds. `view` is the default format of
-        the output: "text", "raw" or "screen". `limits` are those of the profile; the lower of
-        `lifetime` and their `wall`, and of `limit` and their `output_bytes`, applies.
+        the output: "text", "raw" or "screen". `limits` are those of the profile. If its limit
+        `wall` is lower than `lifetime`, it applies instead; so does its limit `output_bytes` if it
+        is lower than `limit`.
         """
         settings = self._settings
         limit = settings.output_bytes if limit is None else limit

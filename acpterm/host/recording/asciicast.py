@@ -86,8 +86,8 @@ class Walk:
     def _skip(self) -> Event:
         """Skip output that the ring has dropped; return a marker with the number of skipped bytes.
 
-        Also skip retained output that may be the rest of an escape sequence or a character, mostly
-        the rest of the line (see `resync`).
+        The first retained bytes may be the rest of an escape sequence or of a character. So skip
+        them too, usually up to the end of the line (see `resync`).
         """
         ring, timeline = self._terminal.ring, self._terminal.timeline
         before = self.position

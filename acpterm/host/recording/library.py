@@ -69,10 +69,10 @@ class Piece(NamedTuple):
 
 
 def list_recordings(directory: str) -> Listing:
-    """Return the newest `LISTED_MAX` recordings, newest first.
+    """Return the newest `LISTED_MAX` recordings, and the number of older ones.
 
-    A directory that does not exist has no recordings. Raises `OSError` if the directory cannot be
-    read.
+    A recording that cannot be read is left out of the list. A directory that does not exist has no
+    recordings. Raises `OSError` if the directory cannot be read.
     """
     try:
         names = sorted(filter(NAME.fullmatch, os.listdir(directory)), reverse=True)

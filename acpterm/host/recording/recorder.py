@@ -164,7 +164,7 @@ class _Recording:
         self.has_exit = False
 
     def record_input(self, piece: bytes, echoed: bool) -> None:
-        """Record an input, `piece`, unless the terminal did not echo it (`echoed` is False).
+        """Record the input `piece` if the terminal has echoed it: passwords are not echoed.
 
         Called for each input that the terminal has taken: see `keyboard.Listener`.
         """
@@ -224,7 +224,8 @@ class _Recording:
     def _unwritten(self) -> int:
         """Return how many bytes of output are not written yet.
 
-        Return `BATCH_BYTES`, which causes a write at once, if the output or the program has ended.
+        If no more output can follow, or if the exit status is not written yet, return
+        `BATCH_BYTES`, so that the caller writes at once.
         """
         terminal = self._terminal
         if terminal.output_closed or (terminal.exit is not None and not self.has_exit):
