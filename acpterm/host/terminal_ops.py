@@ -239,10 +239,11 @@ def has_ended(terminal: Terminal) -> RpcError:
 
 
 def respond_after_exit(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
-    """Return the response to a kill or release, or a coroutine that waits until the program exits.
+    """Return the response to a kill or release: at once if the program has exited already.
 
-    The coroutine waits at most `KILL_REPLY_TIMEOUT_S` seconds. Ending the program, with SIGKILL if
-    necessary, continues after that.
+    Otherwise return a coroutine that waits until the program exits, at most `KILL_REPLY_TIMEOUT_S`
+    seconds, and then returns the response. If the program still runs then, ending it continues,
+    with SIGKILL if necessary.
     """
     if terminal.exit is not None:
         return Empty()

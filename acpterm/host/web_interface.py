@@ -34,8 +34,8 @@ class WebInterface(Protocol):
         """Start to listen if the server does not listen yet; return a new link to the page.
 
         `address` is where to listen; None means the setting or the default. Raises `RpcError`:
-        -32602 for an invalid address, or one other than that where the server listens already;
-        -32603 if the server cannot listen.
+        -32602 if `address` is invalid, or if the server listens at another address already; -32603
+        if the server cannot listen.
         """
 
     def status(self) -> WebStatusResponse:

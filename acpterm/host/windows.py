@@ -76,9 +76,10 @@ class Windows:
     def would_loop(self, terminals: Collection[str], entry: TerminalEntry) -> bool:
         """Return whether a client in `terminals` would make a loop by attaching to `entry`.
 
-        `terminals` are ids. There is a loop if `entry` is one of them, or already shows one of
-        them: the two terminals would then display each other without end. A terminal shows those
-        to which the clients that run in it are attached, and all that those show.
+        `terminals` are the ids of the terminals that the client runs in. There is a loop if `entry`
+        is one of them, or already shows one of them: the two terminals would then display each
+        other without end. If a client that runs in terminal A is attached to terminal B, A shows B
+        and everything that B shows.
         """
         reached, pending = set[str](), [entry.id]
         while pending:

@@ -169,9 +169,10 @@ class Approvals:
     def answer(self, identifier: str, answer: Answer) -> Question:
         """Answer the question with the id `identifier`, and return the question.
 
-        An answer with the scope `always` also answers those other pending questions of the session
-        that it applies to (`SessionDecisions.find`). Raises `NoQuestionError` if the question is
-        not pending, and `ApprovalError` if `answer` allows always a command that has no prefix.
+        With the scope `always`, `answer` also answers other pending questions of the session, if it
+        applies to them (`SessionDecisions.find`). Raises `NoQuestionError` if the question is not
+        pending. Raises `ApprovalError` if `answer` allows the command always, but the question has
+        no prefix.
         """
         entry = self._entries.get(identifier)
         if entry is not None and trio.current_time() >= _or_never(entry.question.deadline):

@@ -32,7 +32,8 @@ DEPTH_MAX: Final = 16
 WORDS_MAX: Final = 10_000
 """Maximum words of all commands and suspected commands together."""
 TEXTS_MAX: Final = 4096
-"""Maximum characters of all shell texts of a command, plus four times the length of its line."""
+"""Maximum characters of all shell texts of a command, in addition to four times the length of its
+line."""
 DANGEROUS_NAMES: Final = (
     "rm", "dd", "chmod", "chown", "chgrp", "rmdir", "sudo", "doas", "pkexec", "su", "mkfs", "fdisk",
     "shred", "reboot", "shutdown", "halt", "poweroff", "eval", "find", "git",
@@ -124,8 +125,9 @@ class Classifier:
     ) -> None:
         """Find the parts of one command, and those of the commands that it executes.
 
-        `depth` is the number of commands and texts that it is nested in. `is_exact` is false if it
-        may not be executed exactly as it is written. `constants` has the known values of variables.
+        `depth` is the number of commands and texts that it is nested in. `is_exact` says that it is
+        certainly executed exactly as it is written, and `is_suspected` that it may be no command at
+        all. `constants` has the known values of variables.
         """
         self._count += 1
         self._words += len(command.words)
@@ -191,8 +193,8 @@ class Classifier:
     ) -> tuple[Level, str]:
         """Return the level of a command with these words, and the reason if it is not safe.
 
-        `is_harmless` means that the command only executes another one as it is written, and
-        `danger` is why a wrapper is dangerous; it may be empty.
+        `is_harmless` and `danger` are those of the command's `Unwrapped`: whether it only executes
+        another command as it is written, and why it is dangerous as a wrapper (empty if it is not).
         """
         program = words[0]
         name = program.text.rpartition("/")[2]
@@ -229,7 +231,8 @@ def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
     """Yield the commands that `words` may be if the program's name is a pattern, such as `r?`.
 
     There is one for each dangerous name that the pattern matches, with this name in place of the
-    pattern. Yields nothing if the name is no pattern, or one without a small letter or a slash.
+    pattern. Yields nothing if the name is no pattern, or has neither a lower-case letter nor a
+    slash: `*` is likely an argument.
     """
     if words[0].is_glob:
         # A pattern without letters, such as `*`, is likely an operand, not the name of a program.

@@ -28,10 +28,10 @@ def decide(
 ) -> Verdict:
     """Return the verdict on the command `line`, whose parts `classifier` has found.
 
-    `allowed` has the prefixes that the user has allowed for the session. They count only for a part
-    that no rule matches, whose words are known exactly, and for whose level the profile asks the
-    user. Such a part is allowed if it begins with an allowed prefix; but a dangerous part is
-    allowed only if all its words are the prefix. `is_shell` becomes `Verdict.is_shell`.
+    `allowed` has the prefixes that the user has allowed for the session. A part that begins with
+    one of them is allowed, under these conditions: no rule matches the part, its words are known
+    exactly, and the profile would ask the user because of its level. If the part is dangerous, it
+    must be equal to the prefix. `is_shell` becomes `Verdict.is_shell`.
     """
     parts = tuple(
         Part(tuple(word.text for word in part.words), part.level, part.reason)

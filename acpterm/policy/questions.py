@@ -23,15 +23,16 @@ Prefix: TypeAlias = tuple[str, ...]
 class Question(Struct, frozen=True, kw_only=True):
     """A question to the user: whether an agent may run `command` in `directory`.
 
-    `id` is the question's own, `session` is the id of the agent's session, and `agent` the agent's
-    name; None if the agent has sent none.
+    `id` identifies the question. `session` is the id of the agent's session. `agent` is the name
+    that the agent has sent; None if it has sent none.
     """
 
     id: str
     connection: str
     """The id of the agent's connection."""
     request: int | str | None
-    """The JSON-RPC id of the agent's request; None if a repetition could not be recognised."""
+    """The JSON-RPC id of the agent's request; None if the request could not be recognised by its id
+    when it is repeated."""
     session: str
     agent: str | None
     command: str

@@ -217,7 +217,10 @@ def _value(expansion: str, constants: Mapping[str, str], unknown: str) -> str:
 
 
 def _split(value: str, constants: Mapping[str, str]) -> str:
-    """Return the value of an expansion outside of quotes, with a mark where a shell splits it."""
+    """Return `value`, that of an expansion outside of quotes, with marks where a shell splits it.
+
+    A shell splits it at blanks, and at the characters of the variable `IFS`.
+    """
     separators = " \t\n" + constants.get("IFS", "")
     if not any(character in value for character in separators):
         return value
@@ -242,9 +245,10 @@ def _expand_braces(text: str) -> list[str]:
 
 
 def _expand_first(text: str) -> list[str] | None:
-    """Return `text` with each alternative of its first innermost pair of braces.
+    """Expand one pair of braces in `text`: return one text for each of its alternatives.
 
-    Only the two ends of a range are alternatives. Returns None if there is no pair to expand.
+    The alternatives of a range such as `{1..9}` are only its two ends. Returns None if there is no
+    pair to expand.
     """
     if match := _RANGE.search(text):
         return [text[: match.start()] + one + text[match.end() :] for one in match.group(1, 2)]

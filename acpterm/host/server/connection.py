@@ -71,7 +71,7 @@ class _NoContext:
         self.sender: Final = Sender()
 
     def flush_state(self) -> None:
-        """Do nothing: nothing depends on the response, since the peer is gone."""
+        """Do nothing: the peer is gone, so no response to it has to wait for stored state."""
 
     def close(self) -> None:
         """Do nothing."""

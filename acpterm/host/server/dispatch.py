@@ -28,12 +28,12 @@ class Method(NamedTuple):
     """Whether the handler gets the request's id as its last argument."""
     acts_first: bool = False
     """Whether the handler has an effect before it returns its coroutine. While a connection has the
-    maximum number of pending requests, such a handler is not called: its coroutine could not be
-    run, so the request would fail although it has had an effect."""
+    maximum number of pending requests, a request fails if its handler returns a coroutine. A
+    handler with this flag is then not called, so that a request that fails has no effect."""
     result_at_once: Wire | None = None
-    """The result that is sent instead of running the handler's coroutine, while a connection has
-    the maximum number of pending requests. So the client can still kill the terminals that these
-    requests wait for. With None, the request fails instead."""
+    """The result that is sent, instead of running the handler's coroutine, while a connection has
+    the maximum number of pending requests. So the client can still kill or release the terminals
+    that the pending requests wait for. With None, the request fails."""
 
 
 class MethodTable(NamedTuple):

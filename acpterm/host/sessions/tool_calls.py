@@ -41,9 +41,9 @@ class ToolCall:
     """One tool call: its members, its `_meta`, and the ids of the terminals that it shows.
 
     `fields` has the members except `_meta`. `number` is unique in the session; numbers grow in the
-    order in which tool calls began.
-    `changes` grows with each change of any tool call of the session: the tool call with the larger
-    `changes` was changed more recently.
+    order in which tool calls began. `changes` is the number of the last change of this tool call.
+    The changes of all tool calls of the session are numbered together, so these numbers give the
+    order in which the tool calls were last changed.
     """
 
     def __init__(self, number: int) -> None:

@@ -113,7 +113,7 @@ class HostRecord(Record, kw_only=True, omit_defaults=True):
     context: ContextRecord | None = None
     """The execution context that the daemon was started with."""
     connections: int = 0
-    """The number of the newest agent's connection. Its id is `c` and the number."""
+    """The number of the agents' connection that was opened last. Its id is `c` and the number."""
 
 
 class ListenRecord(Record, kw_only=True, omit_defaults=True):
@@ -132,15 +132,16 @@ class HttpRecord(Record, kw_only=True, omit_defaults=True):
     KIND: ClassVar[str] = "HTTP server"
 
     setting: str | None = None
-    """The setting `http` when the socket was bound. If it has changed, the socket is closed."""
+    """The value of the setting `http` when the socket was bound. If the setting has another value
+    now, the socket is closed."""
 
 
 class RightsRecord(Struct, kw_only=True, omit_defaults=True):
     """What decides which commands an agent's connection may run, and how the user is asked.
 
-    The connection's own record has the same fields. They are stored with each terminal too, because
-    only the terminals' records survive the death of the keeper: a connection that is restored from
-    them must not get more rights than it had.
+    The same values are in the records of the connection and its session. They are stored with each
+    terminal too, because only the terminals' records survive the death of the keeper: a connection
+    that is restored from them must not get more rights than it had.
     """
 
     programs: list[str] = []
@@ -176,7 +177,7 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     directory: bytes | None = None
     """The directory that the agent works in, by which its profile is selected."""
     starts: list[float] = []
-    """When terminals were started, on the boot clock: see `host.quotas`."""
+    """When terminals were started, in seconds of the boot clock: see `host.quotas`."""
     approver: ApproverKind | None = None
     """The kind of client that asks the user the connection's questions; None if no client does."""
     profile: str | None = None
@@ -313,7 +314,8 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     lifetime_end: float | None = None
     """When the program is killed because of its timeout, on the boot clock; None for never."""
     lifetime_limit: tuple[str, float] | None = None
-    """What has set `lifetime_end`, and its value: `wall` in seconds, or `timeoutMs`."""
+    """The name and the value of the limit that has set `lifetime_end`: `wall`, in seconds, or
+    `timeoutMs`, in milliseconds."""
     limits: LimitsRecord | None = None
     """The limits of an agent's terminal; None if it has none."""
     is_users: bool = False
@@ -331,7 +333,8 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     session: str | None = None
     """The id of the session that created the terminal; None if the user did."""
     request: RequestId | None = None
-    """The JSON-RPC id of the create request, until a later request names the terminal."""
+    """The JSON-RPC id of the create request, by which a repetition of it is recognised. None once a
+    later request has named the terminal: the client has then received the response."""
     is_held: bool = True
     """Whether the agent may still use the terminal's id: it has not released the id."""
     killed_by: EndedBy | None = None
@@ -362,9 +365,10 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """The level of the command that an agent requested: `safe`, `unknown` or `dangerous`."""
 
     def cause_of(self, by: EndedBy | None) -> Cause | None:
-        """Return the limit, with its value, that ends a program for the cause `by`.
+        """Return the limit that is exceeded if the program is ended for the reason `by`.
 
-        Return None if `by` is neither `TIMEOUT` nor `IDLE`, or if the limit is not set.
+        Only `TIMEOUT` and `IDLE` have a limit. Return None for any other reason, or if the limit is
+        not set.
         """
         if by is EndedBy.TIMEOUT and self.lifetime_limit is not None:
             return Cause(*self.lifetime_limit)

@@ -38,7 +38,7 @@ class StateWriter:
         self._wakeup.set()
 
     def discard(self, key: str) -> None:
-        """Drop a pending change of `key`, because the keeper itself deletes the record."""
+        """Make a dirty `key` clean without a write: the keeper itself deletes the record."""
         self._dirty.pop(key, None)
 
     def flush(self) -> None:

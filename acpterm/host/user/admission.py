@@ -48,8 +48,8 @@ _OUTSIDE: Final = "run the command outside of acpterm's terminals, in a window o
 class Admission:
     """Decides which connections to the user's socket are admitted.
 
-    `find` returns the terminal with an id. `holders` returns the processes that use agents'
-    connections, and `approvers` those of them that ask the user.
+    `find(id)` returns the terminal with this id; None if there is none. `holders()` returns the
+    processes that use agents' connections, and `approvers()` those of them that are approvers.
     """
 
     def __init__(
@@ -129,7 +129,8 @@ class Admission:
     def _holder(self, origin: Origin) -> int | None:
         """Return the pid of the nearest process that uses an agent's connection; None if none does.
 
-        The search begins with the process that connected, and continues with its ancestors.
+        `origin` has the process that connected and its ancestors, which are searched in this order.
+        If the process that connected is an approver, only its ancestors are searched.
         """
         ancestry = [(one.pid, one.started) for one in origin.ancestry]
         if ancestry and ancestry[0] in self._approvers():

@@ -34,7 +34,8 @@ def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
     """`_acpterm/approval/answer`: answer a question; return the question.
 
     Only the first answer to a question counts: a later one is an error. Raises `RpcError`: -32002
-    if the question is not pending, -32602 if the id is ambiguous or the answer is not possible.
+    if the question is not pending; -32602 if the id is ambiguous, or if the answer allows the
+    command always but the question has no prefix (`Question.prefix`).
     """
     approvals = user.host.approvals
     given = Answer(
@@ -66,8 +67,9 @@ def approver(user: UserConnection, params: ApproverRequest) -> ApproverResponse:
 async def subscribe(user: UserConnection, params: SubscribeApprovalsRequest) -> Empty:
     """`_acpterm/approval/subscribe`: send the pending questions, then every change.
 
-    A new question is sent as an `asked` notification, and its answer as a `withdrawn` notification.
-    The request lasts until it is cancelled.
+    A new question is sent as an `asked` notification. When it is answered or withdrawn, a
+    `withdrawn` notification follows: the client need no longer show the question. The request lasts
+    until it is cancelled.
     """
     follower = _Follower()
     with user.ongoing_request(params.token), user.host.approvals.subscribe(follower):

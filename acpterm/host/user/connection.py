@@ -83,9 +83,9 @@ class UserConnection:
         self.host.state_writer.flush()
 
     def close(self) -> None:
-        """Cancel ongoing requests, also those that begin later; undo every `hold_output`.
+        """Cancel all ongoing requests, and undo every `hold_output`. Idempotent.
 
-        Idempotent.
+        A request that begins later is cancelled at once.
         """
         self._closed = True
         for scope in self._ongoing:
@@ -112,8 +112,9 @@ class UserConnection:
     def entry(self, name: str, *, own: bool = False) -> TerminalEntry:
         """Return the entry that `name` means: an id, a prefix of an id, a name, or @last.
 
-        With `own`, the user's terminals are preferred (`names.find`). Raises `RpcError`: -32002 if
-        no terminal matches, -32602 if the prefix is ambiguous.
+        With `own`, @last means the user's newest terminal, and a name means an agent's terminal
+        only if no terminal of the user has the name. Raises `RpcError`: -32002 if no terminal
+        matches, -32602 if the prefix is ambiguous.
         """
         return self.host.registry.find(name, own=own)
 

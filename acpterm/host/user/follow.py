@@ -40,8 +40,9 @@ async def follow(
     and all output was sent. The response has the position just past the sent output.
 
     Raises `RpcError`: -32602 if `since` is after the end of the output, or if the token is in use;
-    -32800 if the connection closes, or if a later request names the same `holder`, which is any
-    name that the client has chosen for itself: the client has then connected again.
+    -32800 if the connection closes, or if a later request has the same `holder`. The holder is a
+    name that the client chooses for itself: a later request with it means that the client has
+    connected again.
     """
     terminal = entry.terminal
     if params.since_time is not None:

@@ -40,8 +40,8 @@ _threads = trio.CapacityLimiter(_THREADS)
 async def read_audit(user: UserConnection, params: AuditReadRequest) -> AuditReadResponse:
     """`_acpterm/audit/read`: return entries of the audit log, the newest first.
 
-    Raises `RpcError`: -32602 if `before` or `after` is not a place in the log as earlier responses
-    name it, -32603 if the log cannot be read.
+    `before` and `after` are places in the log, taken from earlier responses. Raises `RpcError`:
+    -32602 if one of them does not have the format of a place, -32603 if the log cannot be read.
     """
     directory = user.settings.audit_dir or default_audit_dir()
     selection = Selection(
@@ -109,7 +109,7 @@ async def list_recordings(user: UserConnection, params: NoParams) -> RecordingsR
 async def read_recording(
     user: UserConnection, params: RecordingReadRequest
 ) -> RecordingReadResponse:
-    """`_acpterm/recording/read`: return a piece of a recording.
+    """`_acpterm/recording/read`: return a piece of a recording's file, from `offset` on.
 
     Raises `RpcError`: -32002 if there is no such recording, -32603 if it cannot be read.
     """
@@ -141,9 +141,9 @@ def _recording_info(found: Recording, is_written: bool) -> RecordingInfo:
 async def _in_thread(user: UserConnection, work: Callable[[], T], what: str) -> T:
     """Call `work` in a thread; return its result.
 
-    Raises `RpcError` if `work` raises `OSError`: -32002 if the file does not exist, otherwise
-    -32603. `what` names the file in the message. Raises `RpcError` (-32800) if the connection
-    closes.
+    If `work` raises `OSError`, raise `RpcError`: -32002 if the file does not exist, otherwise
+    -32603. `what` describes the file for the error's message. Raises `RpcError` (-32800) if the
+    connection closes.
     """
     try:
         with user.cancel_on_close():

@@ -25,9 +25,9 @@ from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 async def create(user: UserConnection, params: ShareCreateRequest) -> ShareCreateResponse:
     """`_acpterm/share/create`: make a link to one terminal; start the HTTP server if needed.
 
-    A name or `@last` means a terminal that the user has created or taken over, if there is one,
-    rather than an agent's. Raises `RpcError` (-32602) if the terminal was released, or if the share
-    would allow typing into an agent's terminal.
+    `@last` means the newest terminal that the user has created or taken over. A name means an
+    agent's terminal only if no terminal of the user has the name. Raises `RpcError` (-32602)
+    if the terminal was released, or if the share would allow typing into an agent's terminal.
     """
     web = web_of(user)
     entry = user.entry(params.terminal_id, own=True)

@@ -1,8 +1,9 @@
-"""The methods of a visitor, who has the link of a share, and their handlers: for one terminal.
+"""The methods that a visitor, who has the link of a share, may call, and their handlers.
 
-Each connection has a dispatch table of its own (`share_methods_table`). A request that names
-another terminal fails. A visitor's window changes the size of the terminal only if the share allows
-typing. Input is recorded in the audit log with `by` = `share`.
+They are for one terminal, that of the share: a request that names another terminal fails. Each
+connection has a dispatch table of its own (`share_methods_table`). A visitor's window changes the
+size of the terminal only if the share allows typing. Input is recorded in the audit log with `by` =
+`share`.
 """
 
 from collections.abc import Coroutine, Iterator

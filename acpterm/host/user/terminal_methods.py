@@ -101,8 +101,8 @@ async def _output(user: UserConnection, entry: TerminalEntry) -> OutputResponse:
 def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, FollowResponse]:
     """`_acpterm/terminal/follow`: send the output after a position, then live output, as bytes.
 
-    Raises `RpcError` (-32602) for `hold` if an agent owns the terminal, and in the cases of
-    `follow_output`.
+    Raises `RpcError` (-32602) if `hold` is set and an agent owns the terminal. For other errors see
+    `user.follow.follow`.
     """
     entry = user.entry(params.terminal_id)
     if params.hold and not entry.is_users:
@@ -115,8 +115,8 @@ def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, F
 def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any, WriteResponse]:
     """`_acpterm/terminal/write`: write keyboard input; respond once the terminal has taken it.
 
-    A name or `@last` means a terminal that the user has created or taken over, if there is one,
-    rather than an agent's.
+    `@last` means the newest terminal that the user has created or taken over. A name means an
+    agent's terminal only if no terminal of the user has the name.
     """
     data = input_of(params)
     entry = user.entry(params.terminal_id, own=True)
@@ -204,8 +204,8 @@ async def screen(user: UserConnection, params: UserTerminalRequest) -> ScreenRes
 def attach(user: UserConnection, params: AttachRequest) -> Coroutine[Any, Any, AttachResponse]:
     """`_acpterm/terminal/attach`: show a terminal in a window, and keep the window up to date.
 
-    A name or `@last` means a terminal that the user has created or taken over, if there is one,
-    rather than an agent's.
+    `@last` means the newest terminal that the user has created or taken over. A name means an
+    agent's terminal only if no terminal of the user has the name.
     """
     return attach_window(user, user.entry(params.terminal_id, own=True), params)
 

@@ -65,7 +65,11 @@ _TRANSPORTS: Final = frozenset(
 
 
 def git(arguments: Sequence[str]) -> str:
-    """Return why git may execute a program, lose data or write elsewhere; empty if it is safe."""
+    """Return why git is not safe with these arguments; empty if it is safe.
+
+    It is not safe if it may execute a program, lose data, change the configuration, or write
+    outside of the working directory.
+    """
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
         argument = arguments[at]

@@ -15,7 +15,7 @@ _NODE_SAFE: Final = re.compile(
 
 
 def node(arguments: Sequence[str]) -> str:
-    """Return why node may execute code that is not in a file; empty if it is safe."""
+    """Return why node may execute other code than that of its script; empty if it does not."""
     for argument in arguments:
         if argument.startswith("-"):
             if not _NODE_SAFE.fullmatch(argument):
@@ -49,7 +49,11 @@ _YARN_DIRECTORY: Final = re.compile(r"--(?:global|modules|cache)-f[a-z]*|--(?:mo
 
 
 def npm(arguments: Sequence[str]) -> str:
-    """Return why npm may execute code, or write elsewhere; empty if it is safe."""
+    """Return why npm is not safe with these arguments; empty if it is safe.
+
+    It is not safe if an option may make it execute code or change where it writes, or if its
+    subcommand is not in the list of safe ones.
+    """
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     found = _package_options(own, "Cgc")
     if found:
@@ -110,7 +114,7 @@ def npx(arguments: Sequence[str]) -> str:
 
 
 def tsc(arguments: Sequence[str]) -> str:
-    """Return why tsc may read or write outside of the directory; empty if it is safe."""
+    """Return why tsc may read or write outside of the working directory; empty if it does not."""
     for before, argument in zip(["", *arguments], arguments, strict=False):
         if argument.startswith("@"):
             return f"{argument} has more options"
@@ -129,6 +133,10 @@ _VITEST_UNSAFE: Final = re.compile(
 
 
 def vitest(arguments: Sequence[str]) -> str:
-    """Return why vitest may execute other code, or write elsewhere; empty if it is safe."""
+    """Return why vitest is not safe with these arguments; empty if it is safe.
+
+    It is not safe if an option may make it execute code that is not in the tests, or change where
+    it writes.
+    """
     found = next((one for one in arguments if _VITEST_UNSAFE.fullmatch(one)), "")
     return f"the option {found} may execute code or write elsewhere" if found else ""

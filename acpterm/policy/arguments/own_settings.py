@@ -101,7 +101,7 @@ def _may_be(word: Word, expected: str) -> bool:
 
 
 def _written(name: str, words: Sequence[Word]) -> list[str]:
-    """Return those arguments of a program that may be paths to which it writes."""
+    """Return the arguments that may be paths which the program `name` writes or removes."""
     texts = [word.text for word in words]
     if name in _CHANGE_ALL or (name == "sed" and any(map(_IN_PLACE.fullmatch, texts))):
         found = texts

@@ -19,9 +19,10 @@ OLD_NAME: Final = re.compile(rf"{re.escape(FILE_NAME)}\.([1-9]\d{{0,5}})")
 """Matches the names of the older files; group 1 is the number."""
 
 LATE_S: Final = 600.0
-"""The maximum seconds by which the time of an entry may be earlier than that of an entry before it.
+"""By how many seconds the order of the entries may differ from the order of their times.
 
-Entries are queued before they are written, and the clock may be changed.
+The time of an entry may be earlier than that of an entry before it, by at most this much: entries
+are queued before they are written, and the clock may be changed.
 """
 
 EVENTS: Final = {

@@ -131,7 +131,7 @@ class AuditLog:
         self._queued_bytes += len(line) + 1
 
     def _lose(self, at: float, reason: str) -> None:
-        """Count a lost entry."""
+        """Count a lost entry: `at` is its time, and `reason` says why it is lost."""
         if not self._lost:
             self._lost_from = at
             self._reason = self._reason or reason

@@ -61,8 +61,8 @@ class Page(NamedTuple):
     newest: Place | None
     """The place of the newest line of the log, selected or not, for `read_page(after=…)`.
 
-    None if the log is empty. If the page was read with `before`, it does not have the newest line:
-    then this is the given `after`, or None.
+    None if the log is empty. A page that was read with `before` does not begin at the newest line:
+    then this is the given `after` if the page extends to it, otherwise None.
     """
     following: Place | None
     """The place to continue from, for `read_page(before=…)`; None if no older entry is selected."""
@@ -118,8 +118,8 @@ def read_page(
 def _earlier(time: str) -> str:
     """Return the time `LATE_S` before `time`; both have the format of an entry's time.
 
-    The entries of the log are not exactly in the order of their times. But if an entry is older
-    than the result, all entries before it in the log are older than `time`.
+    A reader that goes back through the log can stop at an entry older than the result: all entries
+    before that one are older than `time`, though entries are not exactly in the order of time.
     """
     return time_text(datetime.fromisoformat(time).timestamp() - LATE_S)
 

@@ -32,7 +32,7 @@ class Line(NamedTuple):
     text: bytes
     """The line without its newline."""
     entry: Entry
-    """The entry that the line has."""
+    """The decoded entry."""
 
 
 class AuditReader:
@@ -102,7 +102,11 @@ class AuditReader:
         return name == FILE_NAME or not is_old
 
     def _read_lines(self) -> bytes:
-        """Return some whole lines from the position, and advance it; empty if there is none yet."""
+        """Return the next whole lines of the open file, and advance the position past them.
+
+        Returns nothing if no whole line follows the position yet. Many lines are returned in
+        several calls.
+        """
         if os.fstat(self._fd).st_size < self._position:
             self._position = 0  # another program has truncated the file
         chunk = os.pread(self._fd, CHUNK_BYTES, self._position)

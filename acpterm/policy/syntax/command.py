@@ -21,7 +21,8 @@ class Command(NamedTuple):
 
     words: tuple[Word, ...]
     others: tuple[tuple[Word, ...], ...] = ()
-    """The words as they would be with other values of variables; for finding danger only."""
+    """The words that the command would have with other values of variables: one tuple for each
+    possibility. They serve only to find danger."""
     input: Input = ""
     text: str = ""
     """The text of a here-document or here-string on the command's stdin."""

@@ -16,7 +16,7 @@ VALUE_MAX: Final = 256
 ASSIGNMENTS_MAX: Final = 256
 """Maximum assignments in a line whose values are tried."""
 REPEATED_MAX: Final = 8
-"""Maximum values that are tried of variables with more than two assignments."""
+"""Maximum values that are tried, in total, of the variables that a line assigns more than twice."""
 POSITIONAL_MAX: Final = 8
 """Maximum positional parameters (`$1` and so on) whose values are collected."""
 
@@ -27,7 +27,7 @@ class Table(NamedTuple):
     constants: Mapping[str, str]
     """The values, by the names of the variables."""
     unknown: str
-    """The text that replaces all text that is not known."""
+    """What replaces each text that is not known: `UNKNOWN_TEXT`, or nothing."""
 
 
 class Variables:
@@ -42,7 +42,7 @@ class Variables:
         self._values: Final[list[tuple[str, str]]] = []
 
     def declare(self, name: str) -> None:
-        """Assign the empty value to a variable that has no value; otherwise do nothing."""
+        """Record that the line declares a variable: it is empty unless it has a value already."""
         self.constants.setdefault(name, "")
 
     def assign(self, name: str, value: str) -> None:
@@ -54,12 +54,12 @@ class Variables:
             self._values.append((name, value))
 
     def assign_words(self, name: str, raws: Sequence[Raw]) -> None:
-        """Assign one value: the arguments that `raws` become, separated by spaces."""
+        """Assign one value to a variable: the arguments that `raws` become, separated by spaces."""
         words = [word.text for raw in raws for word in words_of(raw, self.constants)]
         self.assign(name, " ".join(words))
 
     def assign_each(self, name: str, raw: Raw) -> None:
-        """Assign each argument that `raw` becomes, one after another, as a `for` loop does."""
+        """Assign to a variable each argument that `raw` becomes, in order, as a `for` loop does."""
         for word in words_of(raw, self.constants):
             self.assign(name, word.text)
 

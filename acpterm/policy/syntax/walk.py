@@ -261,7 +261,7 @@ class Walk:
         self._stack += reversed([*body, *redirections])
 
     def _here(self, node: "Node") -> tuple[Input, str]:
-        """Return kind and text of the stdin that a here-document or here-string provides."""
+        """Return the stdin that a here-document or here-string provides: its kind and its text."""
         for child in node.children:
             if child.type == "heredoc_body":
                 return "text", self._text(child)
@@ -307,7 +307,10 @@ class Walk:
         return self._source[node.start_byte : node.end_byte].decode(errors="replace")
 
     def commands(self) -> Iterator[Command]:
-        """Yield the commands with their words. Call this after `run`, which collects all values."""
+        """Yield the commands, with values in place of the variables in their words.
+
+        Call this after `run`, which collects these values.
+        """
         for found in self.found:
             texts = [raw.text.strip("'\"") for raw in found.raws]
             self.variables.assign_by_command(texts, found.text if found.input == "text" else None)

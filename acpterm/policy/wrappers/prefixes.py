@@ -103,7 +103,7 @@ def _after_options(command: Command, options: _Options) -> Unwrapped:
 
 
 def _kind(command: Command, kind: Kind) -> Kind:
-    """Return `kind` if the program of `command` certainly is the system's; else `executes`."""
+    """Return `kind` if the program of `command` is certainly the system's; otherwise `executes`."""
     program = command.words[0]
     return kind if program.is_literal and is_standard(program.text) else "executes"
 
@@ -220,7 +220,10 @@ def find(command: Command) -> Unwrapped:
 
 
 def _with_unknown(words: tuple[Word, ...], place: str) -> tuple[Word, ...]:
-    """Return `words` with unknown text for each `place`, such as `{}`, that a wrapper replaces."""
+    """Return `words` with `UNKNOWN_TEXT` in place of each `place`, such as `{}`.
+
+    The wrapper puts arguments there that are known only when it runs.
+    """
     return tuple(
         Word(word.text.replace(place, UNKNOWN_TEXT), is_literal=False)
         if place and place in word.text

@@ -68,7 +68,10 @@ def shell(command: Command) -> Unwrapped | None:
 
 
 def _text(command: Command, at: int, *, is_harmless: bool) -> Unwrapped:
-    """Return the text that `sh -c` executes: the word of the command with the index `at`."""
+    """Return the text that `sh -c` executes: the word of `command` with the index `at`.
+
+    `is_harmless` says whether the shell and its options leave the meaning of the text unchanged.
+    """
     if at >= len(command.words):
         return NOTHING
     text, rest = command.words[at], command.words[at + 1 :]

@@ -53,7 +53,10 @@ def suspect(command: Command) -> Unwrapped | None:
 
 
 def suspicious(command: Command) -> Unwrapped:
-    """Return all suspected commands among the arguments, and text on stdin that is executed."""
+    """Return the suspected commands among the arguments, and what the program executes from stdin.
+
+    If it executes a stdin that is not known, return the danger.
+    """
     words = command.words
     found = [
         Inner(words[at:], None, "suspected", command.input)
@@ -84,7 +87,7 @@ def _texts(command: Command) -> list[Inner]:
 
 
 def _has_own_command(command: Command) -> bool:
-    """Return whether the arguments have the command to execute; then its stdin is only data."""
+    """Return whether ssh or parallel gets a command as arguments, and so does not execute stdin."""
     operands = sum(word.text[:1] != "-" for word in command.words[1:])
     # The first operand of ssh is the host.
     return (command.name == "parallel" and operands > 0) or (command.name == "ssh" and operands > 1)
@@ -126,7 +129,7 @@ def alias(command: Command) -> Unwrapped:
 
 
 def crontab(command: Command) -> Unwrapped:
-    """Return the danger of `crontab` if it installs commands that are not known; else nothing."""
+    """Return a danger if `crontab` installs the output of a command; otherwise `NOTHING`."""
     if command.input in ("pipe", "computed"):
         return Unwrapped(danger="it installs the output of a command")
     return NOTHING

@@ -1,9 +1,9 @@
 """Makes the content of tool calls valid by the schema of ACP v1, and converts it to ACP v2.
 
 Everything returned is valid, whatever an agent has sent. An invalid value that is optional in the
-schema is dropped. If the schema requires the value, the object that contains it is dropped instead,
-or the next larger one that is optional. Members that are not in the schema are dropped, except
-`_meta`.
+schema is dropped. If the schema requires the value, the object that contains it is dropped. If that
+object is required too, the object around it is dropped, and so on. Members that are not in the
+schema are dropped, except `_meta`.
 
 ACP v2 restricts URIs, paths (absolute ones only) and times further, and represents a diff as a
 patch (`git_patch`).

@@ -62,7 +62,10 @@ class LocalSource:
 
     @property
     def info(self) -> Info:
-        """The terminal's id, directory and command; None for text that is not valid UTF-8."""
+        """The terminal's id, directory and command.
+
+        A directory or command that is not valid UTF-8 is replaced by None.
+        """
         command, cwd = self.entry.command, self.entry.cwd
         return Info(
             self.entry.id,

@@ -145,8 +145,9 @@ class Subscriber:
     def _remove_surplus(self) -> None:
         """Bound the memory of terminals that only this subscriber still refers to.
 
-        If there are too many, the oldest that will have no more output are replaced by tombstones.
-        The number of finished terminals whose ids are kept is bounded as well.
+        If there are too many such terminals, tombstones replace the oldest ones, except those that
+        may still print output. The number of finished terminals whose ids are kept is bounded as
+        well.
         """
         if len(self._cursors) <= _HELD_MAX:
             return
@@ -230,9 +231,10 @@ class Subscriber:
             self._notify(self._encoder.call(call, {"status": status}, (), first=False))
 
     def _unshown(self, terminals: Iterable[str]) -> list[tuple[TerminalCursor, Source]]:
-        """Return those of `terminals` that no tool call sent so far has shown.
+        """Return the terminals that the client does not know yet, each as its cursor and source.
 
-        `terminals` are ids. Each terminal is returned as its cursor and its source.
+        `terminals` are the ids to choose from. The client knows a terminal once a tool call that
+        shows it was sent.
         """
         return [
             (cursor, cursor.source)
@@ -241,9 +243,10 @@ class Subscriber:
         ]
 
     def _with_updates(self, terminals: Iterable[str]) -> list[TerminalCursor]:
-        """Return the cursors of those of `terminals` that have updates to send.
+        """Return the cursors of the terminals that have updates to send.
 
-        `terminals` are ids. Terminals that no tool call sent so far has shown are left out.
+        `terminals` are the ids to choose from. A terminal is left out until a tool call that shows
+        it was sent.
         """
         found = [cursor for terminal in terminals if (cursor := self._cursors.get(terminal))]
         return [c for c in found if c.call is not None and c.source and c.has_updates(c.source)]

@@ -27,15 +27,15 @@ class TerminalCursor:
         self._generation = 0
         self._end: ProgramExit | None = None
         self.next_turn = -math.inf
-        """When the terminal may be due again, on trio's clock."""
+        """The earliest time, on trio's clock, at which more updates of the terminal are sent."""
         self.delivered = trio.Event()
         """Set when the updates for which the terminal was due have been sent."""
 
     def begin(self, call: str, source: Source) -> None:
-        """Record that the tool call with the id `call`, which shows the terminal, is being sent.
+        """Let the terminal's output be sent, after the tool call with the id `call`.
 
-        Call this for the first such tool call. The terminal's output, from `source`, is sent after
-        that call.
+        `call` is the first tool call that shows the terminal; it is about to be sent. The output is
+        that of `source`.
         """
         self.call, self._generation = call, source.generation
 
