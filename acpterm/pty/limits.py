@@ -35,12 +35,12 @@ class ResourceLimits(NamedTuple):
     applies to writes."""
 
     def rlimits(self, others: Sequence[Rlimit] = ()) -> list[Rlimit]:
-        """Return the limits of each process, for setrlimit(2).
+        """Return `open_files` and `file_size`, if set, as limits for setrlimit(2).
 
-        `others` are limits that the program gets in any case. A returned limit is never looser than
-        the limit of the same resource in `others`, or, if `others` has none, than that of this
-        process. The hard limit is set too, since a program may raise its soft limit up to the hard
-        limit.
+        `others` are the limits with which the program would start otherwise; for a resource that
+        `others` lacks, that is the limit of this process. If such a limit is stricter, its value is
+        returned instead. The hard limit is set too, since a program may raise its soft limit up to
+        the hard limit.
         """
         given = {number: (soft, hard) for number, soft, hard in others}
         found = []
@@ -61,9 +61,9 @@ class Cause(NamedTuple):
     """The limit that ended a program."""
 
     limit: str
-    """The name of the limit: that of a field of `ResourceLimits`, or a limit of time."""
+    """The name of the limit: a field of `ResourceLimits`, or `wall`, `idle` or `timeoutMs`."""
     value: float
-    """The value of the limit, in the limit's unit, such as bytes or seconds."""
+    """The limit in bytes, seconds (`wall`, `idle`) or milliseconds (`timeoutMs`)."""
 
 
 class LimitError(Exception):

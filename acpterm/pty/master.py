@@ -106,9 +106,10 @@ class Master:
 
     @property
     def hides_input(self) -> bool:
-        """Whether a line is entered without echo, as a password is.
+        """Whether the PTY reads whole lines without echo, as at a prompt for a password.
 
-        Programs that edit the line themselves turn echo off too, but then the line mode is off.
+        False for programs that edit the line themselves: they turn off the echo and the line mode.
+        False if the PTY is closed.
         """
         if self.closed:
             return False
@@ -124,10 +125,10 @@ class Master:
 
     @property
     def has_output(self) -> bool:
-        """Whether there is output of the program that the keeper has not read yet.
+        """Whether the program has written output that the keeper has not read yet.
 
-        The result is certain: poll(2) waits for the thread of the kernel that moves output to the
-        master side.
+        Output that the kernel is still moving to the master side is included: poll(2) waits until
+        it is there.
         """
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)

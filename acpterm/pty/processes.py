@@ -20,7 +20,10 @@ _HAS_PIDFD = linux.has_pidfd()
 
 
 def now() -> float:
-    """Return the time in seconds, as `ProcStat.started`: since boot on Linux, else since 1970."""
+    """Return the current time in seconds, to compare with `ProcStat.started`.
+
+    The seconds are counted from boot on Linux, and from 1970 on other systems.
+    """
     if sys.platform == "linux":
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     else:  # noqa: RET505  mypy reports a plain return as unreachable

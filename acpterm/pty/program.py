@@ -22,9 +22,9 @@ class Program(NamedTuple):
     """Triples of resource, soft limit and hard limit, as for `resource.setrlimit`. A later triple
     overrides an earlier one of the same resource."""
     fallback_argv: Sequence[str] | None = None
-    """The arguments to execute instead if `argv[0]` does not exist; None for none.
+    """What to execute instead if the program `argv[0]` does not exist; None for nothing.
 
-    They are those of a shell that runs `argv[0]` as the text of a command.
+    It is the argv of a shell that runs `argv[0]` as the text of a command.
     """
 
     def marked(

@@ -30,14 +30,14 @@ class DescriptorReserve:
         self._held: list[int] = []
 
     def keep(self, count: int = RESERVE_SIZE) -> None:
-        """Set the size of the reserve to `count`, and open as many descriptors as are available."""
+        """Set the size of the reserve to `count`, and fill it with the descriptors available."""
         self._count = count
         self.refill()
 
     def refill(self) -> bool:
-        """Open or close descriptors until the reserve has its size.
+        """Open or close descriptors until the reserve has the size that `keep` has set.
 
-        Returns False if it stays smaller, because no more descriptors are available.
+        Returns False if the reserve stays smaller, because no more descriptors are available.
         """
         while len(self._held) > self._count:
             os.close(self._held.pop())

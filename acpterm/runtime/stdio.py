@@ -57,7 +57,10 @@ class StdioStream(trio.abc.Stream):
                 raise trio.BrokenResourceError(f"stdin: {error}") from error
 
     def has_hung_up(self) -> bool:
-        """Return whether the other end of the input was closed, even if data is left to read."""
+        """Return whether the writing end of the input was closed.
+
+        This may be so even if data is left to read.
+        """
         poll = select.poll()
         poll.register(self._reads, 0)
         return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))

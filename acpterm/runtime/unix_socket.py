@@ -24,8 +24,8 @@ class ListenError(Exception):
 def make_private_dir(directory: str) -> None:
     """Create `directory` with mode 0700 if it is missing.
 
-    Raises `ListenError` if other users may write to `directory`, and `OSError` if it, or a link at
-    its path, belongs to a user other than this one and root.
+    Raises `ListenError` if other users may write to `directory`. Raises `OSError` if `directory`
+    belongs to a user other than this one and root, or if it is a link that belongs to such a user.
     """
     if not os.path.isdir(directory):
         parent = os.path.dirname(directory)

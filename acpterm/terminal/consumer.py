@@ -135,9 +135,9 @@ class Consumer:
         return not self._ring.unread and not self._text.flush()
 
     async def caught_up(self) -> None:
-        """Wait until all output written before this call is consumed.
+        """Wait until all output written to the ring before this call is consumed.
 
-        Output that the text view had stored unprocessed is then processed too.
+        When the call returns, the text view has no output stored unprocessed.
         """
         await trio.lowlevel.checkpoint()
         target = self._ring.head
@@ -175,7 +175,10 @@ class Consumer:
         self._step(SLICE_BYTES)
 
     def _step(self, max_bytes: int) -> None:
-        """Consume at most `max_bytes` bytes of output, up to the position of the next new size."""
+        """Consume at most `max_bytes` bytes of output; then apply the new terminal size, if due.
+
+        Consumes no output after the position at which the next new size applies.
+        """
         if self._sizes:
             max_bytes = min(max_bytes, max(0, self._sizes[0][0] - self._ring.position))
         data = self._ring.peek(max_bytes)
@@ -191,10 +194,10 @@ class Consumer:
         self._on_change()
 
     def _feed(self, data: bytes) -> int:
-        """Feed as much of `data` as one slice allows; return the number of bytes fed.
+        """Feed `data` to the emulator, the timeline and the text view, as far as one slice allows.
 
-        Returns 0 if this slice was spent on earlier output that the text view had stored
-        unprocessed, and more such output is left.
+        Returns the number of bytes fed. Returns 0 if this slice was spent on earlier output that
+        the text view had stored unprocessed, and more such output is left.
         """
         is_worthwhile = len(data) >= _SIMPLE_MIN_BYTES or self._text.has_deferred
         simple = simple_output.find_end(data) if is_worthwhile else 0

@@ -274,7 +274,7 @@ class Pool:
 
 
 def _report_unenforced(name: str, enforcement: Enforcement, *, strict: bool) -> None:
-    """Log the limits that cannot be enforced; if `strict`, raise the first `LimitError` instead."""
+    """Log the unenforced limits of terminal `name`; if `strict`, raise the first error instead."""
     if strict and enforcement.unenforced:
         raise enforcement.unenforced[0]
     for error in enforcement.unenforced:
@@ -282,7 +282,7 @@ def _report_unenforced(name: str, enforcement: Enforcement, *, strict: bool) -> 
 
 
 async def _discard(tree: ProcessTree) -> None:
-    """Kill and forget the processes of a terminal that `create` could not return."""
+    """Kill the processes of a terminal after a failed or cancelled `create`; close its tree."""
     with trio.CancelScope(shield=True):
         with trio.move_on_after(_DISCARD_TIMEOUT_S):
             await tree.kill()

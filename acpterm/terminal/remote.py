@@ -28,7 +28,10 @@ class RemoteExit(NamedTuple):
 
 
 class RemoteProgram(Protocol):
-    """A program on another host. No method raises; all but `follow` return in a bounded time."""
+    """A program on another host, and its *client*: the local program on the PTY, such as `ssh`.
+
+    No method raises. All methods except `follow` return in a bounded time.
+    """
 
     @property
     def host(self) -> str | None:

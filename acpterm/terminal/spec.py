@@ -30,8 +30,8 @@ class TerminalSpec(NamedTuple):
     started_at: float | None = None
     """The time of creation in seconds since boot (`pty.processes.now`); None for now."""
     ended_by: EndedBy | None = None
-    """What was already ending the program of an adopted terminal; None if nothing was."""
+    """What has killed the program of an adopted terminal, or has begun to; None if nothing has."""
     cause: Cause | None = None
-    """The limit because of which `ended_by` is ending the program; None without one."""
+    """The limit because of which the program was killed (`ended_by`); None if it was no limit."""
     remote: RemoteProgram | None = None
     """The program, if it runs on another host; otherwise None."""

@@ -16,7 +16,7 @@ class EndedBy(enum.StrEnum):
     USER = "user"
     """The user killed or released the terminal."""
     TIMEOUT = "timeout"
-    """The lifetime that the terminal's creator or a limit had set expired."""
+    """The program's lifetime expired. The terminal's creator or a limit had set the lifetime."""
     IDLE = "idle"
     """There was neither output nor input for longer than a limit allows."""
     LIMIT = "limit"
@@ -24,7 +24,7 @@ class EndedBy(enum.StrEnum):
     LOST = "lost"
     """The exit status was lost: with the keeper, or with the connection to another host."""
     NODE_FAILURE = "node_failure"
-    """The node of a cluster on which the program ran failed."""
+    """The program ran on a node of a cluster, and the node failed."""
     TIME_LIMIT = "time_limit"
     """The time limit of the cluster's job expired."""
     PREEMPTED = "preempted"
@@ -49,7 +49,8 @@ class ExitStatus(NamedTuple):
     wall: float
     """Seconds from the program's start to its end."""
     cpu: float
-    """CPU time in seconds of the program and the children it waited for; NaN on other hosts."""
+    """CPU time in seconds of the program and the children that it waited for; NaN if the program
+    ran on another host."""
     max_rss: int
     """Peak resident memory in bytes, of the program or a child that it waited for; 0 if unknown."""
     cause: Cause | None = None

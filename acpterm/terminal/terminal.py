@@ -237,7 +237,7 @@ class Terminal:
         return self._consumer.catch_up()
 
     async def caught_up(self) -> None:
-        """Wait until all output written before this call is consumed: in text and screen."""
+        """Wait until the text and the screen include all output written before this call."""
         await self._consumer.caught_up()
 
     async def wait_exited(self) -> ExitStatus:
@@ -296,7 +296,7 @@ class Terminal:
 
     @property
     def hides_input(self) -> bool:
-        """Whether a line is entered without echo, as a password is."""
+        """Whether the PTY reads whole lines without echo, as at a prompt for a password."""
         return self._master.hides_input
 
     @property
@@ -396,13 +396,20 @@ class Terminal:
                 await self._finish(ended=ended)
 
     async def _end_remote(self, remote: RemoteProgram, grace: float) -> None:
-        """End a program on another host; give its client time to end with the program's status."""
+        """End a program on another host; then wait a short time for its client to end by itself.
+
+        A client that ends by itself returns the program's exit status; a killed one does not. If
+        the program could not be ended, returns without that wait.
+        """
         if await remote.end(grace):
             with trio.move_on_after(_CLIENT_TIMEOUT_S):
                 await wait_empty(self._tree)
 
     async def _follow_remote(self, remote: RemoteProgram) -> None:
-        """Call `notify` when a remote program changes; kill a client that outlives its program."""
+        """Call `notify` when the host or the queue state of a remote program changes.
+
+        When the remote program has ended, kills its client if the client does not end soon.
+        """
         await remote.follow(self.notify)
         with trio.move_on_after(_CLIENT_DRAIN_S):
             while self._report is None:
@@ -411,10 +418,11 @@ class Terminal:
             await self._tree.kill()
 
     async def _repeat_early_size(self, size: tuple[int, int]) -> None:
-        """Send the client SIGWINCH once it can handle it, if the size is then no longer `size`.
+        """Notify the client of a terminal size that was set while it ignored SIGWINCH.
 
-        `size` is the size that the client knows. A client ignores SIGWINCH until it has set the raw
-        mode.
+        A client ignores SIGWINCH until it has set the raw mode. So this method waits for the raw
+        mode. If the terminal's size is then not `size`, the size that the client knows, this method
+        sends SIGWINCH.
         """
         with contextlib.suppress(trio.ClosedResourceError, OSError):
             await self._master.wait_raw()
@@ -422,7 +430,7 @@ class Terminal:
                 self._master.signal_foreground(signal.SIGWINCH)
 
     async def _await_remote_exit(self, remote: RemoteProgram) -> None:
-        """Wait until the client has ended; then ask how its program has ended, and set the exit."""
+        """Wait until the client has ended; then query the remote program's end, and set `exit`."""
         while (report := self._report) is None or self.ring.end < report.end:
             await self.wait_changed()
         if self.exit is not None:
@@ -435,7 +443,11 @@ class Terminal:
         self._set_exit(ended.code, ended.signal, math.nan, 0)
 
     async def _finish(self, *, ended: bool) -> None:
-        """Kill the processes, unless all have `ended`; then set the exit and close descriptors."""
+        """Kill all processes, set `exit` and close descriptors: the last step of `run`.
+
+        `ended` is true if all processes have ended already. If the keeper has died, or does not
+        report the exit status in time, `exit` is set to an unknown status.
+        """
         try:
             if not ended or self.exit is None:
                 with trio.move_on_after(_KILL_TIMEOUT_S / 2):
@@ -478,7 +490,10 @@ class Terminal:
         self.kill(EndedBy.TIMEOUT, self._lifetime_cause)
 
     def _after_consuming(self) -> None:
-        """Apply the keeper's reports whose position the consumer has reached; then notify."""
+        """Apply those reports of the keeper that are due, and wake all calls of `wait_changed`.
+
+        A report is due once the output before its position is consumed.
+        """
         report = self._report
         if self.ring.position >= self._closed_at:
             self._end_output()

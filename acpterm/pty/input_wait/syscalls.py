@@ -23,7 +23,8 @@ class BlockedRead(NamedTuple):
     """A system call in which a thread is blocked until there is input."""
 
     fds: tuple[int, ...]
-    """Descriptors, in the thread's process, of which any ends the call when it has input."""
+    """The descriptors that the call waits for, as numbers in the thread's process. Input on any of
+    them ends the call."""
     timeout: float | None = None
     """The seconds after which the call ends even without input; None for never."""
     plain: bool = False

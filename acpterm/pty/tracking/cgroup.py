@@ -56,9 +56,10 @@ class Cgroups:
     def find(cls, held: Collection[str] = ()) -> "Cgroups | None":
         """Create the directory of this daemon's groups, and kill the processes of killed daemons.
 
-        `held` are the ids of terminals that outlived a killed daemon. If a directory that has their
-        groups exists, it is used instead of a new one. Returns None if this process may not create
-        groups, or if the system has no control groups of version 2.
+        `held` are the ids of terminals that outlived a killed daemon. If the groups of these
+        terminals still exist, the killed daemon's directory is used instead of a new one. Returns
+        None if this process may not create groups, or if the system has no control groups of
+        version 2.
         """
         own = _own_directory()
         if own is None or not _is_delegated(own):
@@ -123,9 +124,10 @@ class Cgroups:
         return os.path.join(self._base, name)
 
     def enable(self, controller: str, own_pids: Collection[int]) -> str | None:
-        """Enable a controller for the groups of terminals; see `controllers.enable`.
+        """Enable a controller, such as `memory`, for the groups of terminals.
 
-        Returns None, or the reason why that is impossible.
+        Returns None, or the reason why that is impossible. `own_pids` are the pids of the daemon's
+        processes; these and their children may be moved to another group (`controllers.enable`).
         """
         return controllers.enable(controller, self._base, own_pids)
 
@@ -135,7 +137,7 @@ class Cgroups:
 
     @property
     def name(self) -> str:
-        """The last component of the directory's path, as in the results of `terminals_of`."""
+        """The last component of the directory's path: the daemon's name in `terminals_of`."""
         return os.path.basename(self._base)
 
     def close(self) -> None:
@@ -175,8 +177,8 @@ def terminals_of(pid: int | str) -> set[tuple[str, str]]:
 def _own_directory() -> str | None:
     """Return the directory of the daemon's control group; None if no mount shows the group.
 
-    It is OWN in the module's docstring: this process's control group, or its parent if the daemon's
-    processes have moved to `DAEMON_GROUP`.
+    It is OWN in the module's docstring: this process's control group; or, if the daemon's processes
+    have moved to `DAEMON_GROUP`, the parent of that group.
     """
     path = _own_path()
     return None if path is None else _directory_of(path)
@@ -242,10 +244,9 @@ def _lock(base: str, how: int) -> int:
 
 
 def stale_base_of(pid: int) -> str | None:
-    """Return the directory of the killed daemon in whose control groups the process `pid` is.
+    """Return the directory of a killed daemon, if process `pid` is in one of its control groups.
 
-    Returns None if the process is not in the groups of a killed daemon, or if they are another
-    user's.
+    Returns None if the process is in no such group, or if the directory belongs to another user.
     """
     parts = (_path_of(pid) or "").split("/")
     index = next((i for i, part in enumerate(parts) if _BASE_NAME.fullmatch(part)), None)

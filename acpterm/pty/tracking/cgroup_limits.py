@@ -103,7 +103,10 @@ def enforce(
 
 
 def _set(directory: str, name: str, value: float) -> str | None:
-    """Set the limit `name` of a control group; return None, or the reason if that is impossible."""
+    """Set a limit of the control group `directory`; return None, or why that is impossible.
+
+    `name` is a key of `CONTROLLERS`, and `value` is as in `ResourceLimits`.
+    """
     try:
         if name == "memory":
             return _set_memory(directory, int(value))

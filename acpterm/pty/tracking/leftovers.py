@@ -37,7 +37,8 @@ async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
     """Kill the processes that killed daemons have left; return their number.
 
     `daemon` is the identity of this daemon. `held` are the ids of terminals that outlived a killed
-    daemon; their processes are not killed. Gives up after 10 seconds on processes that do not end.
+    daemon; their processes are not killed, unless they are in a control group of a killed daemon.
+    Gives up after 10 seconds on processes that do not end.
     """
     if not linux.AVAILABLE:
         return 0
@@ -67,7 +68,8 @@ async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, s
     """Return a pair for each process that a killed daemon has left.
 
     The second item of a pair is the directory of the killed daemon's control groups; None if the
-    process is in none of these groups. `held` are the ids of terminals whose processes are omitted.
+    process is in none of these groups. Processes in none of these groups are omitted if they belong
+    to a terminal with an id in `held`.
     """
     steps = await collect(_leftovers(daemon, held, _ancestors()))
     return [step for step in steps if step is not None]
@@ -80,8 +82,8 @@ def _leftovers(
 
     The second item of a pair is the directory of the daemon's control groups; None if the process
     is in none of these groups. A None is yielded before each process of the system is checked, so
-    that the caller can let other tasks run there. Omits processes of the terminals with ids in
-    `held`, and processes with pids in `spared`.
+    that the caller can let other tasks run. Omits processes with pids in `spared`. Of the processes
+    in none of these groups, also omits those of terminals with ids in `held`.
     """
     uid = os.geteuid()
     for process in processes.read_all():

@@ -64,15 +64,15 @@ class _Scan:
 
 
 class Subreaper:
-    """Finds the trees of orphans: knows a daemon's open trees, and the *parent* of its programs.
+    """Has the open trees of a daemon, and finds the tree to which an orphan belongs.
 
     `parent` is the pid of the process that starts all programs and adopts their orphans. If it is
-    None, this process becomes a subreaper and so the parent, and `run` reaps orphans; if that is
-    impossible, `self.parent` is 1. `sole_parent` is true if all children of the parent belong to
-    trees, except for excluded ones (`exclude`). Then an orphan without marks can be attributed to a
-    tree by its start time. `socket_path` is the path of the socket on which the daemon listens;
-    None without one. `trees` are the trees that are not closed yet, and `daemon` is the identity of
-    the daemon, which marks its programs.
+    None, this process becomes a subreaper. It is then the parent itself, and `run` reaps orphans.
+    If this process cannot become a subreaper, `self.parent` is 1. `sole_parent` is true if all
+    children of the parent belong to trees, except for excluded ones (`exclude`). Then an orphan
+    without marks can be attributed to a tree by its start time. `socket_path` is the path of the
+    socket on which the daemon listens; None without one. `trees` are the trees that are not closed
+    yet, and `daemon` is the identity of the daemon, which marks its programs.
     """
 
     def __init__(
@@ -132,10 +132,11 @@ class Subreaper:
     def has_orphans_of(self, tree: DescendantTree) -> bool | None:
         """Return whether any running orphan belongs to `tree`; None if that is unknown.
 
-        Checks the children of the process `self.parent`, except the programs of open trees and the
-        excluded processes. A program that is just being started is in no tree yet, so it counts as
-        an orphan. Returns True if orphans appear and end faster than they can be read. May kill
-        orphans of closed trees. Raises `OSError` if no file descriptor is free.
+        Orphans are the children of the process `self.parent`, except the programs of open trees and
+        the excluded processes. A program that is just being started is in no tree yet, so it counts
+        as an orphan. Orphans of closed trees are killed if any are found (see `owner`). If orphans
+        appear and end faster than they can be read, returns True, since one may still run. Raises
+        `OSError` if no file descriptor is free.
         """
         if not linux.AVAILABLE or self.parent == 1:
             return None
@@ -251,7 +252,7 @@ def _tree_with_marks(found: marks.Marks, trees: Iterable[DescendantTree]) -> Des
 
 
 def _ignore_signal(_number: int, _frame: object) -> None:
-    """Do nothing."""
+    """Do nothing: a handler of SIGCHLD that replaces the default one."""
 
 
 def _reap(pid: int) -> None:

@@ -130,7 +130,10 @@ def _after_header(text: str, position: int, name: str) -> tuple[int, int] | None
 
 
 def _after_set(text: str, match: re.Match[str]) -> tuple[int, int] | None:
-    """Return the start and end of the secret after `set NAME`; None if there is no secret."""
+    """Return the start and end of the secret after words like `set NAME`; None if there is none.
+
+    `match` is the match of these words: `set`, `setenv` or `add`, and a name as group 1.
+    """
     certainty = strength(re.split("[:/]", match[1])[-1][-128:])
     value = VALUE.match(text, match.end()) if certainty else None
     if value is None or not may_be_secret(value[value.lastindex or 0], certainty, is_certain=False):

@@ -17,7 +17,7 @@ class TokenKind(NamedTuple):
     kept: str = ""
     """The pattern of the part between the literal and the secret; it is not redacted."""
     is_bounded: bool = True
-    """Whether a literal after a letter or digit is ignored, as a part of another word."""
+    """Whether the literal must be at the beginning of a word, not after a letter or digit."""
 
 
 _WORD: Final = "[A-Za-z0-9]"

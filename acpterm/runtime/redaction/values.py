@@ -46,7 +46,7 @@ def is_reference(value: str) -> bool:
 
 
 def may_be_secret(value: str, certainty: Strength, *, is_certain: bool) -> bool:
-    """Return whether `value` is a secret, after a name of the strength `certainty`.
+    """Return whether `value` is a secret. `certainty` is the strength of the name before it.
 
     `is_certain` is true if `value` certainly belongs to the name, as in `NAME=value`, and false if
     it may not, as in `name: value`, which can be prose or code.
@@ -81,7 +81,10 @@ def _has_digit_and_letter(value: str, chars_min: int) -> bool:
 
 
 def _is_path(value: str) -> bool:
-    """Return whether `value` is a path or a URL; a secret in base64 may begin with a slash."""
+    """Return whether `value` is a path or a URL.
+
+    Returns False if `value` looks like base64, since a secret in base64 may contain slashes.
+    """
     if not _PATH.fullmatch(value[:_CHARS_CHECKED]):
         return False
     is_base64 = len(value) >= 32 and "." not in value and value.count("/") < 4

@@ -117,7 +117,8 @@ _NOT_EL = -1
 class Controls:
     """Removes escape sequences from a stream of whole UTF-8 characters.
 
-    The result is a *line program*, as the module's docstring describes it.
+    The result is a *line program*: text whose only controls are TAB, LF, CR, BS and one character
+    for each erasure in the line.
     """
 
     __slots__ = ("_first_over", "_length", "_parameter", "_state", "plain")

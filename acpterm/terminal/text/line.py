@@ -77,7 +77,10 @@ class Line:
         return "".join(ended)
 
     def run(self, program: str) -> str:
-        """Apply `program`, a line program (see `controls`), to the line.
+        """Apply `program`, a line program, to the line.
+
+        A line program is text whose only controls are TAB, LF, CR, BS and one character for each
+        erasure in the line (see `controls`).
 
         Returns the text of the lines that ended. A line that was ended by LF has a newline; a line
         that ended because it was full has none.

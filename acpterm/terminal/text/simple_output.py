@@ -41,8 +41,8 @@ def find_end(data: bytes) -> int:
 def text_bytes_min(data: bytes) -> int | None:
     """Return the minimum number of bytes of text that the complete lines of `data` have.
 
-    `data` is simple output. If it has SGR sequences, the real number may be higher: characters that
-    can be part of such a sequence, such as digits, are not counted anywhere. Returns None if a CR
+    `data` is simple output. If it has SGR sequences, the real number may be higher, because no
+    digit and no other character that may belong to an SGR sequence is counted. Returns None if a CR
     is not followed by LF, since the text after such a CR overwrites the line.
     """
     returns = data.count(b"\r")

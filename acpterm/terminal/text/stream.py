@@ -106,9 +106,9 @@ class TextView:
 
     @property
     def dropped_bytes(self) -> int:
-        """The number of bytes of text that were dropped before `text`.
+        """The number of bytes of text that were dropped: those that `text` no longer contains.
 
-        The number is too low if the view has restarted or has dropped output unprocessed.
+        The number is too low if the view has skipped output or has dropped it unprocessed.
         """
         self._flush_all()
         kept, line = self._parts()
@@ -270,10 +270,10 @@ class TextView:
             self._commit(self._line.write(text[end:].decode()))
 
     def _erase_right(self, program: bytes) -> None:
-        """Write `program`, text whose only controls are TAB, LF and ERASE_RIGHT.
+        """Write `program` at the cursor of the current line.
 
-        Fast for the output of compilers and grep, which erase to the right at the end of a line,
-        where that has no effect.
+        Its only controls are TAB, LF and ERASE_RIGHT. This is fast for the output of compilers and
+        grep: they erase to the right at the end of a line, where that has no effect.
         """
         if not self._line.appending:
             head, newline, program = program.partition(b"\n")

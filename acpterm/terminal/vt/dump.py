@@ -220,6 +220,9 @@ def _stack(index: int, flags: bytes) -> tuple[int, ...]:
 
 
 def rows_of(state: ScreenState, rows: int) -> list[tuple[Page, int]]:
-    """Return the last `rows` rows of a screen, each as its page and its index in that page."""
+    """Return the last `rows` rows of a screen, from top to bottom; all rows if there are fewer.
+
+    Each row is returned as a pair: its page, and its index in that page.
+    """
     found = [(page, y) for page in state.pages for y in range(len(page))]
     return found[len(found) - rows :] if len(found) >= rows else found

@@ -109,10 +109,10 @@ class Frames:
         return changed
 
     def _outside(self, at: int, inside: int) -> str:
-        """Return sequences that fill the part of a window's row outside of the screen with dots.
+        """Return sequences that fill one row of the window with dots, right of the screen's cells.
 
-        `at` is the number of the row, from 0, and `inside` the number of its columns that show the
-        screen.
+        `at` is the number of the row, from 0. Its first `inside` columns show cells of the screen.
+        Returns an empty string if these are all columns of the window.
         """
         dots = _DOT * (self._cols - inside)
         return f"\x1b[{at + 1};{inside + 1}H\x1b[2m{dots}\x1b[m" if dots else ""
@@ -147,7 +147,7 @@ def _moved(start: int, cursor: int, window: int, size: int) -> int:
 
     The result is as near as possible to `start`, the previous first column, but the window must
     show the column `cursor`. `window` is the width of the window, and `size` that of the screen.
-    The function is also used for rows and heights.
+    With rows and heights instead of columns and widths, returns the first row to show.
     """
     start = min(start, max(0, size - window))
     return min(max(start, cursor - window + 1), cursor)

@@ -26,10 +26,11 @@ _APC_MAX_BYTES: Final = 64 * 1024
 
 
 class Feeding:
-    """The data of one call that feeds output to a native terminal or resizes it, for the callbacks.
+    """What the library's callbacks need while a native terminal is being fed or resized.
 
-    `cols` and `rows` are the terminal's size. `is_own_query` is true if `Native.ask` feeds a query
-    of acpterm itself. `replies` has the replies of the library so far.
+    There is one object for each call that feeds or resizes a native terminal. `cols` and `rows` are
+    the terminal's size. `is_own_query` is true if `Native.ask` feeds a query of acpterm itself. The
+    callbacks append the library's replies to `replies`.
     """
 
     __slots__ = ("cols", "is_own_query", "replies", "rows")

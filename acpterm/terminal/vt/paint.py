@@ -77,9 +77,9 @@ _ALTERNATE_SWITCH: Final = re.compile(rb"\x1b\[\?(?:47|104[79])([hl])")
 def snapshot(screen: Screen) -> bytes:
     """Return the bytes that put a viewer's terminal of the same size into the state of `screen`.
 
-    A *viewer's terminal* is the terminal in which the user attaches. The bytes do not include
-    `Screen.held`, the beginning of an incomplete sequence. They set the title only if the program
-    has set one.
+    A *viewer's terminal* is the terminal in which the user attaches. The caller must then send
+    `Screen.held`, the beginning of an incomplete sequence, which the result does not include. The
+    title is set only if the program has set one.
     """
     parts = [NEUTRAL, *_tab_stops(screen.tabs)]
     main = screen.main

@@ -34,7 +34,7 @@ INCOMPLETE_MAX: Final = 4096
 REPORTING_MODES: Final = frozenset({38, 2031, 2033, 2048, 5522})
 """Private modes that make a terminal report by itself: colour scheme, visibility, size, paste.
 
-Mode 38, Tektronix mode, is included because it has other queries.
+Mode 38 is included because it switches a terminal to Tektronix mode, which has queries of its own.
 """
 
 # Controls that are executed within a sequence: all but CAN, SUB and ESC.

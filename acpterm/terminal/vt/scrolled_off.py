@@ -44,7 +44,8 @@ def no_margins(rows: int) -> bytes:
 def find(data: bytes, rows: int) -> ScrolledOff | None:
     """Return the beginning of `data` that scrolls off a screen of `rows` rows; None if none does.
 
-    `data` is simple output. The caller must check the two conditions of the module's docstring.
+    `data` is simple output. The caller must check that `data` does not begin within an escape
+    sequence, and that the whole screen scrolls (no margins are set).
     """
     size = len(data)
     for _ in range(2 * rows + 1):

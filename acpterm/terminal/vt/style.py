@@ -84,7 +84,8 @@ class Style(NamedTuple):
     line: int = DEFAULT
     """The colour of the underline."""
     flags: int = 0
-    """The sum of attributes such as `BOLD`, and the kind of underline times `UNDERLINE`."""
+    """The sum of attributes such as `BOLD`, plus `UNDERLINE` times the kind of underline: 0 none,
+    1 single, 2 double, 3 curly, 4 dotted, 5 dashed."""
     link: str = ""
     """The hyperlink (OSC 8): its parameters, a semicolon and its address; empty for no link."""
 
