@@ -11,8 +11,8 @@ The shell's terminal and private directory belong to the `Shell`; `close` releas
 may end at any time, even between two commands: then the next `run` starts another shell, and its
 result says so (`started_new`). `acpterm.shell.tracker` describes marks and reports.
 
-Longer than 300 lines because a command that the shell has not executed is typed again while it is
-followed: typing and following cannot be apart.
+This module is longer than 300 lines. `_follow` waits for the end of a command, and types the
+command again if the shell has not executed it. So typing and waiting are not in separate modules.
 """
 
 import math
