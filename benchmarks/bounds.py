@@ -25,7 +25,7 @@ _UNLIMITED = 1 << 60
 def bounded(processes: int, memory_mib: int) -> Iterator[None]:
     """Limit the processes and memory (MiB) of this process and its descendants during the block.
 
-    Raises `RuntimeError` if a limit cannot be set, and no limit that is as low applies already.
+    Raises `RuntimeError` if a limit cannot be set, unless a limit at least as low applies already.
     """
     made = []
     for controller, file, limit in (

@@ -209,11 +209,11 @@ class Shell:
         )
 
     async def _type(self, running: ShellProcess, keys: str) -> None:
-        """Type the line `keys` as a whole: a part of it would become part of the next command.
+        """Type the whole line `keys`, even if cancelled.
 
-        Do this even if cancelled. Raises `ShellError` if it takes longer than `PROMPT_TIMEOUT_S`;
-        the shell is then ended. Raises `RequestError` if the daemon refuses the input of a shell
-        that still runs.
+        If only a part were typed, it would become part of the next command. Raises `ShellError` if
+        typing takes longer than `PROMPT_TIMEOUT_S`; the shell is then ended. Raises `RequestError`
+        if the daemon refuses the input of a shell that still runs.
         """
         try:
             with anyio.move_on_after(PROMPT_TIMEOUT_S, shield=True) as scope:

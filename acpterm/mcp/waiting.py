@@ -22,7 +22,10 @@ from acpterm.mcp.states import View
 from acpterm.mcp.tool_error import ToolError
 
 _READS_MAX: Final = 64
-"""How often one result reads at most: a program may print faster than its output is read."""
+"""The maximum number of further reads for one result.
+
+A program may print faster than its output is read; then reading would never end.
+"""
 _REMOVE_TIMEOUT_S: Final = 2.0
 
 
