@@ -25,7 +25,7 @@ _UNLIMITED = 1 << 60
 def bounded(processes: int, memory_mib: int) -> Iterator[None]:
     """Limit the processes and memory (MiB) of this process and its descendants during the block.
 
-    Raises `RuntimeError` if no limit as low as the arguments could be set or was set already.
+    Raises `RuntimeError` if a limit cannot be set, unless a limit at least as low applies already.
     """
     made = []
     for controller, file, limit in (
@@ -76,9 +76,10 @@ def _check(processes: int, memory_mib: int) -> None:
 
 
 def _own(controller: str) -> str:
-    """Return the path of this process's control group for a controller.
+    """Return the path of this process's control group for a controller of version 1.
 
-    An empty name means version 2 of control groups.
+    If `controller` is empty, return the path of the control group of version 2. The path begins
+    with a slash; it is empty if the process is in the root group or in no group.
     """
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -96,7 +97,8 @@ def _limit(path: str) -> int:
 class Watch:
     """Calls `stop` with the reason if the machine has too many threads or too little free memory.
 
-    A thread checks that every `_INTERVAL_S` seconds during the block, and stops after a call.
+    That is more than `threads_max` threads, or less than `free_mib_min` MiB of available memory.
+    During the block, a thread checks both every `_INTERVAL_S` seconds, until it has called `stop`.
     """
 
     def __init__(self, threads_max: int, free_mib_min: int, stop: Callable[[str], None]) -> None:

@@ -63,10 +63,10 @@ def found() -> list[psutil.Process]:
 
 
 def by_kind(daemon: dict[int, str], more: list[psutil.Process]) -> dict[str, Kind]:
-    """Return the use of the `found` processes and of `more`, by the name of their kind.
+    """Return the number, threads and memory of the `found` processes and of `more`, by kind.
 
-    `daemon` has names for the pids of the daemon's processes. The kind of other processes is the
-    name of the program.
+    `daemon` has the kinds of the daemon's processes, by pid. The kind of any other process is the
+    name of its program.
     """
     kinds: dict[str, list[psutil.Process]] = defaultdict(list)
     for process in found() + more:

@@ -90,7 +90,10 @@ class AgentRole(Caller):
         return Created(created.terminal_id, own_members(created.meta).get("name"))
 
     def _release_late(self, answer: Raw) -> None:
-        """Release a terminal that was created although the request was cancelled."""
+        """Release a terminal that was created although its create request was cancelled.
+
+        `answer` is the result of that request, which arrived after the cancellation.
+        """
         created = decode(self._connection, "terminal/create", answer, CreateTerminalResponse)
         self._connection.start("terminal/release", self._params(created.terminal_id))
 
@@ -122,8 +125,8 @@ class AgentRole(Caller):
     async def output(self, terminal: str) -> RetainedOutput:
         """Return all retained output of a terminal.
 
-        `position` of the result may be before the end of the output: a read from `position` on may
-        repeat output, but misses none.
+        `position` of the result is the end of the output shortly before it was read. So a read from
+        `position` on may repeat some output, but misses none.
         """
         # ACP's response has no position. Use the position just before the request: a read from
         # there may repeat output, but misses none.
@@ -167,7 +170,10 @@ class AgentRole(Caller):
         return await self._call("_acpterm/terminal/promote", self._params(terminal), TerminalInfo)
 
     def events(self, token: str) -> Any:
-        """Return the params of the request ``_acpterm/events`` with the token `token`."""
+        """Return the params of the request ``_acpterm/events``.
+
+        Each event that the daemon sends on this request repeats `token`.
+        """
         return AgentEventsRequest(self.session, token)
 
     async def check(

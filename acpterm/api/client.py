@@ -38,7 +38,7 @@ class Place(NamedTuple):
     `session` is the id of the agent's session; None for the user. `cwd` and `provider` are the
     defaults for terminals that name none; None if the host chooses. `directory` is the directory
     that the client works in: even in a sandbox, an agent's programs can usually write to it.
-    `profile` is the profile by which `check` of the user judges commands.
+    `profile` is the name of a policy profile: `Client.check` of the user judges commands by it.
     """
 
     session: str | None

@@ -157,7 +157,11 @@ class Connection:
         self._drained.set()
 
     async def goodbye(self) -> None:
-        """End this side, and wait up to `_GOODBYE_TIMEOUT_S` for the daemon to end its side."""
+        """Close the connection: pending and later requests raise `ClosedError`.
+
+        End the sending side of the stream, and wait up to `_GOODBYE_TIMEOUT_S` for the daemon to
+        end its side.
+        """
         if self._closed is not None:
             return
         self._recovery, self._is_leaving = None, True

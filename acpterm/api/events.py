@@ -19,7 +19,10 @@ from acpterm.api.connection import Connection
 
 _QUEUED_MAX: Final = 1000
 RECONNECTED: Final = "reconnected"
-"""Name of the event after the worker was replaced: events before it may be missing."""
+"""The name of an event that follows when the daemon's worker was replaced.
+
+Events may be missing before this event.
+"""
 
 
 class EventStream(AsyncIterator[EventNotification]):

@@ -1,7 +1,7 @@
 """The host's questions about an agent's commands, and the answers of the agent's own client.
 
-An agent's client may ask its user (`connect(asks=…)`). Only if the user has turned on the setting
-`mcp_elicitation_approves`, the host sends questions to the client and accepts its answers. Without
+An agent's client may ask its user (`connect(asks=…)`). The host sends questions to the client, and
+accepts its answers, only if the user has turned on the setting `mcp_elicitation_approves`. Without
 the setting, `asks` is never called, and the user answers with `acpterm approve`. If a question is
 answered elsewhere, `asks` is cancelled. If `asks` returns None, the question stays open for other
 programs that can answer it.

@@ -18,7 +18,7 @@ class Repeats(Protocol):
     """
 
     def request(self, id_: Id, method: str, line: bytes) -> None:
-        """Record a request that is about to be sent."""
+        """Record the request `id_`, which is about to be sent as `line`."""
 
     def cancel(self, id_: Id, line: bytes) -> None:
         """Record that the request `id_` was cancelled by the message in `line`."""

@@ -103,7 +103,7 @@ class Screen(Struct, frozen=True):
 
 
 class Waited(Struct, frozen=True):
-    """Why `Terminal.wait_for` has returned, and the output from its `since` on.
+    """Why `Terminal.wait_for` has returned, and the output from its argument `since` on.
 
     `reason` says which condition ended the wait: ``match``, ``idle``, ``input``, ``exit`` or
     ``timeout``. `match` is the match in `text`; None if `reason` is not ``match``.
@@ -134,8 +134,9 @@ class CommandCheck(Struct, frozen=True):
 
     `decision` says whether the command of an agent would run, whether the user would be asked, or
     whether it would be refused. `rule` is the rule that has decided; None if no rule has. `reason`
-    says why the command is not allowed or not safe. `parts` are the commands that it executes.
-    `profile` is the name of the profile that was applied.
+    says why the command is not allowed or not safe. `parts` are all commands of the command line,
+    even those that another program would execute. `profile` is the name of the profile that was
+    applied.
     """
 
     level: Level

@@ -120,7 +120,10 @@ class Role(Protocol):
         """Make the user the owner of an agent's terminal; return its new state."""
 
     def events(self, token: str) -> Any:
-        """Return the params of the request ``_acpterm/events`` with the token `token`."""
+        """Return the params of the request ``_acpterm/events``.
+
+        Each event that the daemon sends on this request repeats `token`.
+        """
 
     async def check(
         self, command: str, args: Sequence[str] | None, cwd: str | None, *, ask: bool
@@ -154,7 +157,7 @@ class Caller:
 
 
 def decode(connection: Connection, method: str, answer: Raw, into: type[_W]) -> _W:
-    """Return the result of `method` as the type `into`.
+    """Decode `answer`, the result of the request `method`, as the type `into`.
 
     Raises `DaemonError` if the daemon is of another version, whose result has another form.
     """

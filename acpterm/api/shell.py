@@ -11,8 +11,8 @@ The shell's terminal and private directory belong to the `Shell`; `close` releas
 may end at any time, even between two commands: then the next `run` starts another shell, and its
 result says so (`started_new`). `acpterm.shell.tracker` describes marks and reports.
 
-Longer than 300 lines because a command that the shell has not executed is typed again while it is
-followed: typing and following cannot be apart.
+This module is longer than 300 lines. `_follow` waits for the end of a command, and types the
+command again if the shell has not executed it. So typing and waiting are not in separate modules.
 """
 
 import math
@@ -209,11 +209,11 @@ class Shell:
         )
 
     async def _type(self, running: ShellProcess, keys: str) -> None:
-        """Type the line `keys` as a whole: a part of it would become part of the next command.
+        """Type the whole line `keys`, even if cancelled.
 
-        Do this even if cancelled. Raises `ShellError` if it takes longer than `PROMPT_TIMEOUT_S`;
-        the shell is then ended. Raises `RequestError` if the daemon refuses the input of a shell
-        that still runs.
+        If only a part were typed, it would become part of the next command. Raises `ShellError` if
+        typing takes longer than `PROMPT_TIMEOUT_S`; the shell is then ended. Raises `RequestError`
+        if the daemon refuses the input of a shell that still runs.
         """
         try:
             with anyio.move_on_after(PROMPT_TIMEOUT_S, shield=True) as scope:

@@ -33,7 +33,10 @@ START_TIMEOUT_S: Final = 60.0
 """How long a shell may take to start: the user's rc files may be slow."""
 
 QUIET_S: Final = 1.0
-"""How long a command must print nothing before its end is assumed without a mark in the output."""
+"""How long there must be no output before the shell's report alone shows that a command has ended.
+
+Otherwise, the mark in the output shows it.
+"""
 
 PROMPT_TIMEOUT_S: Final = 5.0
 """How long a shell that is between two commands may take to display its prompt or read a line."""
@@ -70,7 +73,8 @@ class ShellProcess:
 
     `flags` are the shell's options (`$-`) in its last report. `has_exited` is true once the program
     has exited, also if output is unread. `is_waiting` says whether the program waited for input at
-    the last read with `until_input`. `quiet_since` is the time of the last output.
+    the last read with `until_input`. `quiet_since` is the time (`anyio.current_time`) of the last
+    output, or of the last command or wait if that began later.
     """
 
     def __init__(self, terminal: Terminal, directory: ShellDirectory) -> None:
@@ -117,7 +121,7 @@ class ShellProcess:
 
     @property
     def quiet_s(self) -> float:
-        """Seconds since the last output."""
+        """Seconds without output, counted from `quiet_since`."""
         return anyio.current_time() - self.quiet_since
 
     async def reach_prompt(self) -> None:

@@ -16,8 +16,9 @@ _DETAILS: Final[dict[ShellState, str]] = {
 class Command(NamedTuple):
     """The command that was typed last: its number in the shell, and its text.
 
-    `began` is the time of its start (`anyio.current_time`), `started_new` says whether a shell was
-    started for it to replace one that has ended, and `is_retry` whether it was typed again.
+    `began` is the time of its start (`anyio.current_time`). `started_new` is true if the shell was
+    started for this command because the shell before it had ended. `is_retry` is true if the
+    command was typed a second time.
     """
 
     n: int
@@ -30,7 +31,10 @@ class Command(NamedTuple):
 def completed_of(
     tracker: Tracker, command: Command, state: ShellState, outcome: Outcome | None = None
 ) -> Completed:
-    """Return the result of `command` in the state `state`; `outcome` is None before its end."""
+    """Return the result of `command` in the state `state`.
+
+    `outcome` says how the command has ended; None if it has not ended.
+    """
     outcome = outcome or Outcome(
         "exact" if tracker.has_begun else "unknown", None, None, None, _DETAILS[state]
     )

@@ -60,8 +60,9 @@ class Opened(NamedTuple):
 class Introduction(NamedTuple):
     """What an agent sends in `initialize`.
 
-    `agent` is its name. `profile` is a profile that applies besides the host's, None for none.
-    `elicits` says whether the agent's client can ask its user (`connect(asks=…)`).
+    `agent` is its name. `profile` is the name of a policy profile that applies in addition to the
+    one that the host selects; None if no other profile applies. `elicits` says whether the agent's
+    client can ask its user (`connect(asks=…)`).
     """
 
     agent: str

@@ -17,7 +17,7 @@ class UserRepeats:
         self._open: dict[Id, _Open] = {}
 
     def request(self, id_: Id, method: str, line: bytes) -> None:
-        """Record a request that is about to be sent."""
+        """Record the request `id_`, which is about to be sent as `line`."""
         self._open[id_] = _Open(method.removeprefix(_PREFIX), line)
 
     def cancel(self, id_: Id, line: bytes) -> None:

@@ -85,7 +85,10 @@ class UserRole(Caller):
         return Created(created.terminal_id, created.name)
 
     def _release_late(self, answer: Raw) -> None:
-        """Release a terminal that was created although the request was cancelled."""
+        """Release a terminal that was created although its create request was cancelled.
+
+        `answer` is the result of that request, which arrived after the cancellation.
+        """
         created = decode(self._connection, "_acpterm/terminal/create", answer, TerminalInfo)
         params = UserTerminalRequest(created.terminal_id)
         self._connection.start("_acpterm/terminal/release", params)
@@ -152,7 +155,10 @@ class UserRole(Caller):
         return await self._call("_acpterm/terminal/promote", params, TerminalInfo)
 
     def events(self, token: str) -> Any:
-        """Return the params of the request ``_acpterm/events`` with the token `token`."""
+        """Return the params of the request ``_acpterm/events``.
+
+        Each event that the daemon sends on this request repeats `token`.
+        """
         return EventsRequest(token)
 
     async def check(

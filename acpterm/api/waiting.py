@@ -39,7 +39,10 @@ class Searches(Protocol):
     def search(
         self, text: str, pos: int, /
     ) -> re.Match[str] | Awaitable[re.Match[str] | None] | None:
-        """Return the first match that begins at `pos` or later, or an awaitable of it."""
+        """Return the first match that begins at `pos` or later; None if there is none.
+
+        The method may also be async.
+        """
 
 
 class _Seen:

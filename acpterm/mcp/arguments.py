@@ -88,7 +88,8 @@ def _unquoted(value: str, kind: Any) -> Any:
     """Return a string in the form that a parameter of the type `kind` needs.
 
     If the type is a list, JSON text is decoded to a list of strings. If it is a number, `term-1`
-    becomes `1`. Other strings are returned unchanged.
+    becomes `1`, since a model may pass the name of a session in place of its number. Other strings
+    are returned unchanged.
     """
     if "list" in str(kind) and value.lstrip().startswith("["):
         with suppress(ValueError):

@@ -51,7 +51,10 @@ class Call:
         self._report: Final = report
         self._began: Final = anyio.current_time()
         self.approval_s: float | None = None
-        """For how many seconds the call waits for approval; None if as long as it may block."""
+        """How many seconds the call waits for the user's approval of a program.
+
+        If None, it waits as long as the call may block.
+        """
         self.doing = "working"
         """What the call is doing now, for progress messages."""
 

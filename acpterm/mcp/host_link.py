@@ -1,4 +1,6 @@
-"""The connection to the host: opened by the first call that needs it, as the MCP client's agent.
+"""The connection to the host, on which the MCP client is an agent.
+
+The first call that needs the connection opens it.
 
 States: *closed* → *open* → *closed*. After the connection was lost, `client` opens another one; the
 terminals of the earlier connection have ended then. One task holds the connection, because a

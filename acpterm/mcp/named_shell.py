@@ -1,4 +1,4 @@
-"""One persistent shell of `shells`: its session, and what is known after each of its commands."""
+"""One persistent shell of `shells`, with its session. The result of each command updates both."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,7 +26,7 @@ class NamedShell:
         self.lock: Final = anyio.Lock()
         self.session: Session | None = None
         self.reported = 0
-        """How many bytes of the last command's output are already covered by results."""
+        """How many bytes of the last command's output earlier results have covered."""
         self.runs = 0
         """The number of commands so far."""
         self.cwd = cwd

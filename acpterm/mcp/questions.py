@@ -110,7 +110,10 @@ class Job:
                 self.question = None
 
     def answer(self, responses: dict[str, Any]) -> None:
-        """Pass the client's answer to `ask`; `responses` are those in the request."""
+        """Pass the client's answer to `ask`.
+
+        `responses` are the `input_responses` of the request in which the client answers.
+        """
         answer = responses.get(_KEY)
         self._answer = answer if isinstance(answer, types.ElicitResult) else None
         self._answered.set()

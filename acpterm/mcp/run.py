@@ -18,7 +18,7 @@ from acpterm.mcp.tool_sets import policy_profile
 
 
 class Options(Struct, kw_only=True):
-    """The options of the command: a set of tools, and an additional policy profile, if any."""
+    """The options of `acpterm mcp`: a set of tools, and an additional policy profile, if any."""
 
     tools: ToolSetName = "session"
     profile: str | None = None

@@ -149,11 +149,12 @@ async def _execute(
 async def _pending(
     tool: Tool[Any], call: Call, error: ApprovalPendingError
 ) -> types.CallToolResult:
-    """Return the result of a call that has to return before the user has decided on its program.
+    """Return the result of a call that has to return while its program waits for approval.
 
-    The start of the program becomes pending, and the result contains its id. If the results of the
-    tool cannot describe a pending start, the result is an error, and a start that this call began
-    is cancelled, with the question to the user.
+    The start of the program becomes pending, and the result contains the id of the start. Some
+    tools have results that cannot describe a pending start. For these, return `error` as the
+    result, and cancel the start if this call began it; this also withdraws the question to the
+    user.
     """
     if tool.result is not SessionResult:
         if error.start.id is None:

@@ -1,8 +1,9 @@
 """The terminal sessions of an MCP client, and the position up to which each was read.
 
-A session is *running* until its program has ended, then *ended*. It is *removed* when the client
-stops it, or when more than `ENDED_MAX` sessions have ended and it is the oldest of these. Sessions
-are listed until a result has reported their end. An ended session can be read until it is removed.
+A session is *running* until its program has ended, then *ended*. Sessions are listed until a result
+has reported their end. An ended session can be read until it is *removed*. It is removed when the
+client stops it. If results have reported the end of more than `ENDED_MAX` sessions, the oldest of
+these is removed, too.
 
 The id of a session is the name that the host has given to its terminal: `term-1`, `term-2`, … The
 id of a terminal on the host is accepted as well, even if this process has no session for it, such

@@ -85,7 +85,10 @@ def _attach(session: Session, state: State) -> str:
 
 
 def exit_heading(session: Session, completed: Completed) -> str:
-    """Return the text before the output of a command: its exit code, or where it continues."""
+    """Return the text before the output of a command.
+
+    It has the exit code, or the id of the session if the command has not ended.
+    """
     detail = f"{completed.detail}\n" if completed.detail and completed.boundary == "unknown" else ""
     if state_of_command(completed) != "exited":
         why = "waits for input" if completed.state == "waiting_for_input" else "has not ended yet"

@@ -43,7 +43,10 @@ AtLimit: TypeAlias = Literal["continue", "kill", "set_aside"]
 """What happens to a command at its time limit: see the module."""
 
 CATCH_UP_S: Final = 0.3
-"""For how long to wait for the end of a command that the shell may have reported already."""
+"""How many seconds to wait for a busy shell before a call is refused.
+
+Its command may have ended, although no call has read the end yet.
+"""
 _CLOSE_TIMEOUT_S: Final = 5.0
 _INTERRUPT_S: Final = 2.0
 """How long an interrupted command may take to end."""

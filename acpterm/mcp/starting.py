@@ -36,7 +36,7 @@ from acpterm.runtime.command_line import command_line
 PENDING: Final = "pending-"
 """The beginning of the ids of pending starts; a number follows."""
 INFORM_AFTER_S: Final = 0.5
-"""Seconds after which a start that is not done probably waits for the user."""
+"""Seconds after which a start that is not done is checked: it probably waits for the user."""
 _DISCARD_TIMEOUT_S: Final = 2.0
 _DONE_MAX: Final = 20
 """How many starts that were pending are retained when done, for calls that name their ids."""

@@ -94,7 +94,7 @@ def state_line(session: Session, view: View, *, next_calls: "tuple[str, ...]") -
 def call_text(tool: str, **arguments: object) -> str:
     """Return a call as text: `terminal_continue {"sessionId":"term-1"}`.
 
-    The argument `...` becomes `…`: the model has to choose the value.
+    An argument whose value is `...` is written as `…`: the model has to choose its value.
     """
     pairs = (
         f"{json.dumps(name)}:{'…' if value is ... else json.dumps(value, ensure_ascii=False)}"
@@ -104,7 +104,7 @@ def call_text(tool: str, **arguments: object) -> str:
 
 
 def _what(session: Session, view: View) -> str:
-    """Return what the program does, or how it has ended."""
+    """Return text that says what the program does, or how it has ended."""
     end = view.exit
     seconds = f"{session.uptime:.1f} s"
     matched = "" if view.matched is None else f", matched {_quoted(view.matched)}"

@@ -22,7 +22,10 @@ from acpterm.mcp.states import View
 from acpterm.mcp.tool_error import ToolError
 
 _READS_MAX: Final = 64
-"""How many reads one result makes: a program that floods its terminal always has more output."""
+"""The maximum number of further reads for one result.
+
+A program may print faster than its output is read; then reading would never end.
+"""
 _REMOVE_TIMEOUT_S: Final = 2.0
 
 
@@ -89,7 +92,8 @@ async def read_all(terminal: Terminal, since: int) -> tuple[str, int, Output]:
 async def read_new(call: Call, session: Session, waited: Waited | None = None) -> View:
     """Return the output since the last result, and move the read position to its end.
 
-    `waited` is the result of the wait before, if there was one.
+    `waited` is the result of the wait before this read, if there was one. The text that its pattern
+    has matched becomes `matched` of the view.
     """
     since = session.position
     text, lost, output = await read_all(session.terminal, since)

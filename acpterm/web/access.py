@@ -20,8 +20,8 @@ Only SHA-256 hashes of secrets are stored, except of the bearer tokens, which ar
 own for the user's programs. Secrets are 256 random bits, so that a plain hash is enough, and are
 compared in constant time.
 
-Longer than 300 lines because each change of a record must also be stored, be undone or repeated if
-storing fails, and end connections: a split would put parts of one change into different modules.
+This module is longer than 300 lines, since a change of a record has several parts: it is stored, it
+is undone or repeated if storing fails, and it may end connections. A split would separate these.
 """
 
 import hashlib
@@ -237,8 +237,9 @@ class AccessStore:
     def _make_room(self, share: ShareRecord, key: str) -> None:
         """Drop logins of a share, before a page with this key logs in.
 
-        A login with the same key is dropped, since the page logs in again. If the share has too
-        many logins, the oldest are dropped. A login with an open WebSocket is not dropped.
+        Only logins without an open WebSocket are dropped. A login with the same key is dropped,
+        since the page logs in again. If the share then still has too many logins, the oldest are
+        dropped.
         """
         logins = [one for one in self._records.logins if one.share == share.id]
         unused = [one for one in logins if one.id not in self._scopes]

@@ -260,7 +260,7 @@ class _Http1(H11Protocol):
         )
 
     async def _check_protocol(self, event: h11.Request) -> None:
-        """Do not switch to HTTP/2."""
+        """Do nothing: hypercorn's method would switch to HTTP/2 if the client requests it."""
 
 
 def _missing(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -279,7 +279,10 @@ class _Requests:
     async def spawn_app(
         self, app: App, config: Config, scope: Any, send: Callable[[Any], Awaitable[None]]
     ) -> Callable[[Any], Awaitable[None]]:
-        """Start the application for one request; return the function that sends it a message."""
+        """Start the application for one request.
+
+        Return the function that passes a message from the peer to the application.
+        """
         del config
         mailbox = Mailbox()
         self._requests.start_soon(run_app, app, scope, mailbox, send)

@@ -24,7 +24,10 @@ _NOT_FOR_PAGES: Final = frozenset(
     {"_acpterm/approver", "_acpterm/restart", "_acpterm/shutdown", "_acpterm/web/open"}
 )
 SHARE_MESSAGE_BYTES: Final = 1 << 20
-"""The largest message from a page with a share, in bytes: many visitors may know its link."""
+"""The size of the largest message that is accepted from a visitor of a share, in bytes.
+
+It is lower than for the user's pages, since a visitor may be any browser that has the link.
+"""
 PAGE_METHODS: Final = MethodTable(
     {name: one for name, one in USER_METHODS.requests.items() if name not in _NOT_FOR_PAGES}, {}
 )

@@ -28,8 +28,9 @@ class Mailbox:
     """The queue of messages to the application: at most one, and then the disconnect message.
 
     `put` waits while there is a message. So no more data is read from a peer that sends faster than
-    the application receives. A disconnect message is queued without waiting, because the task of
-    the application may put it. Once the application has ended, `put` does not wait either.
+    the application receives. A disconnect message is queued without waiting: the application's own
+    task may put it, and would wait for itself. Once the application has ended, `put` does not wait
+    either.
     """
 
     def __init__(self) -> None:
@@ -73,7 +74,10 @@ class Mailbox:
 async def run_app(
     app: App, scope: Any, mailbox: Mailbox, send: Callable[[Any], Awaitable[None]]
 ) -> None:
-    """Run the application for one request; log its errors; at its end, call `send(None)`."""
+    """Run the application for one request; log its errors.
+
+    At its end, call `send(None)`, by which hypercorn notices that no more messages follow.
+    """
 
     async def send_to_peer(message: Any) -> None:
         if mailbox.is_disconnected:

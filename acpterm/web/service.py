@@ -66,7 +66,7 @@ class WebService:
         return [self._directory]
 
     def restore(self, entry: StoredEntry | None) -> None:
-        """Take over the previous worker's socket from `entry`, unless the setting has changed."""
+        """Take over the previous worker's socket; close it if the setting `http` has changed."""
         if entry is None or not entry.fds:
             return
         sock = socket.socket(fileno=entry.fds[0])
@@ -207,7 +207,11 @@ class WebService:
                 )
 
     async def _start(self, running: _Running, wanted: HttpAddress | None) -> Endpoint:
-        """Listen and start to serve. Raises `StartError` if that fails; `status` reports it."""
+        """Listen and start to serve; return the endpoint.
+
+        `wanted` is the address that the user has requested, if any. Raises `StartError` if the
+        server cannot start; `status` then returns the error, too.
+        """
         sock, self._restored = self._restored, None
         try:
             # Importing takes some 300 ms: too long to block the event loop.

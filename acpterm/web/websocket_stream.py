@@ -20,7 +20,10 @@ TOO_BIG: Final = 1009
 GOING_AWAY: Final = 1001
 POLICY: Final = 1008
 TRY_LATER: Final = 1013
-"""Codes with which the server closes a WebSocket (RFC 6455, section 7.4.1, and IANA)."""
+"""A code with which the server closes a WebSocket, like the three above.
+
+They are defined in RFC 6455, section 7.4.1, and by IANA.
+"""
 CLOSE_TIMEOUT_S: Final = 1.0
 """How long the server waits for a peer that does not read, when it closes a WebSocket."""
 
@@ -69,7 +72,7 @@ class WebSocketStream(trio.abc.Stream):
                 raise trio.BrokenResourceError("the peer has disconnected") from error
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Return at once, although `send_all` may wait."""
+        """Return at once: `send_all` itself waits while the peer does not read."""
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:

@@ -1,8 +1,9 @@
 """A short command: the time until the response to its create, and from create to release.
 
-The daemon creates the child by posix_spawn if processes are tracked by subreaper, or by fork if the
-child's resource limits differ from the daemon's; by clone3 if they are tracked by control group.
-All three are measured.
+How the keeper creates a child depends on how processes are tracked. With a subreaper, it uses
+posix_spawn, or fork if the child needs limits that the keeper cannot set for itself for a moment.
+With control groups, it uses clone3, or posix_spawn with glibc 2.39 or newer. The measurement has
+both cases of a subreaper, and control groups.
 """
 
 import time

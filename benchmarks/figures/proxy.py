@@ -26,7 +26,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _latency(rounds: int) -> list[Figure]:
-    """Time a message that `cat` echoes: through the proxy both ways, and without it."""
+    """Measure the time until `cat` echoes a message: as the agent of a proxy, and directly."""
     direct: list[float] = []
     through: list[float] = []
     with _program("cat") as bare, _program(*_proxy("cat")) as proxy:
@@ -59,7 +59,10 @@ def _updates(count: int) -> list[Figure]:
 
 
 def _rate(process: subprocess.Popen[bytes], count: int) -> tuple[float, list[int]]:
-    """Read `count` updates; return the rate per second and samples of the process's memory."""
+    """Read `count` updates; return their number per second, and samples of the memory in KiB.
+
+    The memory is that of `process`, sampled at regular intervals during the updates.
+    """
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(_INITIALIZE)

@@ -1,4 +1,7 @@
-"""Polls of a quiet terminal beside one and beside four `yes`, each compared with polls alone."""
+"""The time of a poll of a quiet terminal while `yes` floods one or four other terminals.
+
+The baseline is a poll of the quiet terminal without any flood.
+"""
 
 from collections import defaultdict
 
@@ -25,7 +28,7 @@ def measure(*, quick: bool) -> list[Figure]:
 class _Quiet:
     """A server with a quiet terminal.
 
-    `taken` has the milliseconds of each poll, by the number of floods during it.
+    `taken` has the milliseconds of each poll. The keys are the number of floods during the polls.
     """
 
     def __init__(self, server: Server) -> None:

@@ -34,10 +34,10 @@ _CONTROLLERS_OWN = "slurmscriptd"
 
 
 class _Place(NamedTuple):
-    """A place, with functions about it.
+    """A place, with functions that return its jobs and processes.
 
-    `jobs` returns the number of its jobs. `supervisors` returns those of its processes that
-    `usage.found` does not find.
+    `jobs` returns the number of the cluster's jobs. `supervisors` returns the place's processes
+    that `usage.found` does not find: those that supervise the steps of a cluster.
     """
 
     name: str
@@ -205,7 +205,7 @@ def _name(process: psutil.Process) -> str:
 def _left(name: str, runtime: Path, place: _Place) -> Figure:
     """Count the processes, jobs and sockets that are left after the end of the daemon.
 
-    Waits up to `_LEFT_TIMEOUT_S` until none is left.
+    Wait up to `_LEFT_TIMEOUT_S` until none is left.
     """
     # The servers of the place, and `connector`, are children of this process.
     own = {os.getpid(), *(child.pid for child in psutil.Process().children())}

@@ -1,8 +1,9 @@
 """A cluster: a short command in an allocation.
 
 The measurement starts the cluster on loopback, with one allocation. The baseline is a step of
-the same allocation on a PTY: `srun --pty true`. The life of a terminal, from the request to the
-answer to `wait_for_exit`, contains a step as well; the create itself does not wait for it.
+the same allocation on a PTY: `srun --pty true`. Two times of a terminal are compared with it: the
+time until the response to the create, which does not wait for a step, and the time until the
+response to `wait_for_exit`, which includes a step.
 """
 
 import contextlib

@@ -1,10 +1,10 @@
 """A host that ssh reaches: a short command, and a flood.
 
-The measurement starts an sshd on loopback. The baselines are sessions of a connection
-like the daemon's, with the same client: `ssh HOST true`, and `ssh HOST cat FILE` into a pipe. A
-terminal has a PTY at both ends, through which output passes in small pieces, so no client's
-terminal reaches the throughput of that pipe. The most that a terminal can
-reach is measured, too: `ssh -tt HOST cat FILE` on a PTY that is only read.
+The measurement starts an sshd on loopback. The baselines are sessions of a connection like the
+daemon's, with the same ssh: `ssh HOST true`, and `ssh HOST cat FILE` into a pipe. The output of a
+terminal passes a PTY at both ends, in small pieces, so it cannot reach the throughput of that pipe.
+Therefore the most that a terminal could reach is measured, too: `ssh -tt HOST cat FILE` on a PTY
+that is only read.
 """
 
 import contextlib

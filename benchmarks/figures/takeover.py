@@ -33,7 +33,11 @@ def _take_over(name: str, count: int, rounds: int, size: int) -> Figure:
 
 
 def _one(daemon: Daemon, count: int, file: str) -> float:
-    """Return the milliseconds until a client has resumed and has the output of a terminal."""
+    """Kill the worker while `count` terminals exist, each of which has printed `file`.
+
+    Return the milliseconds from then until a client has resumed its connection and has received the
+    output of one terminal from the next worker.
+    """
     client = daemon.client()
     command = f"cat {file}; echo printed; exec sleep 1000"
     params = {"sessionId": SESSION, "command": command}

@@ -1,4 +1,7 @@
-"""A flood through one terminal, plain and coloured: with its ring, its text and its emulator."""
+"""The throughput of a flood through one terminal, without and with colours, in MB/s.
+
+The daemon processes all output of the flood: its ring, its text and its emulator are in use.
+"""
 
 import time
 

@@ -54,7 +54,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _pace(user: Client, terminal: str, seconds: float) -> float:
-    """Return how fast the terminal's program writes, in MB/s."""
+    """Measure for `seconds` how fast the terminal's program writes; return the MB/s."""
     began, first = time.perf_counter(), _position(user, terminal)
     time.sleep(seconds)
     taken, last = time.perf_counter() - began, _position(user, terminal)
@@ -68,7 +68,10 @@ def _position(user: Client, terminal: str) -> int:
 
 @contextlib.contextmanager
 def _stopped(daemon: Daemon, viewer: object, terminal: str) -> Iterator[None]:
-    """Keep a viewer connected during the block, which does not read."""
+    """During the block, keep a viewer connected that does not read what the daemon sends.
+
+    `viewer` is a function from the terminal's id to the request of the viewer; None for no viewer.
+    """
     if viewer is None:
         yield
         return

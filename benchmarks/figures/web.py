@@ -168,7 +168,7 @@ def _idle(browser: Browser, count: int, seconds: float) -> Figure:
 
 
 def _weight(browser: Browser) -> Figure:
-    """Return how many kB are transferred until the page shows a terminal, with headers."""
+    """Measure how many kB, headers included, a browser loads until the page shows a terminal."""
     with Daemon() as daemon:
         client = Client(daemon.user_socket)
         created = client.ask("_acpterm/terminal/create", {"command": "cat"})

@@ -4,9 +4,10 @@ A provider is looked up by name: first among the registered ones, then the built
 places of the settings, then the entry points of the group ``acpterm.providers``, which are loaded
 when they are used.
 
-An error of a provider is raised unchanged. A session whose program has ended is removed from the
-state when its end was returned; its complete output can be read until it is terminated. `shutdown`
-continues with the other sessions if one cannot be terminated.
+An error of a provider is raised unchanged. Once `retrieve_session_output` has returned that the
+program of a session has ended, the session is not in the state any more. Its complete output can
+still be read until `terminate_session` is called. `shutdown` continues with the other sessions if
+one cannot be terminated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,10 @@ from acpterm.api.service.types import (
 )
 
 ENTRY_POINTS: Final = "acpterm.providers"
-"""The group of entry points for providers: functions from a client to a provider."""
+"""The name of the group of entry points for providers.
+
+Each entry point is a function that takes a `Client` and returns a provider.
+"""
 _DEFAULT: Final = ExecuteCommandOptions()
 _AT_ONCE: Final = OutputWaitOptions(0.0, 0.0, 0.0)
 
@@ -44,7 +48,8 @@ class TerminalService:
 
     `provider` is the name of the provider that is active at first. `intervals` says how long to
     wait for the output of sessions. `profile` is the policy profile that determines the levels of
-    commands; by default, it is the profile that the settings select for the directory `/`.
+    commands. By default, it is the profile that the settings select for the directory `/`, since
+    `get_command_safety_level` has no parameter for a directory.
 
     Methods with a `session_id` raise `AcptermError` if there is no such session. Methods that
     execute or start a command raise it if no provider is active.

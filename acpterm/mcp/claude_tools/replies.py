@@ -14,9 +14,10 @@ REST: Final = "run the command again with its output in a file, and read the fil
 
 
 async def session_reply(call: Call, session: Session, view: View, text: str, note: str) -> Reply:
-    """Return the result about a background shell; if it has ended, remove its session.
+    """Return the result about a background shell: the line with its state, then `text`.
 
-    `note` says how to read the output that was left out.
+    `note` says how to read the output that was left out. If the shell has ended, remove its
+    session.
     """
     next_calls = (
         call_text("BashOutput", bash_id=session.id),

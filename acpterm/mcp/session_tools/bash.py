@@ -21,7 +21,10 @@ from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import read_new, removed_on_failure, wait_until
 
 _BACKGROUND_WAIT_S: Final = 0.5
-"""Seconds to wait for a command in the background: one with a mistake ends within this time."""
+"""Seconds that a call waits for a command in the background.
+
+So the result can report the error of a command that fails at once.
+"""
 
 
 class Params(Struct, kw_only=True):
@@ -108,10 +111,11 @@ def _next_call(name: str, session: Session, completed: Completed) -> str:
 
 
 async def _whole(call: Call, session: Session, view: View, max_output: int | None) -> View:
-    """Replace the output in `view` by all retained output, and return `view`.
+    """Replace the output in `view` by all text that the host retains, and return `view`.
 
-    If a command prints much, the host retains more of its output as text than as bytes, and `view`
-    was made from the bytes.
+    The output in `view` was read by position, as far as the host retains it as bytes. If a command
+    prints much, the host retains more of the output as text. The shown part has at most
+    `max_output` characters; if that is None, as many as the setting `tool_crop_output` says.
     """
     whole = await session.terminal.output()
     view.text = whole.text
@@ -121,7 +125,10 @@ async def _whole(call: Call, session: Session, view: View, max_output: int | Non
 
 
 def heading(session: Session, view: View, limit: float) -> str:
-    """Return the text before the output: the exit code, or where the command continues."""
+    """Return the text before the output: how the command ended, or the id of its session.
+
+    `limit` is the time limit of the command in seconds.
+    """
     end = view.exit
     if end is None:
         why = "waits for input" if view.is_waiting else "has not ended yet"
