@@ -34,7 +34,10 @@ def choosing(option):
 
 
 def silent(editor):
-    """Make the editor send no responses; return the function that sends one later."""
+    """Make the editor send no responses.
+
+    Return its original `respond(request, result)`, with which the test can respond later.
+    """
     respond = editor.respond
 
     async def nothing(request, result=None):

@@ -27,7 +27,7 @@ STUBBORN = "trap '' TERM HUP; setsid sleep 1000 & echo ready; while :; do sleep 
 
 
 def processes_of(token):
-    """Return the processes of a container, and its monitor, by the container's environment."""
+    """Return the monitor of the container of `token`, then the processes of the container."""
     listed = ["podman", "inspect", "--format={{.State.Pid}} {{.State.ConmonPid}}"]
     found = subprocess.run(
         [*listed, container_name(token)], capture_output=True, text=True, check=True
