@@ -193,7 +193,7 @@ async def test_cancelled_turn_withdraws_its_question():
 
 
 async def test_agent_cannot_answer_through_the_proxy(tmp_path):
-    """Its requests go to the editor as any unknown request, and never to the host."""
+    """The proxy passes its requests on to the editor, like any unknown one; never to the host."""
     async with asking_proxy() as editor:
         await editor.open("/tmp")
         silent(editor)

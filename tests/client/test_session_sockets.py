@@ -462,7 +462,10 @@ async def test_socket_is_closed_if_the_session_is_not_opened(tmp_path, early):
 
 
 async def running_program(client, tmp_path, name="pid"):
-    """Start a program; return its pid and the terminal."""
+    """Start a program that sleeps; return its pid and the terminal.
+
+    The program writes its pid to the file `name`.
+    """
     terminal = await start(client, f"echo $$ >{tmp_path}/{name}; exec sleep 60")
     file = tmp_path / name
     return int(await poll(lambda: (file.exists() and file.read_text().strip()) or None)), terminal

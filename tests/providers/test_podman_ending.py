@@ -91,7 +91,7 @@ async def test_background_processes_end_with_the_program(provider, workspace):
 async def test_container_of_a_killed_worker_is_removed_by_the_next_one(
     provider, workspace, podman_env
 ):
-    """The engine and its monitor are killed with it, so nothing else removes the container."""
+    """The container's engine and monitor are killed, too, so nothing else removes the container."""
     async with running_pool(grace=0.2) as pool:
         terminal, token = await start(provider, pool, shell(workspace, STUBBORN))
         await ready(terminal)

@@ -85,7 +85,7 @@ class PlainShell:
         return True
 
     def start(self, command: str) -> None:
-        """Wait for the shell's prompt, then type what starts a command.
+        """Wait for the shell's prompt, and make the shell start `command`.
 
         Raises `TimeoutError` if no prompt comes.
         """

@@ -129,7 +129,7 @@ class Browser:
         return reply
 
     async def log_in(self, url: str) -> Reply:
-        """Open a link or a share as the page does."""
+        """Log in by the URL of a link or a share, as the page does; return the reply."""
         return await self.request("/login", {"token": urlsplit(url).fragment, "key": self.key})
 
     @asynccontextmanager

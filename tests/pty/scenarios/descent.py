@@ -222,7 +222,7 @@ async def run_reaps_orphans_and_no_first_children():
 
 
 def record_failures(target, name, failed):
-    """Add `name` to `failed` when this method of `target` raises `OSError`."""
+    """Patch the method `name` of `target`, to add `name` to `failed` when it raises `OSError`."""
     method = getattr(target, name)
 
     async def call():

@@ -93,7 +93,8 @@ def cursor_is_outside(screen):
 def without_marks(screen):
     """Return the cells without combining characters on blanks.
 
-    A cell that was never written accepts none, but a space does, and painting writes spaces.
+    A snapshot paints a cell that was never written as a space. A space accepts combining
+    characters, such a cell does not.
     """
     return [
         trimmed([cell._replace(data=" ") if cell.data.startswith(" ") else cell for cell in row])
